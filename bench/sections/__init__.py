@@ -1,0 +1,17 @@
+"""The sections of the benchmark, in the order they run. Each asks one question and answers with a report."""
+
+from collections.abc import Callable, Mapping
+
+from bench.report import Report
+from bench.sections import batch, claims, imports, peers, scaling
+
+Section = Callable[[bool, Mapping[str, Report]], Report]
+"""Measures, quickly or thoroughly; may read the reports of the sections before it."""
+
+SECTIONS: dict[str, Section] = {
+    "imports": imports.section,
+    "batch": batch.section,
+    "peers": peers.section,
+    "scaling": scaling.section,
+    "claims": claims.section,
+}

@@ -1,0 +1,80 @@
+"""Between prepare and authorise: the host's before-hooks and the tool's own prepare step. Owns asking them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from toolwright import jsonx
+from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
+from toolwright.calls.prepare import PreparedCall, read_arguments, validate
+from toolwright.errors import InvalidArguments, ToolError
+from toolwright.tools.outcome import ConnectionRequired, Failure, Success
+
+log = logging.getLogger("toolwright.calls")
+
+ANSWERS = (Answer, Success, Failure, ConnectionRequired)
+"""What ends a call in the tool's place."""
+
+
+async def approach(
+    entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, session: str, batch: str, max_bytes: int
+) -> None:
+    """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments."""
+    assert entry.tool is not None
+    for hook in hooks:
+        answer = await _asked(entry, "hook", hook, show(entry, session, batch))
+        if type(answer) is ReplaceArguments:
+            failure = read_arguments(entry, answer.arguments, max_bytes) or validate(entry, entry.tool)
+            if failure is not None:
+                entry.fail(failure)
+        elif isinstance(answer, ANSWERS):
+            entry.answer = answer
+        elif answer is not None and entry.outcome is None:
+            entry.fail(_broken("hook", f"returned {answer!r:.200}; use None, ReplaceArguments, Answer or Failure"))
+        if entry.outcome is not None or entry.answer is not None:
+            return
+    if entry.tool.prepare is not None:
+        found = await _asked(entry, "tool", entry.tool.prepare, entry.arguments, show(entry, session, batch))
+        if isinstance(found, ANSWERS):
+            entry.answer = found
+        else:
+            entry.payload = found
+
+
+async def _asked(entry: PreparedCall, source: str, function: Any, *args: Any) -> Any:
+    try:
+        return await ask(function, *args)
+    except ToolError as error:
+        return error.failure
+    except InvalidArguments as error:
+        return Failure(category="invalid_arguments", code="invalid_arguments", message=str(error))
+    except Exception as error:  # the host's or the tool's code: it ends this call and no other
+        log.exception("The %s's code before call %r failed", source, entry.call_id)
+        entry.fail(_broken(source, f"{type(error).__name__}: {error}"))
+        return None
+
+
+def _broken(source: str, detail: str) -> Failure:
+    what = "A hook" if source == "hook" else "The tool's prepare step"
+    return Failure(
+        category="internal",
+        code=f"{source}_error",
+        message=f"{what} failed before the tool ran; its details are in the log.",
+        source="hook" if source == "hook" else "tool",
+        detail=detail,
+    )
+
+
+def show(entry: PreparedCall, session: str, batch: str) -> HookCall:
+    """A call as hooks see it; the arguments are their own copy."""
+    assert entry.tool is not None
+    return HookCall(
+        session=session,
+        batch=batch,
+        call_id=entry.call_id,
+        tool=entry.tool.definition,
+        arguments=jsonx.decode(entry.raw),
+        source=entry.source,
+        parent=entry.parent,
+    )

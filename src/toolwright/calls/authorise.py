@@ -1,0 +1,105 @@
+"""Stage 2: authorise. Owns judging a call by the policy, before any claim is taken; hands on a `Verdict`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
+from toolwright.calls.prepare import PreparedCall
+from toolwright.tools.outcome import Failure
+from toolwright.tools.tool import Tool
+
+
+class Verdict(Struct, frozen=True):
+    """What was decided about a call, by which rule, and why."""
+
+    effect: Effect
+    rule: str
+    reason: str | None = None
+
+
+_ALLOWED = Verdict("allow", "default")
+
+
+class Judge:
+    """Judges calls by one policy.
+
+    Rules that look only at the tool are settled once per tool; a call pays for them with one dict look-up.
+    """
+
+    __slots__ = ("_policy", "_settled", "_session")
+
+    def __init__(self, policy: Policy, session: str) -> None:
+        self._policy = policy
+        self._session = session
+        self._settled: dict[Tool, Verdict | tuple[Rule, ...]] = {}
+
+    def judge(self, prepared: PreparedCall) -> Verdict:
+        """Decide about a call whose tool and arguments are known."""
+        tool = prepared.tool
+        assert tool is not None
+        settled = self._settled.get(tool)
+        if settled is None:
+            settled = self._settled[tool] = self._settle(tool)
+        if type(settled) is Verdict:
+            return settled
+        request = Request(
+            session=self._session,
+            call_id=prepared.call_id,
+            tool=tool,
+            arguments=prepared.arguments or {},
+            source=prepared.source,
+            parent=prepared.parent,
+        )
+        return self._decide(tool, settled, request)  # type: ignore[arg-type]
+
+    def _settle(self, tool: Tool) -> Verdict | tuple[Rule, ...]:
+        if self._policy.read_only and tool.definition.hints.mutating:
+            return Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
+        rules = tuple(rule for rule in self._policy.rules if rule.concerns(tool))
+        if any(rule.depends_on_call for rule in rules):
+            return rules
+        return self._decide(tool, rules, None)
+
+    def _decide(self, tool: Tool, rules: tuple[Rule, ...], request: Request | None) -> Verdict:
+        # Sorted by level, then severity: the first rule that matches decides.
+        for rule in rules:
+            if request is None or rule.matches(request):
+                return Verdict(rule.effect, rule.name or rule.effect, rule.reason)
+        if tool.definition.approval == "required":
+            return Verdict("ask", "approval", "the tool requires approval")
+        return _ALLOWED
+
+
+def authorise(prepared: PreparedCall, judge: Judge) -> None:
+    """Let the call go on, or end it with the rule that decided."""
+    try:
+        verdict = judge.judge(prepared)
+    except Exception as error:  # a rule's `when` is the owner's code; when it breaks, the call must not run
+        prepared.decided_by = "error"
+        prepared.fail(
+            Failure(
+                category="internal",
+                code="policy_error",
+                message="The policy could not be decided; its details are in the log.",
+                source="policy",
+                detail=f"{type(error).__name__}: {error}",
+            )
+        )
+        return
+    if verdict is _ALLOWED:
+        return
+    prepared.decided_by = verdict.rule
+    if SEVERITY[verdict.effect] == 0:
+        return
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    if verdict.effect == "ask":
+        reason += "; it needs an approval, and this runtime has no way to ask for one"
+    prepared.fail(
+        Failure(
+            category="permission_denied",
+            code="needs_approval" if verdict.effect == "ask" else "denied",
+            message=f"Tool {prepared.name!r} may not run (rule {verdict.rule!r}){reason}",
+            source="policy",
+        )
+    )

@@ -1,0 +1,56 @@
+"""Code of the host around a call. Owns what hooks see and may answer; does not own when they run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import Failure, Success, ToolOutcome
+
+
+class HookCall(Struct, frozen=True, kw_only=True):
+    """A call as a hook sees it: resolved and validated."""
+
+    session: str
+    batch: str
+    call_id: str
+    tool: ToolDefinition
+    arguments: Mapping[str, Any]
+    source: str
+    parent: str | None
+
+
+class ReplaceArguments(Struct, frozen=True):
+    """A before-hook's answer: go on with these arguments, which are validated again."""
+
+    arguments: Mapping[str, Any]
+
+
+class Answer(Struct, frozen=True):
+    """A before-hook's answer, or a tool's prepare step's: this is the value, do not run the tool."""
+
+    value: Any = None
+
+
+BeforeAnswer = ReplaceArguments | Answer | Success | Failure | None
+BeforeHook = Callable[[HookCall], BeforeAnswer | Awaitable[BeforeAnswer]]
+AfterHook = Callable[[HookCall, ToolOutcome], ToolOutcome | None | Awaitable[ToolOutcome | None]]
+Projector = Callable[[ToolOutcome], str]
+
+
+class Hooks(Struct, frozen=True):
+    """The hooks of a runtime, run in order. `project` turns a finished outcome into what the model reads."""
+
+    before: tuple[BeforeHook, ...] = ()
+    after: tuple[AfterHook, ...] = ()
+    project: Projector | None = None
+
+
+async def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a hook, sync or async."""
+    answer = function(*args)
+    return await answer if inspect.isawaitable(answer) else answer

@@ -1,0 +1,70 @@
+"""What a call runs on. Owns the names of a session's shared parts; does not own any behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.schedule import Schedule
+from toolwright.calls.threads import ThreadPool
+from toolwright.clock import Clock, Deadlines
+from toolwright.events import EventHub
+from toolwright.tools.call import ToolCall
+from toolwright.tools.outcome import ToolOutcome
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+
+
+class CallHost:
+    """What a session lends to its calls."""
+
+    __slots__ = (
+        "clock",
+        "deadlines",
+        "hub",
+        "lingering",
+        "loop",
+        "processes",
+        "run_nested",
+        "schedule",
+        "session_id",
+        "tasks",
+        "thread_id",
+        "threads",
+    )
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        clock: Clock,
+        deadlines: Deadlines,
+        hub: EventHub,
+        threads: ThreadPool,
+        processes: ProcessPool,
+        schedule: Schedule,
+        lingering: set[CallRun],
+        tasks: set[asyncio.Task[Any]],
+        run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
+    ) -> None:
+        self.session_id = session_id
+        self.clock = clock
+        self.deadlines = deadlines
+        self.hub = hub
+        self.threads = threads
+        self.processes = processes
+        self.schedule = schedule
+        self.lingering = lingering
+        self.tasks = tasks
+        self.run_nested = run_nested
+        self.loop = asyncio.get_running_loop()
+        self.thread_id = threading.get_ident()
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task until it ends, so that closing the runtime can wait for it."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)

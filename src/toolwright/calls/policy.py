@@ -1,0 +1,158 @@
+"""What the runtime's owner decides. Owns `Policy` and `Rule` and checks them; does not own judging a call."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from toolwright.errors import PolicyError
+from toolwright.tools.call import CallSource
+from toolwright.tools.tool import Tool
+
+Effect = Literal["allow", "ask", "deny"]
+OnLoop = Literal["warn", "refuse", "ignore"]
+
+SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What a rule may look at: the tool, the arguments, and where the call comes from."""
+
+    session: str
+    call_id: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+    source: CallSource
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Allow, ask about, or deny the calls that match all of what the rule says.
+
+    `tools` is a name or a shell-style pattern, or several. `when` sees the whole `Request`. Rules of a higher `level`
+    are looked at first; within a level deny beats ask and ask beats allow, and the earlier of two equals decides.
+    """
+
+    effect: Effect
+    tools: str | tuple[str, ...] = "*"
+    name: str | None = None
+    reason: str | None = None
+    level: int = 0
+    source: CallSource | None = None
+    mutating: bool | None = None
+    capabilities: frozenset[str] = frozenset()
+    when: Callable[[Request], bool] | None = None
+    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.effect not in SEVERITY:
+            raise PolicyError(f"Rule effect {self.effect!r} is not known; use allow, ask or deny")
+        tools = (self.tools,) if isinstance(self.tools, str) else tuple(self.tools)
+        if not tools or not all(isinstance(item, str) and item for item in tools):
+            raise PolicyError(f"Rule tools {self.tools!r} name no tool; use a name or a pattern such as 'read_*'")
+        if isinstance(self.capabilities, str):
+            raise PolicyError(f"Rule capabilities {self.capabilities!r} are not a set; use frozenset({{'network'}})")
+        if self.when is not None and not callable(self.when):
+            raise PolicyError(f"Rule when={self.when!r} can not be called; use a function of a Request")
+        object.__setattr__(self, "tools", tools)
+        object.__setattr__(self, "capabilities", frozenset(self.capabilities))
+        object.__setattr__(self, "_pattern", re.compile("|".join(fnmatch.translate(item) for item in tools)))
+        if self.name is None:
+            object.__setattr__(self, "name", f"{self.effect} {', '.join(tools)}")
+
+    def concerns(self, tool: Tool) -> bool:
+        """True when the rule's fixed part matches the tool; the rest depends on the call."""
+        definition = tool.definition
+        if not (self._pattern.match(definition.name) or self._pattern.match(definition.id)):
+            return False
+        if self.mutating is not None and self.mutating is not definition.hints.mutating:
+            return False
+        return self.capabilities <= definition.capabilities
+
+    @property
+    def depends_on_call(self) -> bool:
+        """True when the tool alone does not tell whether the rule matches."""
+        return self.when is not None or self.source is not None
+
+    def matches(self, request: Request) -> bool:
+        """True when the rule matches this call; `concerns` must hold."""
+        if self.source is not None and request.source != self.source:
+            return False
+        return self.when is None or bool(self.when(request))
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The owner's decisions for a runtime, a session or a batch. Times in seconds, sizes in bytes.
+
+    Every number is checked here, so that a wrong policy fails when it is made and not when a tool runs.
+    """
+
+    max_concurrency: int = 8
+    session_concurrency: int = 16
+    runtime_concurrency: int = 64
+    timeout: float = 30.0
+    grace: float = 0.05
+    queue_timeout: float | None = None
+    continue_on_failure: bool = True
+    read_only: bool = False
+    rules: tuple[Rule, ...] = ()
+    on_loop: OnLoop = "warn"
+    max_lines: int = 2_000
+    max_bytes: int = 50 * 1024
+    spill_dir: Path | str | None = None
+    max_argument_bytes: int = 8 * 1024 * 1024
+    max_output_bytes: int = 64 * 1024 * 1024
+    record_bytes: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("max_concurrency", "session_concurrency", "runtime_concurrency", "max_lines"):
+            _require_count(name, getattr(self, name), 1)
+        for name, least in (("max_bytes", 256), ("max_argument_bytes", 2), ("max_output_bytes", 256), ("record_bytes", 0)):
+            _require_count(name, getattr(self, name), least)
+        _require_seconds("timeout", self.timeout, above=True)
+        _require_seconds("grace", self.grace, above=False)
+        if self.queue_timeout is not None:
+            _require_seconds("queue_timeout", self.queue_timeout, above=True)
+        if self.on_loop not in ("warn", "refuse", "ignore"):
+            raise PolicyError(f"Policy.on_loop is {self.on_loop!r}; use warn, refuse or ignore")
+        for name in ("continue_on_failure", "read_only"):
+            if not isinstance(getattr(self, name), bool):
+                raise PolicyError(f"Policy.{name} is {getattr(self, name)!r}; use True or False")
+        rules = self.rules
+        if isinstance(rules, Rule) or not isinstance(rules, Iterable):
+            raise PolicyError(f"Policy.rules is {rules!r}; use a list of Rule")
+        rules = tuple(rules)
+        for rule in rules:
+            if not isinstance(rule, Rule):
+                raise PolicyError(f"Policy.rules holds {rule!r}; use Rule('allow' | 'ask' | 'deny', ...)")
+        ordered = sorted(rules, key=lambda rule: (-rule.level, -SEVERITY[rule.effect]))
+        object.__setattr__(self, "rules", tuple(ordered))
+        if self.spill_dir is not None:
+            object.__setattr__(self, "spill_dir", Path(self.spill_dir))
+
+    def but(self, **changes: Any) -> Policy:
+        """This policy with some of its decisions changed."""
+        known = {name for name in Policy.__dataclass_fields__}
+        for name in changes:
+            if name not in known:
+                raise PolicyError(f"Policy has no setting {name!r}; its settings are: {', '.join(sorted(known))}")
+        return replace(self, **changes)
+
+
+def _require_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise PolicyError(f"Policy.{name} is {value!r}; use a whole number of at least {least}")
+
+
+def _require_seconds(name: str, value: Any, *, above: bool) -> None:
+    wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf")
+    if wrong or (above and value == 0):
+        raise PolicyError(f"Policy.{name} is {value!r}; use a number of seconds {'above 0' if above else 'of at least 0'}")

@@ -1,0 +1,180 @@
+"""Stage 6: record. Owns what is kept of each call, and the questions that can be asked of it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.tools.outcome import ToolOutcome
+
+log = logging.getLogger("toolwright.calls")
+
+
+class CallRecord(Struct, kw_only=True):
+    """What is kept of one call: opened before the tool runs, closed after it. Instants are seconds since the epoch."""
+
+    session: str
+    batch: str
+    call_id: str
+    tool: str
+    tool_id: str | None
+    source: str
+    parent: str | None
+    raw_arguments: bytes
+    queued_at: float
+    started_at: float | None = None
+    finished_at: float | None = None
+    queue_time: float = 0.0
+    run_time: float = 0.0
+    attempts: int = 0
+    waited_for: tuple[str, ...] = ()
+    outcome: ToolOutcome | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments as given, after any hook."""
+        found: dict[str, Any] = jsonx.decode(self.raw_arguments)
+        return found
+
+    @property
+    def status(self) -> str:
+        """The outcome's status, or "running"."""
+        return "running" if self.outcome is None else self.outcome.status
+
+    @property
+    def category(self) -> str | None:
+        """The failure's category, if it failed."""
+        failure = None if self.outcome is None else self.outcome.failure
+        return None if failure is None else failure.category
+
+    @property
+    def replayed(self) -> bool:
+        """True when the outcome was a recorded one."""
+        return self.outcome is not None and self.outcome.replayed
+
+
+class CallLog(Protocol):
+    """Where records go. A log that raises is reported and changes no outcome."""
+
+    def open(self, record: CallRecord) -> None: ...
+
+    def close(self, record: CallRecord) -> None: ...
+
+
+class Percentiles(Struct, frozen=True):
+    """How times are spread, in seconds."""
+
+    p50: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Percentiles:
+        """By the nearest-rank method; zeros where there are no values."""
+        ordered = sorted(values)
+        if not ordered:
+            return cls(0.0, 0.0, 0.0)
+        return cls(*(ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.50, 0.95, 0.99)))
+
+
+class CallStatistics(Struct, frozen=True, kw_only=True):
+    """Counts and times of a set of calls."""
+
+    calls: int
+    by_status: dict[str, int]
+    failures: dict[str, int]
+    by_tool: dict[str, int]
+    attempts: int
+    queue_time: Percentiles
+    run_time: Percentiles
+
+
+class MemoryCallLog:
+    """The last `limit` records, in memory."""
+
+    def __init__(self, limit: int = 100_000) -> None:
+        if limit < 1:
+            raise ValueError(f"the limit of a call log is {limit!r}; use at least 1")
+        self._records: deque[CallRecord] = deque(maxlen=limit)
+
+    def open(self, record: CallRecord) -> None:
+        self._records.append(record)
+
+    def close(self, record: CallRecord) -> None:
+        pass  # The record itself was filled in.
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[CallRecord]:
+        return iter(list(self._records))
+
+    def query(
+        self,
+        *,
+        session: str | None = None,
+        batch: str | None = None,
+        call_id: str | None = None,
+        tool: str | None = None,
+        status: str | None = None,
+        category: str | None = None,
+        source: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int | None = None,
+    ) -> list[CallRecord]:
+        """The newest records that match everything said, oldest first. `tool` may be a name or an id."""
+        found: list[CallRecord] = []
+        for record in reversed(self._records):
+            if limit is not None and len(found) >= limit:
+                break
+            if (
+                (session is None or record.session == session)
+                and (batch is None or record.batch == batch)
+                and (call_id is None or record.call_id == call_id)
+                and (tool is None or tool in (record.tool, record.tool_id))
+                and (status is None or record.status == status)
+                and (category is None or record.category == category)
+                and (source is None or record.source == source)
+                and (since is None or record.queued_at >= since)
+                and (until is None or record.queued_at < until)
+            ):
+                found.append(record)
+        found.reverse()
+        return found
+
+    def statistics(self, **filters: Any) -> CallStatistics:
+        """Counts, failures by category, and percentiles of queue and run time; filters as in `query`."""
+        records = self.query(**filters)
+        by_status: dict[str, int] = {}
+        failures: dict[str, int] = {}
+        by_tool: dict[str, int] = {}
+        for record in records:
+            by_status[record.status] = by_status.get(record.status, 0) + 1
+            by_tool[record.tool] = by_tool.get(record.tool, 0) + 1
+            if record.category is not None:
+                failures[record.category] = failures.get(record.category, 0) + 1
+        started = [record for record in records if record.started_at is not None]
+        return CallStatistics(
+            calls=len(records),
+            by_status=by_status,
+            failures=failures,
+            by_tool=by_tool,
+            attempts=sum(record.attempts for record in records),
+            queue_time=Percentiles.of(record.queue_time for record in started),
+            run_time=Percentiles.of(record.run_time for record in started),
+        )
+
+
+def write(log_to: CallLog, verb: str, record: CallRecord) -> None:
+    """Open or close a record; a log that fails is reported, and the call goes on."""
+    try:
+        getattr(log_to, verb)(record)
+    except Exception:  # a user's log at the edge of the pipeline
+        log.exception("The call log could not %s the record of call %r", verb, record.call_id)

@@ -1,0 +1,36 @@
+"""Identifiers. Owns how new ids are made; does not own what they name."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import count
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_run = "".join(_ALPHABET[byte & 31] for byte in os.urandom(12))
+_counter = count()
+
+
+def new_id(prefix: str) -> str:
+    """Return an id no other call of this function returns, in this process or another."""
+    return f"{prefix}_{_run}{next(_counter):x}"
+
+
+def uuid7() -> str:
+    """Return a UUIDv7 in text: ordered by the millisecond it was made in."""
+    millis = time.time_ns() // 1_000_000
+    value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    value = (value & ~(0xF << 76)) | (0x7 << 76)
+    value = (value & ~(0x3 << 62)) | (0x2 << 62)
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _renew_after_fork() -> None:
+    global _run, _counter
+    _run = "".join(_ALPHABET[byte & 31] for byte in os.urandom(12))
+    _counter = count()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)

@@ -1,0 +1,269 @@
+"""The one place that opens, wires and closes everything. Owns `Runtime` and `Session`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Generator, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolwright.calls.batch import Batch, BatchSetting
+from toolwright.calls.execute import CURRENT, CallRun
+from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
+from toolwright.calls.host import CallHost
+from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.loops import LoopWatch
+from toolwright.calls.policy import Policy
+from toolwright.calls.record import CallLog, MemoryCallLog
+from toolwright.calls.schedule import Limit, Running, Schedule, Ticket
+from toolwright.calls.threads import ThreadPool
+from toolwright.clock import Clock, Deadlines, SystemClock
+from toolwright.errors import RuntimeClosed, ToolwrightError
+from toolwright.events import EventHub, Subscription
+from toolwright.sinks import JsonLinesSink
+from toolwright.tools.call import ToolCall
+from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.registry import ToolRegistry
+from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.blocking import BlockingRuntime
+
+Calls = Iterable[ToolCall | Mapping[str, Any]]
+
+
+class Session:
+    """One conversation's calls: they keep their order among each other, in and across batches."""
+
+    def __init__(self, runtime: Runtime, session_id: str, policy: Policy, hooks: Hooks) -> None:
+        self.id = session_id
+        self.policy = policy
+        self.tools = ScopedRegistry(runtime.tools)
+        self._runtime = runtime
+        self._hooks = hooks
+        self._limit = Limit(f"session {session_id!r}", policy.session_concurrency)
+        self._host = CallHost(
+            session_id=session_id,
+            clock=runtime.clock,
+            deadlines=runtime._deadlines,
+            hub=runtime._hub,
+            threads=runtime._threads,
+            processes=runtime._processes,
+            schedule=Schedule(runtime._running),
+            lingering=runtime._lingering,
+            tasks=runtime._tasks,
+            run_nested=self._run_nested,
+        )
+        self._loops = LoopWatch()
+        self._setting = self._make_setting(policy)
+        self._batches: set[Batch] = set()
+
+    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
+        """Start a batch and return it: await it for its outcomes, or cancel it.
+
+        `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
+        """
+        return self._start(calls, scope, changes, CURRENT.get())
+
+    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> list[ToolOutcome]:
+        """Run calls and return one outcome for each, in call order.
+
+        Raises:
+            BatchFailed: with `continue_on_failure=False`, a call failed.
+        """
+        return await self._start(calls, scope, changes, CURRENT.get()).wait()
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+        """Run one tool with these arguments."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
+        return outcome
+
+    def subscribe(self, *, limit: int = 10_000) -> Subscription:
+        """Watch this session's events; close the subscription when done."""
+        return self._runtime._hub.subscribe(self.id, limit)
+
+    def cancel(self, reason: str = "the session was cancelled") -> None:
+        """Cancel every batch of the session that is still running."""
+        for batch in list(self._batches):
+            batch.cancel(reason)
+
+    def _start(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
+        self._runtime._require_open()
+        setting = self._make_setting(self.policy.but(**changes)) if changes else self._setting
+        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._batches.discard)
+        self._batches.add(batch)
+        return batch.start()
+
+    async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
+        return await self._start(calls, run.owner.scope, {}, run).wait()
+
+    def _make_setting(self, policy: Policy) -> BatchSetting:
+        return BatchSetting(
+            host=self._host,
+            policy=policy,
+            hooks=self._hooks,
+            loops=self._loops,
+            call_log=self._runtime.log,
+            limits_of=self._limits_of,
+        )
+
+    def _limits_of(self, tool: Tool, parent: Ticket | None) -> tuple[Limit, ...]:
+        """The slots a call needs beside its batch's; an ancestor's slots serve its nested calls too."""
+        capacity = tool.definition.concurrency.limit
+        own = () if capacity is None else (self._runtime._tool_limit(tool, capacity),)
+        if parent is None:
+            return (*own, self._limit, self._runtime._limit)
+        held = {limit for ancestor in (parent, *parent.ancestors()) for limit in ancestor.limits}
+        return tuple(limit for limit in own if limit not in held)
+
+
+class Runtime:
+    """Runs tools. Open one, take sessions from it, and close it; `async with Runtime.open(...)` does all three."""
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Any],
+        policy: Policy,
+        hooks: Hooks,
+        call_log: CallLog | None,
+        clock: Clock | None,
+    ) -> None:
+        self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self.policy = policy
+        self.clock: Clock = clock or SystemClock()
+        self.log: Any = MemoryCallLog() if call_log is None else call_log
+        self._hooks = hooks
+        self._hub = EventHub()
+        self._deadlines = Deadlines(self.clock)
+        self._threads = ThreadPool(policy.runtime_concurrency)
+        self._processes = ProcessPool()
+        self._running = Running()
+        self._limit = Limit("the runtime", policy.runtime_concurrency)
+        self._tool_limits: dict[str, Limit] = {}
+        self._lingering: set[CallRun] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._sessions: dict[str, Session] = {}
+        self._sinks: list[JsonLinesSink] = []
+        self._closed = False
+
+    @staticmethod
+    def open(
+        store: str = ":memory:",
+        *,
+        tools: Iterable[Any] = (),
+        policy: Policy | None = None,
+        before: Iterable[BeforeHook] = (),
+        after: Iterable[AfterHook] = (),
+        projector: Projector | None = None,
+        call_log: CallLog | None = None,
+        events_file: str | Path | None = None,
+        clock: Clock | None = None,
+    ) -> Opening:
+        """Open a runtime: `async with` the result, or await it and close the runtime later.
+
+        Args:
+            store: where what happened is kept; ":memory:" keeps it for the life of the runtime.
+            tools: the tools that every session has.
+            policy: the owner's decisions; the defaults are those of `Policy()`.
+            before: hooks that see each call before it is authorised.
+            after: hooks that see each outcome before it is final.
+            projector: turns an outcome into what the model reads.
+            call_log: takes the records; by default the last 100,000 are kept in memory.
+            events_file: a file that gets every event as a line of JSON.
+            clock: where time comes from.
+        """
+        if store != ":memory:":
+            raise ToolwrightError(f"The store {store!r} can not be opened; the store of this version is ':memory:'")
+        runtime = Runtime(
+            tools=tools,
+            policy=policy or Policy(),
+            hooks=Hooks(tuple(before), tuple(after), projector),
+            call_log=call_log,
+            clock=clock,
+        )
+        return Opening(runtime, events_file)
+
+    @staticmethod
+    def open_blocking(store: str = ":memory:", **options: Any) -> BlockingRuntime:
+        """Open a runtime for code that is not async: the same methods, each waiting for its result."""
+        from toolwright.blocking import BlockingRuntime
+
+        return BlockingRuntime(lambda: Runtime.open(store, **options))
+
+    def session(
+        self, session_id: str, *, policy: Policy | None = None, projector: Projector | None = None
+    ) -> Session:
+        """The session of this id, made when it is first asked for; later calls give the same one."""
+        self._require_open()
+        session = self._sessions.get(session_id)
+        if session is None:
+            if not isinstance(session_id, str) or not session_id:
+                raise ToolwrightError(f"The session id {session_id!r} is not usable; use a non-empty string")
+            hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
+            session = self._sessions[session_id] = Session(self, session_id, policy or self.policy, hooks)
+        elif policy is not None or projector is not None:
+            raise ToolwrightError(f"The session {session_id!r} is open already; give its policy when it is first made")
+        return session
+
+    def subscribe(self, *, limit: int = 10_000) -> Subscription:
+        """Watch the events of every session; close the subscription when done."""
+        return self._hub.subscribe(None, limit)
+
+    async def close(self) -> None:
+        """Cancel what runs, wait for it to stop within its grace, and end threads and processes."""
+        if self._closed:
+            return
+        self._closed = True
+        for session in self._sessions.values():
+            batches = list(session._batches)
+            session.cancel("the runtime was closed")
+            for batch in batches:
+                with contextlib.suppress(ToolwrightError):
+                    await batch.wait()
+        for run in list(self._lingering):
+            if run.task is not None:
+                run.task.cancel()
+                self._tasks.add(run.task)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        self._processes.close()
+        self._threads.close()
+        self._deadlines.close()
+        self._hub.close()
+        for sink in self._sinks:
+            await sink.close()
+
+    def _tool_limit(self, tool: Tool, capacity: int) -> Limit:
+        limit = self._tool_limits.get(tool.definition.id)
+        if limit is None or limit.capacity != capacity:
+            limit = self._tool_limits[tool.definition.id] = Limit(f"tool {tool.name!r}", capacity)
+        return limit
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeClosed("The runtime is closed; open another")
+
+
+class Opening:
+    """A runtime about to open: `async with` it, or await it."""
+
+    def __init__(self, runtime: Runtime, events_file: str | Path | None) -> None:
+        self._runtime = runtime
+        self._events_file = events_file
+
+    async def _open(self) -> Runtime:
+        if self._events_file is not None:
+            self._runtime._sinks.append(JsonLinesSink(self._runtime.subscribe(), self._events_file))
+        return self._runtime
+
+    def __await__(self) -> Generator[Any, None, Runtime]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Runtime:
+        return await self._open()
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self._runtime.close()

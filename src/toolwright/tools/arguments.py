@@ -1,0 +1,96 @@
+"""Arguments as a raw-schema handler reads them. Owns typed access; does not own schema validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, overload
+
+from toolwright import jsonx
+from toolwright.errors import InvalidArguments
+from toolwright.tools.schema import ArgumentProblem
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "an object", list: "a list"}
+
+
+class Arguments:
+    """The arguments of one call. A null counts as absent, and true is not an integer."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def require(self, name: str, kind: type[T]) -> T:
+        """Return the value of `name`; a missing or wrong one is a failure that the model reads.
+
+        Raises:
+            InvalidArguments: the field is missing, null, or of another type.
+        """
+        value = self._values.get(name)
+        if value is None:
+            given = ", ".join(map(repr, self._values)) or "no fields"
+            raise InvalidArguments(
+                [
+                    ArgumentProblem(
+                        path=f"$.{name}",
+                        message=f"missing required field {name!r}; the call gave {given}",
+                        given="nothing",
+                        expected=_NAMES.get(kind, kind.__name__),
+                    )
+                ]
+            )
+        return self._check(name, value, kind)
+
+    @overload
+    def get(self, name: str, kind: type[T]) -> T | None: ...
+    @overload
+    def get(self, name: str, kind: type[T], default: D) -> T | D: ...
+    def get(self, name: str, kind: type[T], default: Any = None) -> Any:
+        """Return the value of `name`, or the default when it is absent or null.
+
+        Raises:
+            InvalidArguments: the field is there, and of another type.
+        """
+        value = self._values.get(name)
+        return default if value is None else self._check(name, value, kind)
+
+    def _check(self, name: str, value: Any, kind: type[T]) -> T:
+        if kind is float and type(value) is int:
+            return float(value)  # type: ignore[return-value]
+        if isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float)):
+            return value
+        preview = jsonx.encode(value).decode("utf-8")
+        preview = preview if len(preview) <= 120 else preview[:119] + "…"
+        expected = _NAMES.get(kind, kind.__name__)
+        raise InvalidArguments(
+            [
+                ArgumentProblem(
+                    path=f"$.{name}",
+                    message=f"field {name!r} is not {expected}",
+                    given=preview,
+                    expected=expected,
+                )
+            ]
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def keys(self) -> Any:
+        """The names given, so that `dict(arguments)` and `**arguments` work."""
+        return self._values.keys()
+
+    def __repr__(self) -> str:
+        return f"Arguments({dict(self._values)!r})"

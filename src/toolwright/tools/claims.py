@@ -1,0 +1,166 @@
+"""What a call may not share. Owns claims and how they are read from arguments; does not own who waits for whom."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from toolwright.errors import ToolDefinitionError
+
+
+class Claim(NamedTuple):
+    """A hold on one resource: a place in a tree of names, to read or to write, with or without what lies below."""
+
+    resource: tuple[str, ...]
+    write: bool
+    tree: bool = False
+
+
+EXCLUSIVE = (Claim((), write=True, tree=True),)
+"""Conflicts with every call."""
+
+PARALLEL = (Claim((), write=False),)
+"""Conflicts with exclusive calls only."""
+
+
+class Resource(NamedTuple):
+    """Where a tool's claim comes from: a parameter that names a path or a tree, or a fixed or templated name."""
+
+    kind: Literal["path", "tree", "name"]
+    source: str
+
+
+def path(parameter: str) -> Resource:
+    """The path, or each of the paths, in this parameter."""
+    return Resource("path", parameter)
+
+
+def tree(parameter: str) -> Resource:
+    """The path in this parameter and everything below it."""
+    return Resource("tree", parameter)
+
+
+def resource(name: str) -> Resource:
+    """A named resource; `{parameter}` in the name is filled from the arguments."""
+    return Resource("name", name)
+
+
+Resources = str | Resource | Iterable[str | Resource] | None
+
+
+class Concurrency(NamedTuple):
+    """What a tool says about overlapping: exclusive unless it says otherwise."""
+
+    parallel: bool = False
+    key: str | None = None
+    reads: tuple[Resource, ...] = ()
+    writes: tuple[Resource, ...] = ()
+    limit: int | None = None
+
+    @property
+    def exclusive(self) -> bool:
+        """True when calls of the tool overlap nothing."""
+        return not (self.parallel or self.key is not None or self.reads or self.writes)
+
+
+def read_resources(given: Resources) -> tuple[Resource, ...]:
+    """Bring the short forms (`"path"`, a list) to one form: a plain string names a parameter that holds a path."""
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return (path(given),)
+    if isinstance(given, Resource):
+        return (given,)
+    return tuple(path(item) if isinstance(item, str) else item for item in given)
+
+
+def compile_claims(
+    concurrency: Concurrency, *, owner: str, parameters: Iterable[str] | None
+) -> tuple[Claim, ...] | Callable[[Mapping[str, Any]], tuple[Claim, ...]]:
+    """Return the claims of every call when they are fixed, else a function from arguments to claims.
+
+    Raises:
+        ToolDefinitionError: a claim names a parameter the tool does not have.
+    """
+    if concurrency.exclusive:
+        return EXCLUSIVE
+    makers: list[Callable[[Mapping[str, Any]], Iterable[Claim]]] = []
+    fixed: list[Claim] = []
+    known = None if parameters is None else set(parameters)
+    if concurrency.key is not None:
+        _add(fixed, makers, ("key",), concurrency.key, True, owner, known)
+    for found, write in ((concurrency.reads, False), (concurrency.writes, True)):
+        for item in found:
+            if item.kind == "name":
+                _add(fixed, makers, ("name",), item.source, write, owner, known)
+            else:
+                _require(item.source, owner, known)
+                makers.append(_path_maker(item.source, write, item.kind == "tree"))
+    if not makers:
+        return tuple(fixed) or PARALLEL
+    return lambda arguments: (*fixed, *(claim for make in makers for claim in make(arguments))) or PARALLEL
+
+
+def _require(parameter: str, owner: str, known: set[str] | None) -> None:
+    if known is not None and parameter not in known:
+        have = ", ".join(sorted(known)) or "none"
+        raise ToolDefinitionError(
+            f"Tool {owner!r} claims the parameter {parameter!r}, which it does not have; its parameters are: {have}"
+        )
+
+
+def _add(
+    fixed: list[Claim],
+    makers: list[Callable[[Mapping[str, Any]], Iterable[Claim]]],
+    prefix: tuple[str, ...],
+    template: str,
+    write: bool,
+    owner: str,
+    known: set[str] | None,
+) -> None:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+    except ValueError as error:
+        raise ToolDefinitionError(f"Tool {owner!r} has a malformed key {template!r}: {error}") from None
+    if not fields:
+        fixed.append(Claim((*prefix, template.format()), write))
+        return
+    for field in fields:
+        if not field.isidentifier():
+            raise ToolDefinitionError(
+                f"Tool {owner!r} has a key {template!r} that is more than parameter names in braces; write {{name}}"
+            )
+        _require(field, owner, known)
+
+    def make(arguments: Mapping[str, Any]) -> Iterable[Claim]:
+        filled = {field: arguments.get(field) for field in fields}
+        return (Claim((*prefix, template.format(**filled)), write),)
+
+    makers.append(make)
+
+
+def _path_maker(parameter: str, write: bool, whole: bool) -> Callable[[Mapping[str, Any]], Iterable[Claim]]:
+    def make(arguments: Mapping[str, Any]) -> Iterable[Claim]:
+        given = arguments.get(parameter)
+        if isinstance(given, (list, tuple, set, frozenset)):
+            return [Claim(_parts(item), write, whole) for item in given]
+        if given is None:
+            return (Claim(("path",), write, True),)
+        return (Claim(_parts(given), write, whole),)
+
+    return make
+
+
+def _parts(given: Any) -> tuple[str, ...]:
+    """The components of a path in one spelling: `a//b/../c`, `/a/c` and `/workspace/a/c` name one file."""
+    found = ["path"]
+    for part in str(given).replace("\\", "/").split("/"):
+        if part == "..":
+            if len(found) > 1:
+                found.pop()
+        elif part and part != ".":
+            found.append(part)
+    if len(found) > 1 and found[1] == "workspace":
+        del found[1]
+    return tuple(found)

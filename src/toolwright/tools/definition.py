@@ -1,0 +1,114 @@
+"""What a tool says of itself. Owns `ToolDefinition` and what its parts imply; does not own running anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from toolwright.errors import ToolDefinitionError
+from toolwright.tools.claims import Concurrency
+from toolwright.tools.retry import NEVER, RetryPolicy
+
+Kind = Literal["function", "mcp", "shell", "custom", "client"]
+Approval = Literal["auto", "suggest", "required"]
+Isolation = Literal["none", "process"]
+CrashPolicy = Literal["rerun", "fail", "ask"] | Callable[..., Any]
+Deferral = Literal["auto", "never", "always"]
+
+KINDS = ("function", "mcp", "shell", "custom", "client")
+CAPABILITIES = frozenset(
+    {"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"}
+)
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+
+
+class Hints(Struct, frozen=True, kw_only=True):
+    """What a tool's author says about its effects. What is not said is taken as the more dangerous."""
+
+    readonly: bool = False
+    destructive: bool | None = None
+    idempotent: bool = False
+    open_world: bool | None = None
+    long_running: bool = False
+    polling: bool = False
+    cpu_bound: bool = False
+    requires_secrets: bool = False
+    supports_background: bool = False
+    persist_output: bool = False
+
+    @property
+    def mutating(self) -> bool:
+        """True unless the tool says it only reads."""
+        return not self.readonly
+
+    @property
+    def repeatable(self) -> bool:
+        """True when running a call twice does no harm."""
+        return self.readonly or self.idempotent
+
+
+class ToolDefinition(Struct, frozen=True, kw_only=True):
+    """Everything about a tool but its code. `id` stays when a view renames the tool."""
+
+    name: str
+    id: str
+    description: str = ""
+    display_name: str | None = None
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    kind: Kind = "function"
+    category: str | None = None
+    hints: Hints = Hints()
+    capabilities: frozenset[str] = frozenset()
+    approval: Approval = "auto"
+    timeout: float | None = None
+    retry: RetryPolicy = NEVER
+    concurrency: Concurrency = Concurrency()
+    isolation: Isolation = "none"
+    on_crash: CrashPolicy = "fail"
+    deferral: Deferral = "auto"
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ToolDefinitionError(
+                f"Tool name {name!r} is not usable; use 1 to 128 letters, digits, or any of _ . : / -"
+            )
+        if self.kind not in KINDS:
+            raise ToolDefinitionError(f"Tool {name!r} has kind {self.kind!r}; use one of {', '.join(KINDS)}")
+        unknown = self.capabilities - CAPABILITIES
+        if unknown:
+            raise ToolDefinitionError(
+                f"Tool {name!r} has unknown capabilities {sorted(unknown)}; use {', '.join(sorted(CAPABILITIES))}"
+            )
+        if self.approval not in ("auto", "suggest", "required"):
+            raise ToolDefinitionError(f"Tool {name!r} has approval {self.approval!r}; use auto, suggest or required")
+        if self.isolation not in ("none", "process"):
+            raise ToolDefinitionError(f"Tool {name!r} has isolation {self.isolation!r}; use none or process")
+        if self.deferral not in ("auto", "never", "always"):
+            raise ToolDefinitionError(f"Tool {name!r} has deferral {self.deferral!r}; use auto, never or always")
+        if not callable(self.on_crash) and self.on_crash not in ("rerun", "fail", "ask"):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has on_crash {self.on_crash!r}; use rerun, fail, ask or a probe function"
+            )
+        timeout = self.timeout
+        if timeout is not None and (isinstance(timeout, bool) or not 0 < timeout < float("inf")):
+            raise ToolDefinitionError(f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0")
+        limit = self.concurrency.limit
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise ToolDefinitionError(f"Tool {name!r} has max_concurrency {limit!r}; use a whole number of at least 1")
+        if self.retry.attempts > 1 and not self.hints.repeatable:
+            raise ToolDefinitionError(
+                f"Tool {name!r} has a retry policy but may not be run twice; "
+                "mark it idempotent=True or readonly=True, or drop the retry"
+            )
+
+
+def implied_approval(capabilities: frozenset[str]) -> Approval:
+    """The approval that the capabilities call for, unless the tool says otherwise."""
+    if capabilities & {"executes_code", "requires_approval"}:
+        return "required"
+    return "suggest" if "writes_files" in capabilities else "auto"

@@ -1,0 +1,56 @@
+"""Docstrings. Owns reading a description and parameter descriptions out of one; does not own schemas."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Documentation(NamedTuple):
+    """What a docstring says: of the whole, and of each parameter it names."""
+
+    description: str
+    parameters: dict[str, str]
+
+
+def documentation_of(function: Callable[..., Any]) -> Documentation:
+    """Read a docstring of Google, NumPy, reST or Epydoc style; never fails, whatever stands in it."""
+    text = _text_of(function)
+    if not text:
+        return Documentation("", {})
+    import docstring_parser  # Here, as only a tool with a docstring needs it.
+
+    try:
+        parsed = docstring_parser.parse(text)
+    except (
+        Exception
+    ):  # The parser trips over some texts in its own ways, and no tool should fail for its prose.
+        return Documentation(text, {})
+    known = (
+        docstring_parser.DocstringParam,
+        docstring_parser.DocstringReturns,
+        docstring_parser.DocstringRaises,
+    )
+    if not any(isinstance(section, known) for section in parsed.meta):
+        return Documentation(text, {})  # Prose with colons in it can look like sections, and would be lost.
+    parameters = {
+        name.strip(" *"): parameter.description.strip()
+        for parameter in parsed.params
+        if parameter.description
+        for name in parameter.arg_name.split(",")
+    }
+    return Documentation((parsed.description or "").strip(), parameters)
+
+
+def _text_of(function: Any) -> str:
+    if not inspect.isroutine(function):
+        # What an object does when called is told by its `__call__`, and else by its class.
+        function = next(filter(_own_text, (type(function).__call__, type(function))), None)
+        return inspect.cleandoc(_own_text(function))
+    return inspect.cleandoc(_own_text(function)) or inspect.getdoc(function) or ""
+
+
+def _own_text(thing: Any) -> str:
+    text = getattr(thing, "__doc__", None)
+    return text if isinstance(text, str) and thing is not None else ""

@@ -1,0 +1,158 @@
+"""Functions as tools. Owns `@tool`; does not own how a signature is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack, overload
+
+from toolwright.errors import ToolDefinitionError
+from toolwright.tools.options import ToolOptions, define
+from toolwright.tools.tool import Invoke, Tool
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Any:
+    """Make a tool of a function, method or callable object, sync or async.
+
+    Its name, description, schema and parameter descriptions come from the function; options say the rest. A wrong
+    definition fails here, with a message that names the tool and the remedy.
+    """
+    if function is None:
+        return lambda found: _declare(found, name, description, options)
+    return _declare(function, name, description, options)
+
+
+def _declare(function: Any, name: str | None, description: str | None, options: ToolOptions) -> Any:
+    from toolwright.tools.signature import UnresolvedAnnotation, capture_locals, is_unbound_method
+
+    if isinstance(function, (Tool, ToolDeclaration)):
+        raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
+    if not callable(function) or isinstance(function, type):
+        raise ToolDefinitionError(f"{function!r} can not be a tool; use a function, a method or a callable object")
+    declaration = ToolDeclaration(function, name, description, options, capture_locals(2))
+    if is_unbound_method(function):
+        return declaration
+    try:
+        return declaration.resolve()
+    except UnresolvedAnnotation:
+        # A type further down the module: tried again when the tool is registered.
+        return declaration
+
+
+class ToolDeclaration:
+    """A tool that can not be built yet: a method without its object, or a type that is not defined yet."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        description: str | None,
+        options: ToolOptions,
+        local_names: Any,
+    ) -> None:
+        self.__wrapped__ = function
+        self._name = name or _name_of(function)
+        self._description = description
+        self._options = options
+        self._local_names = local_names
+
+    def resolve(self) -> Tool:
+        """Build the tool.
+
+        Raises:
+            ToolDefinitionError: the definition is wrong, or the method is not bound to an object.
+        """
+        from toolwright.tools.signature import is_unbound_method, read_signature
+
+        function, name = self.__wrapped__, self._name
+        if is_unbound_method(function):
+            raise ToolDefinitionError(
+                f"Tool {name!r} is a method and has no object; register the method of an instance, as in obj.{name}"
+            )
+        signature = read_signature(function, name=name, localns=self._local_names)
+        definition = define(
+            self._options,
+            name=name,
+            id=_id_of(function),
+            description=signature.description if self._description is None else self._description,
+            input_schema=signature.input_schema,
+        )
+        return Tool(
+            definition,
+            validate=signature.validate,
+            invoke=_invoker(function, signature.context_parameter),
+            mode="async" if signature.is_async else "thread",
+            needs_context=signature.context_parameter is not None,
+            parameters=signature.parameters,
+            prepare=self._options.get("prepare"),
+            function=function,
+        )
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        bound = self.__wrapped__.__get__(instance, owner)
+        return ToolDeclaration(bound, self._name, self._description, self._options, self._local_names).resolve()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self._name!r}, not yet built>"
+
+
+def as_tool(thing: Any) -> Tool:
+    """Bring whatever may be registered to a `Tool`.
+
+    Raises:
+        ToolDefinitionError: it is nothing that can be a tool.
+    """
+    if isinstance(thing, Tool):
+        return thing
+    if isinstance(thing, ToolDeclaration):
+        return thing.resolve()
+    if hasattr(thing, "definition") and hasattr(thing, "run"):
+        return Tool.from_object(thing)
+    if callable(thing) and not isinstance(thing, type):
+        return as_tool(tool(thing))
+    raise ToolDefinitionError(
+        f"{thing!r} is not a tool; decorate a function with @tool, or use Tool.from_schema or an object with "
+        "a definition and a run method"
+    )
+
+
+def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Invoke:
+    if context_parameter is None:
+        return lambda arguments, context: function(**arguments)
+
+    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+        return function(**arguments, **{context_parameter: context})
+
+    return invoke
+
+
+def _code_of(function: Any) -> Any:
+    while not hasattr(function, "__qualname__") and hasattr(function, "func"):
+        function = function.func
+    return function if hasattr(function, "__qualname__") else type(function)
+
+
+def _name_of(function: Any) -> str:
+    return str(_code_of(function).__qualname__.rpartition(".")[2])
+
+
+def _id_of(function: Any) -> str:
+    code = _code_of(function)
+    return f"{code.__module__}.{code.__qualname__}"

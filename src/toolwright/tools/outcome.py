@@ -1,0 +1,200 @@
+"""What a call ends with. Owns outcomes, failures and the text a model reads; does not own how they come about."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import force_setattr
+
+from toolwright import jsonx
+from toolwright.errors import ToolwrightError
+
+Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
+Source = Literal["runtime", "tool", "policy", "hook"]
+
+CATEGORIES = frozenset(
+    {
+        "invalid_arguments",
+        "not_found",
+        "unavailable",
+        "permission_denied",
+        "timeout",
+        "execution",
+        "external",
+        "resource_limit",
+        "interrupted",
+        "internal",
+    }
+)
+"""The classes of failure. A program branches on these; `code` says more."""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why a call failed, as a value that a model reads.
+
+    Return one from a tool, or raise `ToolError`, which makes one. `message` is for the model; `detail` is private: it
+    goes to the log and the record, never into text, artifacts or events.
+    """
+
+    message: str
+    category: str = "execution"
+    code: str = "tool_error"
+    source: Source = "tool"
+    retry: bool = False
+    retry_after: float | None = None
+    attempts: int = 1
+    detail: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.category not in CATEGORIES:
+            raise ToolwrightError(
+                f"Failure category {self.category!r} is not known; use one of {', '.join(sorted(CATEGORIES))}"
+            )
+
+
+class Image(Struct, frozen=True):
+    """A picture that a model sees natively: base64 data and its media type."""
+
+    data: str
+    media_type: str = "image/png"
+
+    @classmethod
+    def from_bytes(cls, content: bytes, media_type: str = "image/png") -> Image:
+        """Make an image of its raw bytes."""
+        return cls(base64.b64encode(content).decode("ascii"), media_type)
+
+
+class Attachment(Struct, frozen=True):
+    """Content that travels with an outcome: a name, a media type, base64 data."""
+
+    name: str
+    data: str
+    media_type: str = "application/octet-stream"
+
+
+class Success(Struct, frozen=True):
+    """Return it from a tool that has more to give than a value.
+
+    `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it.
+    """
+
+    value: Any = None
+    raw_output: str | None = None
+    images: tuple[Image, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Pending(Struct, frozen=True):
+    """Return it from a tool whose result comes later, from outside. `deadline` is seconds from now."""
+
+    deadline: float | None = None
+
+
+class ConnectionRequired(Struct, frozen=True):
+    """Return it from a tool that needs the session connected to a provider first."""
+
+    provider: str
+
+
+INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in the log."
+"""All that a model learns of an unexpected exception."""
+
+
+class ToolOutcome(Struct, frozen=True, kw_only=True, weakref=True):
+    """How one call ended. `value` is the JSON form of what the tool returned, the same now and after a replay.
+
+    `payload` is that value encoded; `value` and `text` are derived from it when first asked for.
+    """
+
+    call_id: str
+    tool: str
+    status: Status
+    payload: bytes = b"null"
+    failure: Failure | None = None
+    raw_output: str | None = None
+    images: tuple[Image, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    provider: str | None = None
+    reason: str | None = None
+    may_have_run: bool = False
+    decided_by: str | None = None
+    attempts: int = 0
+    replayed: bool = False
+    spilled_to: str | None = None
+    model_text: str | None = None
+    cached_value: Any | UnsetType = UNSET
+
+    @property
+    def ok(self) -> bool:
+        """True for a success."""
+        return self.status == "success"
+
+    @property
+    def value(self) -> Any:
+        """The tool's value in its JSON form; None unless the call succeeded."""
+        value = self.cached_value
+        if value is UNSET:
+            value = jsonx.decode(self.payload)
+            force_setattr(self, "cached_value", value)
+        return value
+
+    @property
+    def text(self) -> str:
+        """What the model reads: bounded, and JSON unless the value is itself a string."""
+        text = self.model_text
+        if text is None:
+            text = self.full_text()
+            force_setattr(self, "model_text", text)
+        return text
+
+    def full_text(self) -> str:
+        """The text before any bound or projector."""
+        if self.status == "success":
+            payload = self.payload
+            return jsonx.decode(payload, type=str) if payload[:1] == b'"' else payload.decode("utf-8")
+        if self.failure is not None:
+            return error_text(self.failure.message)
+        if self.status == "connection_required":
+            return jsonx.encode({"connection_required": self.provider}).decode("utf-8")
+        if self.status == "pending":
+            return '{"status":"pending"}'
+        doubt = "; it may have had an effect" if self.may_have_run else "; it did not run"
+        return error_text(f"Cancelled: {self.reason or 'the batch was cancelled'}{doubt}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as plain data, for logs, files and other programs. Leaves out private detail."""
+        shown: dict[str, Any] = {"call_id": self.call_id, "tool": self.tool, "status": self.status}
+        if self.status == "success":
+            shown["value"] = self.value
+        if self.failure is not None:
+            failure = self.failure
+            shown["failure"] = {
+                "category": failure.category,
+                "code": failure.code,
+                "message": failure.message,
+                "source": failure.source,
+                "retry": failure.retry,
+                "retry_after": failure.retry_after,
+            }
+        for name in ("raw_output", "provider", "reason", "decided_by", "spilled_to"):
+            if (value := getattr(self, name)) is not None:
+                shown[name] = value
+        if self.images:
+            shown["images"] = [{"data": image.data, "media_type": image.media_type} for image in self.images]
+        if self.attachments:
+            shown["attachments"] = [
+                {"name": item.name, "data": item.data, "media_type": item.media_type} for item in self.attachments
+            ]
+        if self.status == "cancelled":
+            shown["may_have_run"] = self.may_have_run
+        shown["attempts"] = self.attempts
+        shown["replayed"] = self.replayed
+        shown["text"] = self.text
+        return shown
+
+
+def error_text(message: str) -> str:
+    """The JSON a model reads for an error, whatever the message contains."""
+    return jsonx.encode({"error": message}).decode("utf-8")

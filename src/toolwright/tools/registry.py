@@ -1,0 +1,133 @@
+"""Tools by name. Owns look-up, order and snapshots; does not own running them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from toolwright.errors import RegistryError
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.function import as_tool
+from toolwright.tools.tool import Tool
+
+Snapshot = Mapping[str, Tool]
+"""Tools by name, frozen at one moment."""
+
+
+class ToolSource(Protocol):
+    """Anything tools can be looked up in: a registry, a scope, a view.
+
+    `version` changes whenever the tools may have; `snapshot` does not change once given out.
+    """
+
+    @property
+    def version(self) -> Any: ...
+
+    def snapshot(self) -> Snapshot: ...
+
+
+class Catalogue:
+    """The reading half of a registry, over any snapshot."""
+
+    def snapshot(self) -> Snapshot:
+        """The tools as they are now, isolated from later changes."""
+        raise NotImplementedError
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name or id, or None."""
+        return find(self.snapshot(), name)
+
+    def has(self, name: str) -> bool:
+        """True when `get` would find a tool."""
+        return self.get(name) is not None
+
+    def names(self) -> list[str]:
+        """The names, sorted."""
+        return sorted(self.snapshot())
+
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions, sorted by name, so that a prompt made of them stays cacheable."""
+        return [tool.definition for _, tool in sorted(self.snapshot().items())]
+
+    def __len__(self) -> int:
+        return len(self.snapshot())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.has(name)
+
+
+class ToolRegistry(Catalogue):
+    """A mutable set of tools with unique names."""
+
+    def __init__(self, tools: Iterable[Any] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._snapshot: Snapshot | None = None
+        self._version = 0
+        for item in tools:
+            self.register(item)
+
+    @property
+    def version(self) -> int:
+        """Rises with each change."""
+        return self._version
+
+    def snapshot(self) -> Snapshot:
+        if self._snapshot is None:
+            self._snapshot = MappingProxyType(dict(self._tools))
+        return self._snapshot
+
+    def register(self, thing: Any, *, replace: bool = False) -> Tool | None:
+        """Add a tool and return the one it replaced, if any.
+
+        Raises:
+            RegistryError: the name is taken and `replace` is not set.
+        """
+        tool = as_tool(thing)
+        previous = self._tools.get(tool.name)
+        if previous is not None and not replace:
+            raise RegistryError(f"Tool {tool.name!r} is registered already; pass replace=True to replace it")
+        self._tools[tool.name] = tool
+        self._changed()
+        return previous
+
+    def replace(self, thing: Any) -> Tool | None:
+        """Add a tool, taking the place of one with the same name; return the previous."""
+        return self.register(thing, replace=True)
+
+    def unregister(self, name: str) -> Tool | None:
+        """Remove a tool and return it, or None when there is none."""
+        removed = self._tools.pop(name, None)
+        if removed is not None:
+            self._changed()
+        return removed
+
+    def clear(self) -> None:
+        """Remove every tool."""
+        self._tools.clear()
+        self._changed()
+
+    def _changed(self) -> None:
+        self._version += 1
+        self._snapshot = None
+
+    def __repr__(self) -> str:
+        return f"ToolRegistry({self.names()})"
+
+
+def find(snapshot: Snapshot, name: str) -> Tool | None:
+    """Look up a name, then an id. Names are the fast path."""
+    tool = snapshot.get(name)
+    if tool is None:
+        for candidate in snapshot.values():
+            if candidate.definition.id == name:
+                return candidate
+    return tool
+
+
+def nearest(snapshot: Snapshot, name: str) -> list[str]:
+    """The registered names most like one that is not registered."""
+    folded = {known.casefold(): known for known in sorted(snapshot)}
+    near = difflib.get_close_matches(name.casefold()[:128], folded, n=3, cutoff=0.6)
+    return [folded[item] for item in near]

@@ -1,0 +1,47 @@
+"""How often a call is tried. Owns the policy and its delays; does not own the trying."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toolwright.errors import PolicyError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Up to `attempts` tries, with growing delays between them.
+
+    Only failures that say they are safe to retry are tried again: `ToolError(..., retry=True)`, or an exception of a
+    type in `on` (`TimeoutError` stands for the runtime's own timeout too). A failure's `retry_after` wins over backoff.
+    """
+
+    attempts: int = 1
+    base_delay: float = 0.2
+    factor: float = 2.0
+    max_delay: float = 30.0
+    jitter: float = 0.1
+    on: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
+            raise PolicyError(f"RetryPolicy.attempts is {self.attempts!r}; use a whole number of at least 1")
+        for name in ("base_delay", "max_delay"):
+            if not getattr(self, name) >= 0:
+                raise PolicyError(f"RetryPolicy.{name} is {getattr(self, name)!r}; use a number of seconds, 0 or more")
+        if not self.factor >= 1:
+            raise PolicyError(f"RetryPolicy.factor is {self.factor!r}; use 1 or more")
+        if not 0 <= self.jitter <= 1:
+            raise PolicyError(f"RetryPolicy.jitter is {self.jitter!r}; use a share between 0 and 1")
+        for kind in self.on:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise PolicyError(f"RetryPolicy.on holds {kind!r}; use exception types")
+
+    def delay(self, attempt: int, uniform: Callable[[], float] = random.random) -> float:
+        """Seconds to wait after the given attempt (from 1) failed."""
+        grown = min(self.max_delay, self.base_delay * self.factor ** min(attempt - 1, 64))
+        return min(self.max_delay, grown * (1 + self.jitter * (2 * uniform() - 1)))
+
+
+NEVER = RetryPolicy()

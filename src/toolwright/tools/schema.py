@@ -1,0 +1,238 @@
+"""Raw JSON Schema. Owns compiling a schema and checking values with it; the words of problems are in
+`problems`, and schemas of Python functions in `signature`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from toolwright import jsonx
+from toolwright.errors import InvalidArguments, ToolDefinitionError
+from toolwright.tools.problems import (
+    ArgumentProblem,
+    Path,
+    json_path,
+    missing_field,
+    one_of,
+    preview,
+    shorten,
+    summarise,
+    types_named,
+    unexpected_field,
+    unreadable,
+)
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+__all__ = [
+    "ArgumentProblem",
+    "OutputCheck",
+    "Validate",
+    "compile_output_schema",
+    "compile_schema",
+    "summarise",
+]
+
+Schema = Mapping[str, Any] | bool | None
+Validate = Callable[[bytes], dict[str, Any]]
+OutputCheck = Callable[[bytes], list[ArgumentProblem]]
+
+
+def compile_schema(schema: Schema, *, owner: str) -> Validate:
+    """Compile a tool's input schema, once, into a function from the JSON of an object to its dict.
+
+    The function raises `InvalidArguments`, with every problem, for what does not fit. None takes any object.
+
+    Raises:
+        ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
+    """
+    compiled = _compile(schema, owner)
+    accepts, decode = compiled.accepts, msgspec.json.Decoder(dict[str, Any]).decode
+
+    def validate(raw: bytes) -> dict[str, Any]:
+        try:
+            value = decode(raw)
+        except (jsonx.DecodeError, RecursionError) as error:
+            raise InvalidArguments([unreadable(raw, error, "a JSON object")]) from None
+        if accepts(value):
+            return value
+        raise InvalidArguments(compiled.problems(value))
+
+    return validate
+
+
+def compile_output_schema(schema: Schema, *, owner: str) -> OutputCheck:
+    """Compile a schema for JSON values of any kind, once, into a function that lists what does not fit.
+
+    Raises:
+        ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
+    """
+    compiled = _compile(schema, owner)
+
+    def check(raw: bytes) -> list[ArgumentProblem]:
+        try:
+            value = jsonx.decode(raw)
+        except (jsonx.DecodeError, RecursionError) as error:
+            return [unreadable(raw, error, "JSON")]
+        return [] if compiled.accepts(value) else compiled.problems(value)
+
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A copy of a schema, which changes to the original do not reach, and the validator made of it."""
+
+    schema: Any
+    accepts: Callable[[Any], bool]
+    errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
+
+    def problems(self, value: Any) -> list[ArgumentProblem]:
+        return [
+            problem for error in self.errors(value) for problem in _problems_of(self.schema, value, error)
+        ]
+
+
+def _compile(schema: Schema, owner: str) -> _Compiled:
+    import jsonschema_rs  # Only who has raw schemas pays for the import.
+
+    if schema is not None and not isinstance(schema, Mapping | bool):
+        raise ToolDefinitionError(
+            f"Tool {owner!r} has a {type(schema).__name__!r} where a JSON Schema belongs; "
+            "give a dict such as {'type': 'object', 'properties': {...}}, or None to accept any object."
+        )
+    try:
+        plain = True if schema is None else _copy(schema)
+        for reference in _references(plain):
+            # The validator has the published meta-schemas built in; a reader of the schema does not.
+            if "://json-schema.org/" in reference:
+                _refuse_reference(owner, f"Resource {reference!r} is not in the document")
+        # A format is a note in every draft; the library would assert it in some of them.
+        validator = jsonschema_rs.validator_for(plain, retriever=_never_fetch, validate_formats=False)
+    except jsonschema_rs.ValidationError as error:
+        if error.kind.name == "$ref" and not error.message.startswith("Unknown meta-schema"):
+            detail = error.message.partition(" and retrieving it failed")[0]
+            _refuse_reference(owner, detail.replace("present in a registry", "in the document"))
+        if error.kind.name == "$ref":
+            where, remedy = "$['$schema'] is not known", "name a published draft, or leave '$schema' out"
+        else:
+            problem = _problems_of({}, plain, error)[0]
+            where, remedy = (
+                f"{problem.path} {problem.message}",
+                f"make it {problem.expected}, not {problem.given}",
+            )
+        raise ToolDefinitionError(f"Tool {owner!r} has an invalid JSON Schema: {where}; {remedy}.") from None
+    except (ValueError, RecursionError) as error:
+        raise ToolDefinitionError(
+            f"Tool {owner!r} has an invalid JSON Schema: {error}; use plain JSON, nested less than 250 deep."
+        ) from None
+    return _Compiled(plain, validator.is_valid, validator.iter_errors)
+
+
+def _never_fetch(uri: str) -> NoReturn:
+    raise ValueError(f"{uri!r} is outside the document")
+
+
+def _refuse_reference(owner: str, detail: str) -> NoReturn:
+    raise ToolDefinitionError(
+        f"Tool {owner!r} has a JSON Schema with a reference that leads nowhere inside it: {detail}. "
+        "Nothing is ever fetched; copy the schema it means under '$defs' and refer to it as '#/$defs/<name>'."
+    )
+
+
+def _copy(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _copy(value) for key, value in node.items()}
+    return [_copy(item) for item in node] if isinstance(node, list | tuple) else node
+
+
+def _references(node: Any) -> Iterator[str]:
+    """Yield the references of a schema; what stands in `const` or `default` is data and may look like one."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _references(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
+                yield value
+            elif key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(
+                value, dict
+            ):
+                yield from _references(list(value.values()))
+            elif key not in ("const", "enum", "default", "examples"):
+                yield from _references(value)
+
+
+# By keyword: what is wrong, and what was expected.
+_WORDS = {
+    "minimum": ("too small", "at least {limit}"),
+    "maximum": ("too large", "at most {limit}"),
+    "exclusiveMinimum": ("too small", "more than {limit}"),
+    "exclusiveMaximum": ("too large", "less than {limit}"),
+    "multipleOf": ("not a multiple", "a multiple of {multiple_of}"),
+    "minLength": ("too short", "at least {limit} characters"),
+    "maxLength": ("too long", "at most {limit} characters"),
+    "pattern": ("does not match the pattern", "text that matches {pattern}"),
+    "format": ("not well formed", "a {format}"),
+    "minItems": ("too few items", "at least {limit} items"),
+    "maxItems": ("too many items", "at most {limit} items"),
+    "additionalItems": ("too many items", "at most {limit} items"),
+    "unevaluatedItems": ("too many items", "no items at {unexpected}"),
+    "uniqueItems": ("has equal items", "items that all differ"),
+    "contains": ("lacks an item of the right form", "items as 'contains' asks"),
+    "minProperties": ("too few fields", "at least {limit} fields"),
+    "maxProperties": ("too many fields", "at most {limit} fields"),
+    "falseSchema": ("not allowed here", "nothing here"),
+    "not": ("has the one form that is not allowed", "anything that does not fit {schema}"),
+}
+
+
+def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) -> list[ArgumentProblem]:
+    """Put one error of the validator in words; several unexpected fields are several problems."""
+    path, kind, detail = error.instance_path, error.kind.name, error.kind.as_dict()
+    given = _at(value, path)
+    match kind:
+        case "required":
+            return [missing_field(schema, [*path, detail["property"]], given)]
+        case "additionalProperties" | "unevaluatedProperties":
+            return [unexpected_field(schema, [*path, name], given.get(name)) for name in detail["unexpected"]]
+        case "type":
+            message, expected = "wrong type", types_named(detail["types"])
+        case "enum":
+            message, expected = "not one of the allowed values", one_of(detail["options"])
+        case "const":
+            message, expected = "not the one allowed value", preview(detail["expected_value"])
+        case "anyOf" | "oneOf":
+            forms = [
+                [p for e in branch for p in _problems_of(schema, value, e)] for branch in detail["context"]
+            ]
+            if all(forms):
+                message, expected = "fits none of the allowed forms", _forms(json_path(path), forms)
+            else:
+                message, expected = (
+                    "fits more than one of the allowed forms",
+                    "exactly one of the allowed forms",
+                )
+        case "propertyNames":
+            given = detail["error"].instance
+            inner = _problems_of({}, given, detail["error"])[0]
+            message, expected = f"has a field whose name does not fit: {inner.message}", inner.expected
+        case _:
+            message, expected = _WORDS.get(kind, ("does not fit", f"a value that fits {kind!r}"))
+            expected = expected.format_map(detail)
+    return [ArgumentProblem(json_path(path), message, preview(given), shorten(expected, 500))]
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _forms(path: str, forms: list[list[ArgumentProblem]]) -> str:
+    words = (p.expected if p.path == path else f"a form where {p.path} is {p.expected}" for p, *_ in forms)
+    return " or ".join(dict.fromkeys(words))

@@ -1,0 +1,122 @@
+"""Registries over registries. Owns layers and views; they never touch the tools underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from toolwright.errors import RegistryError
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.tool import Tool
+
+
+class ScopedRegistry(Catalogue):
+    """Layers of tools over a base: look-up goes top layer first."""
+
+    def __init__(self, base: ToolSource) -> None:
+        self._base = base
+        self._layers: list[ToolRegistry] = []
+
+    @property
+    def version(self) -> Any:
+        """Changes when the base, a layer, or the stack of layers does."""
+        return (self._base.version, tuple((id(layer), layer.version) for layer in self._layers))
+
+    @property
+    def depth(self) -> int:
+        """How many layers lie over the base."""
+        return len(self._layers)
+
+    def snapshot(self) -> Snapshot:
+        if not self._layers:
+            return self._base.snapshot()
+        merged = dict(self._base.snapshot())
+        for layer in self._layers:
+            merged.update(layer.snapshot())
+        return MappingProxyType(merged)
+
+    def push(self, tools: Iterable[Any] = ()) -> ToolRegistry:
+        """Lay a new layer on top and return it."""
+        layer = ToolRegistry(tools)
+        self._layers.append(layer)
+        return layer
+
+    def pop(self, layer: ToolRegistry) -> ToolRegistry:
+        """Take off the top layer, which must be `layer`.
+
+        Raises:
+            RegistryError: `layer` is not the top one; nothing changes.
+        """
+        if not self._layers or self._layers[-1] is not layer:
+            where = "buried under another" if layer in self._layers else "not on this registry"
+            raise RegistryError(f"The layer to pop is {where}; pop layers in the reverse order of pushing")
+        return self._layers.pop()
+
+    @contextmanager
+    def layer(self, tools: Iterable[Any] = ()) -> Iterator[ToolRegistry]:
+        """Hold a layer for the length of a `with` block."""
+        layer = self.push(tools)
+        try:
+            yield layer
+        finally:
+            self.pop(layer)
+
+
+class RegistryView(Catalogue):
+    """Tools of another source as seen through a change: filtered, prefixed, renamed or overridden."""
+
+    def __init__(self, source: ToolSource, change: Callable[[Tool], Tool | None]) -> None:
+        self._source = source
+        self._change = change
+        self._seen: Any = None
+        self._snapshot: Snapshot = MappingProxyType({})
+
+    @property
+    def version(self) -> Any:
+        """That of the source."""
+        return self._source.version
+
+    def snapshot(self) -> Snapshot:
+        version = self._source.version
+        if self._seen != (version,):
+            changed: dict[str, Tool] = {}
+            for tool in self._source.snapshot().values():
+                shown = self._change(tool)
+                if shown is None:
+                    continue
+                if shown.name in changed:
+                    raise RegistryError(f"The view shows two tools as {shown.name!r}; choose other names")
+                changed[shown.name] = shown
+            self._snapshot = MappingProxyType(changed)
+            self._seen = (version,)
+        return self._snapshot
+
+
+def filtered(source: ToolSource, keep: Callable[[Tool], bool]) -> RegistryView:
+    """Show only the tools that `keep` accepts."""
+    return RegistryView(source, lambda tool: tool if keep(tool) else None)
+
+
+def prefixed(source: ToolSource, prefix: str) -> RegistryView:
+    """Show every tool under `prefix` + its name."""
+    return RegistryView(source, lambda tool: tool.with_definition(name=prefix + tool.name))
+
+
+def renamed(source: ToolSource, names: Mapping[str, str]) -> RegistryView:
+    """Show some tools under other names; the ids stay."""
+    known = dict(names)
+    return RegistryView(
+        source,
+        lambda tool: tool.with_definition(name=known[tool.name]) if tool.name in known else tool,
+    )
+
+
+def overridden(source: ToolSource, changes: Mapping[str, Mapping[str, Any]]) -> RegistryView:
+    """Show some tools with parts of their definition changed, such as the timeout or the description."""
+    known = {name: dict(change) for name, change in changes.items()}
+    return RegistryView(
+        source,
+        lambda tool: tool.with_definition(**known[tool.name]) if tool.name in known else tool,
+    )

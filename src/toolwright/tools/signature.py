@@ -1,0 +1,292 @@
+"""Python signatures as tools. Owns the way from a function to its schema and validator; does not own raw JSON
+Schema, nor calling the function. Imports pydantic, so it is imported when a tool is made and not before."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, NotRequired, Optional, get_args, get_origin
+
+import typing_extensions
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import ValidationError, to_jsonable_python
+
+from toolwright import jsonx
+from toolwright.errors import InvalidArguments, ToolDefinitionError
+from toolwright.tools.annotations import (
+    FrameLocals,
+    Names,
+    UnresolvedAnnotation,
+    capture_locals,
+    is_context,
+    is_unbound_method,
+    names_visible_to,
+    parameters_of,
+    resolve_annotation,
+)
+from toolwright.tools.docstring import documentation_of
+from toolwright.tools.problems import ArgumentProblem, shorten, typed_problem, unreadable
+
+__all__ = [
+    "FrameLocals",
+    "Signature",
+    "UnresolvedAnnotation",
+    "capture_locals",
+    "is_unbound_method",
+    "read_signature",
+    "type_schema",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a tool takes from its function: everything that is needed to describe it and to check a call."""
+
+    input_schema: dict[str, Any]
+    validate: Callable[[bytes], dict[str, Any]]
+    description: str
+    context_parameter: str | None
+    parameters: tuple[str, ...]
+    is_async: bool
+
+
+def read_signature(
+    function: Callable[..., Any], *, name: str, localns: Mapping[str, Any] | None = None
+) -> Signature:
+    """Read a function, method, partial or callable object as the tool `name`.
+
+    Raises:
+        UnresolvedAnnotation: an annotation names something that is not defined yet.
+        ToolDefinitionError: a parameter is one that no model can fill in.
+    """
+    if is_unbound_method(function):
+        raise ToolDefinitionError(
+            f"Tool {name!r} is a method without its object; use the method of an instance."
+        )
+    try:
+        parameters = parameters_of(function)
+    except (TypeError, ValueError) as error:
+        raise ToolDefinitionError(
+            f"Tool {name!r} has no signature to read ({error}); wrap it in a function with annotations."
+        ) from None
+    names = names_visible_to(function, localns)
+    plain = _plain(function)
+    documentation = documentation_of(plain)
+    context: str | None = None
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        hint = _hint(parameter, names, name)
+        if not is_context(hint):
+            fields[parameter.name] = _field(parameter, hint, documentation.parameters.get(parameter.name))
+        elif context is None:
+            context = parameter.name
+        else:
+            raise ToolDefinitionError(
+                f"Tool {name!r} takes its context twice, as {context!r} and {parameter.name!r}; keep one."
+            )
+    adapter, schema = _build(name, fields, names)
+    for parameter in parameters:
+        _show_default(schema, parameter, fields.get(parameter.name))
+    return Signature(
+        input_schema=schema,
+        validate=_validator(adapter, schema),
+        description=documentation.description,
+        context_parameter=context,
+        parameters=tuple(fields),
+        is_async=inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__),
+    )
+
+
+def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
+    """Return the JSON Schema of the values of a type, as they are written.
+
+    Raises:
+        ToolDefinitionError: the type has none.
+    """
+    try:
+        return TypeAdapter(given).json_schema(
+            by_alias=False, mode="serialization", schema_generator=_JsonSchema
+        )
+    except Exception as error:  # The type is a user's, and may run code of its own here.
+        raise ToolDefinitionError(
+            f"Tool {owner!r} has an output type {given!r} without JSON Schema ({_reason(error)}); "
+            "use a pydantic model, a dataclass or plain types."
+        ) from error
+
+
+def _plain(function: Any) -> Any:
+    """Return what stands under partials and `staticmethod`: it has the docstring, and is async or not."""
+    while isinstance(function, partial | staticmethod):
+        function = function.func if isinstance(function, partial) else function.__func__
+    return function
+
+
+def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
+    """Return the type of a parameter, or refuse a parameter that a model can not give."""
+    where = f"Tool {owner!r} has a parameter {str(parameter).partition(':')[0].partition('=')[0]!r}"
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise ToolDefinitionError(f"{where}, and a model needs a name for each value; name every parameter.")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise ToolDefinitionError(
+            f"{where} that is positional-only, and a model gives values by name; name it before the '/'."
+        )
+    if parameter.annotation is parameter.empty:
+        remedy = f"{parameter.name}: {'ToolContext' if parameter.name in ('ctx', 'context') else 'str'}"
+        raise ToolDefinitionError(f"{where} without a type; annotate it, as in '{remedy}'.")
+    try:
+        return resolve_annotation(parameter.annotation, names)
+    except (NameError, AttributeError) as error:
+        raise UnresolvedAnnotation(
+            f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
+            "define or import the type, and not for type checkers only, where the function is defined."
+        ) from None
+    except Exception as error:  # An annotation is a user's expression, and can fail in any way.
+        raise ToolDefinitionError(
+            f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); "
+            "annotate it with one."
+        ) from None
+
+
+def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
+    """Return the type of a field of the arguments: what the user says of it comes last, and so wins."""
+    base, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    for place, item in enumerate(metadata):
+        text = item if isinstance(item, str) else getattr(item, "documentation", None)
+        if isinstance(text, str):
+            metadata[place] = Field(description=text)
+    if documented:
+        metadata.insert(0, Field(description=documented))
+    default = parameter.default
+    if default is None and base not in (Any, object):
+        base = Optional[base]  # noqa: UP045 - a model that reads "default: null" will send null
+    if isinstance(default, FieldInfo):
+        metadata.append(default)
+    has_default = any(isinstance(item, FieldInfo) and not item.is_required() for item in metadata)
+    if has_default and not isinstance(default, FieldInfo) and default is not parameter.empty:
+        metadata.append(Field(default=default))
+    field = Annotated[base, *metadata] if metadata else base
+    return NotRequired[field] if has_default or default is not parameter.empty else field
+
+
+def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """Make the validator and the schema of an object with these fields.
+
+    A typed dict: it takes any name for a field, leaves Python's defaults to Python, and becomes a plain dict.
+    """
+    typed_dict: Any = typing_extensions.TypedDict
+    arguments = typed_dict("Arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
+    try:
+        adapter = TypeAdapter[Any](arguments)
+        # Types may name local types in turn. Other local names are a last resort, as they hide module names.
+        classes = {name: value for name, value in names.locals.items() if _is_local_class(value)}
+        try:
+            adapter.rebuild(force=True, _types_namespace=classes)
+        except PydanticUndefinedAnnotation:
+            adapter.rebuild(force=True, _types_namespace=names.locals)
+        return adapter, adapter.json_schema(schema_generator=_JsonSchema)
+    except Exception as error:  # The types are a user's, and may run code of their own here.
+        if len(fields) > 1:
+            for name, field in fields.items():
+                _build(owner, {name: field}, names)
+        where = f"Tool {owner!r} has a parameter {next(iter(fields), '')!r} of a type"
+        if (
+            isinstance(error, PydanticUndefinedAnnotation)
+            or getattr(error, "code", "") == "class-not-fully-defined"
+        ):
+            raise UnresolvedAnnotation(
+                f"{where} that needs another one, which can not be found ({_reason(error)}); "
+                "define or import that one."
+            ) from error
+        raise ToolDefinitionError(
+            f"{where} that has no JSON Schema ({_reason(error)}); "
+            "use a type that has one, such as a pydantic model, a dataclass or plain types."
+        ) from error
+
+
+def _is_local_class(value: Any) -> bool:
+    return isinstance(value, type) and "<locals>" in value.__qualname__
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(getattr(error, "message", error)).split())
+    return shorten(text.partition(". ")[0] or type(error).__name__, 300)
+
+
+def _show_default(schema: dict[str, Any], parameter: inspect.Parameter, field: Any) -> None:
+    """Put a Python default into the schema, where it has a JSON form."""
+    default = parameter.default
+    if field is None or default is parameter.empty or isinstance(default, FieldInfo):
+        return
+    if hasattr(default, "get_secret_value"):
+        return  # Its JSON form is a row of stars, which a model might send.
+    try:
+        shown = to_jsonable_python(default)
+        json.dumps(shown, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return
+    info = FieldInfo.from_annotation(field)
+    alias = info.validation_alias or info.alias
+    prop = schema["properties"].get(alias if isinstance(alias, str) else parameter.name)
+    if prop is not None:
+        prop["default"] = shown
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """JSON Schema without the titles that pydantic makes up; those that a user wrote stay."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic declares it
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        return _untitled(super().model_schema(schema), schema)
+
+    def dataclass_schema(self, schema: Any) -> JsonSchemaValue:
+        return _untitled(super().dataclass_schema(schema), schema)
+
+    def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        return _untitled(super().typed_dict_schema(schema), schema)
+
+    def generate(self, schema: Any, mode: Any = "validation") -> JsonSchemaValue:
+        made = super().generate(schema, mode)
+        for definition in (made, *made.get("$defs", {}).values()):
+            if "enum" in definition:
+                definition.pop("title", None)  # Of an enum it is always its class.
+        return made
+
+
+def _untitled(made: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
+    if made.get("title") == getattr(schema.get("cls"), "__name__", None):
+        made.pop("title", None)
+    return made
+
+
+def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
+    validate_json = adapter.validator.validate_json
+
+    def validate(raw: bytes) -> dict[str, Any]:
+        try:
+            return validate_json(raw)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            raise InvalidArguments(_problems_of(error, raw, schema)) from None
+
+    return validate
+
+
+def _problems_of(error: ValidationError, raw: bytes, schema: dict[str, Any]) -> list[ArgumentProblem]:
+    try:
+        document = jsonx.decode(raw)
+    except (jsonx.DecodeError, RecursionError) as unread:
+        return [unreadable(raw, unread, "a JSON object")]
+    found: dict[ArgumentProblem, None] = {}
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        found[typed_problem(detail["type"], detail["loc"], detail["msg"], document, schema)] = None
+    return list(found)

@@ -1,0 +1,190 @@
+"""What a tool is: a definition and the code to run. Owns `Tool`, `@tool` and how functions become tools."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol, Unpack
+
+from msgspec.structs import replace
+
+from toolwright.errors import ToolDefinitionError
+from toolwright.tools.arguments import Arguments
+from toolwright.tools.claims import Claim, compile_claims
+from toolwright.tools.context import ToolContext
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.options import ToolOptions, define
+from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
+
+Mode = Literal["async", "thread", "process"]
+Validate = Callable[[bytes], dict[str, Any]]
+Invoke = Callable[[dict[str, Any], ToolContext | None], Any]
+Prepare = Callable[[dict[str, Any], Any], Any]
+"""Takes the arguments and a `HookCall`; gives a payload for the run, or the answer in its place."""
+
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+
+class ToolObject(Protocol):
+    """An object that is a tool: it defines itself and runs. A `prepare(arguments, call)` is optional."""
+
+    definition: ToolDefinition
+
+    async def run(self, arguments: Arguments, context: ToolContext) -> Any: ...
+
+
+class Tool:
+    """A tool that can be registered and run. Make one with `@tool`, `Tool.from_schema` or `Tool.from_object`.
+
+    `validate` turns JSON bytes into keyword arguments; `invoke` runs the code with them. Both are built once, here,
+    and so are the claims: what one call costs is paid as far as possible when the tool is defined.
+    """
+
+    __slots__ = (
+        "__wrapped__",
+        "check_output",
+        "claims",
+        "definition",
+        "invoke",
+        "mode",
+        "needs_context",
+        "prepare",
+        "validate",
+    )
+
+    definition: ToolDefinition
+    claims: tuple[Claim, ...] | Callable[[Mapping[str, Any]], tuple[Claim, ...]]
+    check_output: OutputCheck | None
+
+    def __init__(
+        self,
+        definition: ToolDefinition,
+        *,
+        validate: Validate,
+        invoke: Invoke,
+        mode: Mode,
+        needs_context: bool,
+        parameters: Iterable[str] | None = None,
+        prepare: Prepare | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        self.definition = definition
+        self.validate = validate
+        self.invoke = invoke
+        self.mode: Mode = "process" if definition.isolation == "process" else mode
+        self.needs_context = needs_context
+        self.prepare = prepare
+        self.__wrapped__ = function
+        self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
+        self.check_output = (
+            None
+            if definition.output_schema is None
+            else compile_output_schema(definition.output_schema, owner=definition.name)
+        )
+
+    @property
+    def name(self) -> str:
+        """The name a model calls it by."""
+        return self.definition.name
+
+    @classmethod
+    def from_schema(
+        cls,
+        *,
+        name: str,
+        description: str = "",
+        input_schema: Mapping[str, Any] | None = None,
+        handler: Callable[..., Any],
+        **options: Unpack[ToolOptions],
+    ) -> Tool:
+        """Make a tool of raw JSON Schema and a handler that takes `Arguments`, and a `ToolContext` if it has room.
+
+        Options are those of `@tool`. The schema is compiled here; nothing is ever fetched for it.
+        """
+        if not callable(handler):
+            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+        schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
+        validate = compile_schema(schema, owner=name)
+        wants_context = _takes_context(handler)
+        return cls(
+            define(options, name=name, id=f"schema.{name}", description=description, input_schema=schema or ANY_OBJECT),
+            validate=validate,
+            invoke=(
+                (lambda arguments, context: handler(Arguments(arguments), context))
+                if wants_context
+                else (lambda arguments, context: handler(Arguments(arguments)))
+            ),
+            mode="async" if is_async(handler) else "thread",
+            needs_context=wants_context,
+            parameters=_properties(schema),
+            prepare=options.get("prepare"),
+            function=handler,
+        )
+
+    @classmethod
+    def from_object(cls, thing: ToolObject) -> Tool:
+        """Make a tool of an object with a `definition` and an async `run(arguments, context)`."""
+        definition = thing.definition
+        if not isinstance(definition, ToolDefinition):
+            raise ToolDefinitionError(
+                f"{type(thing).__name__!r} has a definition of type {type(definition).__name__!r}; use ToolDefinition"
+            )
+        run = thing.run
+        return cls(
+            definition,
+            validate=compile_schema(definition.input_schema, owner=definition.name),
+            invoke=lambda arguments, context: run(Arguments(arguments), context),  # type: ignore[arg-type]
+            mode="async" if is_async(run) else "thread",
+            needs_context=True,
+            parameters=_properties(definition.input_schema),
+            prepare=getattr(thing, "prepare", None),
+            function=run,
+        )
+
+    def with_definition(self, **changes: Any) -> Tool:
+        """Return a tool that runs the same code under a changed definition; the id stays."""
+        changed = object.__new__(type(self))
+        for slot in Tool.__slots__:
+            if hasattr(self, slot):
+                object.__setattr__(changed, slot, getattr(self, slot))
+        changed.definition = replace(self.definition, **changes)
+        if "concurrency" in changes:
+            changed.claims = compile_claims(changed.definition.concurrency, owner=changed.name, parameters=None)
+        return changed
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as if it were not decorated."""
+        if self.__wrapped__ is None:
+            raise TypeError(f"Tool {self.name!r} has no plain function to call; run it through a session")
+        return self.__wrapped__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name!r}>"
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """True when calling `function` gives a coroutine."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.iscoroutinefunction(function):
+        return True
+    return not inspect.isroutine(function) and inspect.iscoroutinefunction(getattr(function, "__call__", None))
+
+
+def _takes_context(handler: Callable[..., Any]) -> bool:
+    """True when a raw-schema handler has room for a second positional argument."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return True
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(kind in positional for kind in kinds) >= 2
+
+
+def _properties(schema: Mapping[str, Any] | None) -> Iterable[str] | None:
+    properties = (schema or {}).get("properties")
+    return properties if isinstance(properties, Mapping) else None

@@ -1,0 +1,185 @@
+"""What holds for every test: it leaves nothing running, and the promises it claims to prove exist.
+
+Owns the checks around a test; does not own fixtures of a subject, which live beside their tests.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from scripts.promises import PROMISES, promises_in
+
+PATIENCE = 2.0  # seconds that a thread or child process on its way out is given
+LOOP_TURNS = 10  # the same for tasks, in turns of the loop: a cancelled task needs a few, no real time
+
+# Helpers that the interpreter starts once and keeps to its own end.
+INTERPRETER_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+class Running(NamedTuple):
+    threads: frozenset[threading.Thread]
+    children: frozenset[int]
+
+
+before_test = pytest.StashKey[Running]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    known = promises_in(PROMISES.read_text(encoding="utf-8"))
+    wrong = []
+    for item in items:
+        for marker in item.iter_markers("promise"):
+            if not marker.args or marker.kwargs:
+                wrong.append(f"{item.nodeid}: `promise` takes one or more ids, as in promise('RUN-01')")
+            wrong += [
+                f"{item.nodeid}: no promise {name!r} in docs/promises.md"
+                for name in marker.args
+                if name not in known
+            ]
+    if wrong:
+        raise pytest.UsageError(*wrong)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running(request: pytest.FixtureRequest) -> None:
+    """Note what runs before the test; the comparison is made once all its other fixtures are closed.
+
+    A fixture and not a setup hook, so that what a module's or session's fixtures started counts as before.
+    """
+    request.node.stash[before_test] = Running(frozenset(threading.enumerate()), frozenset(child_processes()))
+    if request.node.get_closest_marker("asyncio"):
+        request.getfixturevalue("no_task_left")
+
+
+@pytest.fixture
+async def no_task_left() -> AsyncIterator[None]:
+    """Requested by asynchronous tests only, and first, so that it closes last, inside their loop."""
+    yield
+    for _ in range(LOOP_TURNS):
+        await asyncio.sleep(0)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if tasks:
+        pytest.fail(report([f"task {task!r}" for task in tasks]), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    # After the yield even the event loop is closed, and with it the threads of its executor.
+    try:
+        yield
+    except BaseException as error:
+        if left := left_running(item):
+            error.add_note(report(left))
+        raise
+    if left := left_running(item):
+        pytest.fail(report(left), pytrace=False)
+
+
+def report(left: list[str]) -> str:
+    return "\n  ".join(["The test left running:", *sorted(left)])
+
+
+def left_running(item: pytest.Item) -> list[str]:
+    """What started during the test and did not end in time. Child processes are killed, to spare the next."""
+    before = item.stash.get(before_test, None)
+    if before is None:  # the setup failed before our fixture
+        return []
+    deadline = time.monotonic() + PATIENCE
+    # A thread that C code started looks alive for ever, and can't be joined.
+    threads = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before.threads and not isinstance(thread, threading._DummyThread)
+    ]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [f"thread {thread.name!r} {position(thread)}" for thread in threads if thread.is_alive()]
+
+    children = new_children(before.children)
+    pause = threading.Event()
+    while children and time.monotonic() < deadline:
+        pause.wait(0.01)
+        children = new_children(before.children)
+    for pid, command in children.items():
+        left.append(f"child process {pid}: {command}")
+        kill(pid)
+    return left
+
+
+def position(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return f"at {frame.f_code.co_filename}:{frame.f_lineno}" if frame else "not started"
+
+
+def new_children(before: frozenset[int]) -> dict[int, str]:
+    return {pid: command for pid, command in child_processes().items() if pid not in before}
+
+
+def child_processes() -> dict[int, str]:
+    """Every descendant by pid, with its command line. One that ended and was not waited for counts."""
+    multiprocessing.active_children()  # waits for its own that ended, as it would at the next start
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return {}  # the common case, for one system call
+
+    table = process_table()
+    family = {os.getpid()}
+    found: dict[int, str] = {}
+    grown = True
+    while grown:
+        grown = False
+        for pid, (parent, command) in table.items():
+            if parent in family and pid not in family:
+                family.add(pid)
+                grown = True
+                if not any(helper in command for helper in INTERPRETER_HELPERS):
+                    found[pid] = command
+    return found
+
+
+def process_table() -> dict[int, tuple[int, str]]:
+    """Parent and command line of every process that can be seen.
+
+    From `/proc/*/stat`: the shorter way over `/proc/self/task/*/children` is missing from some kernels, and
+    may skip a child while another one exits.
+    """
+    table: dict[int, tuple[int, str]] = {}
+    if Path("/proc/self/stat").exists():
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                stat = (directory / "stat").read_text(errors="replace")
+                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue  # ended while we looked
+            name, _, fields = stat.partition("(")[2].rpartition(")")
+            state, parent = fields.split()[:2]
+            ended = " (ended, not waited for)" if state == "Z" else ""
+            table[int(directory.name)] = (int(parent), (command.strip() or name) + ended)
+        return table
+
+    with subprocess.Popen(["ps", "-A", "-o", "pid=,ppid=,args="], stdout=subprocess.PIPE, text=True) as ps:
+        for line in ps.communicate()[0].splitlines():
+            pid, parent, command = line.split(maxsplit=2)
+            if int(pid) != ps.pid:
+                table[int(pid)] = (int(parent), command)
+    return table
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass  # gone by itself, or a grandchild, which is not ours to wait for
