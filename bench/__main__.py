@@ -22,22 +22,16 @@ def main() -> int:
         print_report(reports[name])
     write_json(options.json, list(reports.values()), quick=options.quick)
     missed = [f"{name}: {line.name}" for name, report in reports.items() for line in report.missed]
-    print(
-        f"{len(missed)} missed" + "".join(f"\n  {each}" for each in missed) if missed else "every target met"
-    )
+    print(f"{len(missed)} missed" + "".join(f"\n  {each}" for each in missed) if missed else "every target met")
     return 1 if missed and options.strict else 0
 
 
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Benchmarks of toolwright and its peers."
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Benchmarks of toolwright and its peers.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter samples: a first look")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the figures go")
-    parser.add_argument(
-        "--only", action="append", choices=[*SECTIONS], metavar="SECTION", help="may be repeated"
-    )
+    parser.add_argument("--only", action="append", choices=[*SECTIONS], metavar="SECTION", help="may be repeated")
     parser.add_argument("--no-peers", action="store_true", help="do not install or measure the peers")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
     return parser.parse_args()

@@ -30,9 +30,7 @@ ToolwrightSubject = Subject[list[ToolCall], Sequence[ToolOutcome]]
 
 def workload_calls(size: int, start: int) -> list[ToolCall]:
     """The shared workload from number `start` on, as a provider would hand it over."""
-    return [
-        ToolCall(id=call_id, name=name, arguments=given) for call_id, name, given in requests(size, start)
-    ]
+    return [ToolCall(id=call_id, name=name, arguments=given) for call_id, name, given in requests(size, start)]
 
 
 class Watcher:
@@ -58,9 +56,7 @@ class Watcher:
         while self._finished < self._expected:
             await asyncio.sleep(0)
         if self._subscription.dropped:
-            raise RuntimeError(
-                f"{self._subscription.dropped} events were dropped; hold more than {EVENTS_HELD}."
-            )
+            raise RuntimeError(f"{self._subscription.dropped} events were dropped; hold more than {EVENTS_HELD}.")
 
 
 class Contestant:
@@ -79,9 +75,7 @@ class Contestant:
             start, self._next_call = self._next_call, self._next_call + size
             return make_calls(size, start)
 
-        return Subject(
-            calls=size, prepare=prepare, run=self._run, count=_successes, settle=self._watcher.settle
-        )
+        return Subject(calls=size, prepare=prepare, run=self._run, count=_successes, settle=self._watcher.settle)
 
     async def _run(self, calls: list[ToolCall]) -> Sequence[ToolOutcome]:
         self._watcher.expect_batch()

@@ -62,9 +62,7 @@ class Subject(Generic[Input, Result]):
         """Refuse a result in which any call failed: a fast failure is not a fast run."""
         succeeded = self.count(result)
         if succeeded != self.calls:
-            raise RuntimeError(
-                f"Only {succeeded} of {self.calls} calls succeeded; the time would mean nothing."
-            )
+            raise RuntimeError(f"Only {succeeded} of {self.calls} calls succeeded; the time would mean nothing.")
 
 
 AnySubject = Subject[Any, Any]

@@ -44,9 +44,7 @@ class Line:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def paired(
-        cls, name: str, pairing: Pairing, *, target: float | None = None, unit: str = "µs/call"
-    ) -> "Line":
+    def paired(cls, name: str, pairing: Pairing, *, target: float | None = None, unit: str = "µs/call") -> "Line":
         """The line of a pairing, whose ratio may be at most `target`."""
         return cls(
             name,
@@ -73,7 +71,7 @@ class Line:
     def cells(self) -> tuple[str, ...]:
         """The line's text under each of the `HEADINGS`."""
         if self.error:
-            return (self.name, self.error, "", "", "", self.verdict)
+            return (self.name, "not measured", "", "", "", self.verdict)
         return (
             self.name,
             "" if self.value is None else f"{self.value:,.4g} {self.unit}".rstrip(),
@@ -117,15 +115,23 @@ class Report:
 
 def print_report(report: Report) -> None:
     """Print the report as a table: with rich when it is there, in plain columns when it is not."""
-    rows = [line.cells() for line in report.lines]
+    title, rows = f"{report.section}: {report.about}", [line.cells() for line in report.lines]
     try:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
+        _print_rich(title, rows)
     except ImportError:
-        print(plain_table(f"{report.section}: {report.about}", rows))
-        return
-    table = Table(title=f"{report.section}: {report.about}", title_justify="left", box=box.SIMPLE)
+        print(plain_table(title, rows))
+    # Below the table: a cell would cut them, and the end of an error is what tells.
+    for line in report.lines:
+        if line.error:
+            print(f"{line.name}: {line.error}")
+
+
+def _print_rich(title: str, rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading in ("value", "ratio") else "left", no_wrap=True)
     colours = {"PASS": "green", "FAIL": "red", "ERROR": "red"}
@@ -139,9 +145,7 @@ def plain_table(title: str, rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns of text under a title."""
     everything = [HEADINGS, *rows]
     widths = [max(len(row[column]) for row in everything) for column in range(len(HEADINGS))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in everything
-    ]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in everything]
     return "\n".join(["", title, *[line.rstrip() for line in lines]])
 
 

@@ -29,9 +29,7 @@ def markers_in(source: str) -> Iterator[tuple[str, int]]:
     """Each id that a `mark.promise(...)` names, with its line: as decorator, `pytestmark` or parameter."""
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Call(
-                func=ast.Attribute(attr="promise", value=ast.Attribute(attr="mark") | ast.Name(id="mark"))
-            ):
+            case ast.Call(func=ast.Attribute(attr="promise", value=ast.Attribute(attr="mark") | ast.Name(id="mark"))):
                 for arg in node.args:
                     # What is not a literal can't be read here: its source is no id, so it is reported.
                     name = arg.value if isinstance(arg, ast.Constant) else ast.unparse(arg)

@@ -42,9 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not marker.args or marker.kwargs:
                 wrong.append(f"{item.nodeid}: `promise` takes one or more ids, as in promise('RUN-01')")
             wrong += [
-                f"{item.nodeid}: no promise {name!r} in docs/promises.md"
-                for name in marker.args
-                if name not in known
+                f"{item.nodeid}: no promise {name!r} in docs/promises.md" for name in marker.args if name not in known
             ]
     if wrong:
         raise pytest.UsageError(*wrong)

@@ -31,23 +31,17 @@ async def openai_agents() -> SubjectOf:
     tools = {name: function_tool(function) for name, function in FUNCTIONS.items()}
 
     async def run(calls: Sequence[JsonCall]) -> list[Any]:
-        return await asyncio.gather(
-            *[tools[call.name].on_invoke_tool(context(call), call.arguments) for call in calls]
-        )
+        return await asyncio.gather(*[tools[call.name].on_invoke_tool(context(call), call.arguments) for call in calls])
 
     def context(call: JsonCall) -> ToolContext[None]:
-        return ToolContext(
-            context=None, tool_name=call.name, tool_call_id=call.id, tool_arguments=call.arguments
-        )
+        return ToolContext(context=None, tool_name=call.name, tool_call_id=call.id, tool_arguments=call.arguments)
 
     def succeeded(results: list[Any]) -> int:
         # A failed call gives a text for the model in place of the function's own value.
         return sum(isinstance(result, dict) for result in results)
 
     def subject(count: int) -> Subject[Sequence[JsonCall], list[Any]]:
-        calls = [
-            JsonCall(call_id, name, json.dumps(arguments)) for call_id, name, arguments in requests(count)
-        ]
+        calls = [JsonCall(call_id, name, json.dumps(arguments)) for call_id, name, arguments in requests(count)]
         return Subject(calls=count, prepare=lambda: calls, run=run, count=succeeded)
 
     return subject

@@ -15,9 +15,7 @@ LIMIT_RATIO = 2.5
 def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
     """Measure every batch size in a fresh process."""
     try:
-        pairings = [
-            Pairing.from_json(document) for document in run_probe("bench.sections.batch", quick=quick)
-        ]
+        pairings = [Pairing.from_json(document) for document in run_probe("bench.sections.batch", quick=quick)]
     except ProbeError as error:
         lines = [Line("toolwright", error=str(error))]
     else:

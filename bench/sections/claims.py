@@ -27,9 +27,7 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
     except ProbeError as error:
         lines = [Line("claims", error=str(error))]
     else:
-        lines = [
-            Line.paired(name, Pairing.from_json(each), target=LIMIT_RATIO) for name, each in found.items()
-        ]
+        lines = [Line.paired(name, Pairing.from_json(each), target=LIMIT_RATIO) for name, each in found.items()]
     return Report("claims", f"{CALLS:,} calls that claim {PATHS} paths beside the same without claims", lines)
 
 

@@ -61,9 +61,7 @@ def pair_imports(baseline: str, pairs: int) -> Pairing:
     """Seconds for `import toolwright`, each sample between two of `baseline`."""
     variant = "import toolwright"
     time_import(baseline), time_import(variant)
-    return Pairing.of(
-        [(time_import(baseline), time_import(variant), time_import(baseline)) for _ in range(pairs)]
-    )
+    return Pairing.of([(time_import(baseline), time_import(variant), time_import(baseline)) for _ in range(pairs)])
 
 
 def time_import(statement: str) -> float:
@@ -73,7 +71,5 @@ def time_import(statement: str) -> float:
 
 def _python(code: str) -> str:
     command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, check=True)
     return done.stdout

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
+from bench import memory
 from bench.memory import Gauge, Runner, growth_per_call
 from bench.pairing import AnySubject, Effort, Pairing, pair
 from bench.probe import ProbeError, effort_of, emit, probe_parser, run_probe
@@ -40,13 +41,15 @@ def memory_lines(quick: bool) -> Iterator[Line]:
         for gauge in get_args(Gauge):
             name = f"{runner.replace('gather', 'bare gather')}, {gauge} memory"
             target = Target("value", LIMIT_KIB, " KiB", strict=True) if runner == "toolwright" else None
+            repeats = 1 if quick or gauge == "traced" else 3
+            detail = {"samples": repeats, "calls": [memory.SMALL_BATCH, memory.LARGE_BATCH]}
             try:
-                grown = growth_per_call(runner, gauge, repeats=1 if quick or gauge == "traced" else 3)
+                grown = growth_per_call(runner, gauge, repeats)
             except ProbeError as error:
                 yield Line(name, error=str(error))
                 continue
             for moment, size in grown.items():
-                yield Line(f"{name}, {moment}", size / 1024, "KiB/call", target=target)
+                yield Line(f"{name}, {moment}", size / 1024, "KiB/call", target=target, detail=detail)
 
 
 async def measure(effort: Effort) -> dict[str, Any]:

@@ -1,41 +1,92 @@
 """The durable tool runtime for AI agents."""
 
-from toolwright.calls.batch import Batch
-from toolwright.calls.hooks import Answer, HookCall, ReplaceArguments
-from toolwright.calls.policy import Policy, Request, Rule
-from toolwright.calls.record import CallRecord, MemoryCallLog
-from toolwright.errors import (
-    BatchFailed,
-    ConversionError,
-    PolicyError,
-    RegistryError,
-    RuntimeClosed,
-    ToolDefinitionError,
-    ToolError,
-    ToolwrightError,
-)
-from toolwright.runtime import Runtime, Session
-from toolwright.tools.arguments import Arguments
-from toolwright.tools.call import ToolCall
-from toolwright.tools.claims import path, resource, tree
-from toolwright.tools.context import ToolContext
-from toolwright.tools.definition import Hints, ToolDefinition
-from toolwright.tools.function import tool
-from toolwright.tools.outcome import (
-    Attachment,
-    ConnectionRequired,
-    Failure,
-    Image,
-    Pending,
-    Success,
-    ToolOutcome,
-)
-from toolwright.tools.registry import ToolRegistry
-from toolwright.tools.retry import RetryPolicy
-from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
-from toolwright.tools.tool import Tool
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolwright.calls.batch import Batch
+    from toolwright.calls.hooks import Answer, HookCall, ReplaceArguments
+    from toolwright.calls.policy import Policy, Request, Rule
+    from toolwright.calls.record import CallRecord, MemoryCallLog
+    from toolwright.errors import (
+        BatchFailed,
+        ConversionError,
+        PolicyError,
+        RegistryError,
+        RuntimeClosed,
+        ToolDefinitionError,
+        ToolError,
+        ToolwrightError,
+    )
+    from toolwright.runtime import Runtime, Session
+    from toolwright.tools.arguments import Arguments
+    from toolwright.tools.call import ToolCall
+    from toolwright.tools.claims import path, resource, tree
+    from toolwright.tools.context import ToolContext
+    from toolwright.tools.definition import Hints, ToolDefinition
+    from toolwright.tools.function import tool
+    from toolwright.tools.outcome import (
+        Attachment,
+        ConnectionRequired,
+        Failure,
+        Image,
+        Pending,
+        Success,
+        ToolOutcome,
+    )
+    from toolwright.tools.registry import ToolRegistry
+    from toolwright.tools.retry import RetryPolicy
+    from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
+    from toolwright.tools.tool import Tool
 
 __version__ = "0.1.0"
+
+# Each name is imported when it is first asked for: a program pays for what it uses.
+_HOMES = {
+    "Answer": "toolwright.calls.hooks",
+    "Arguments": "toolwright.tools.arguments",
+    "Attachment": "toolwright.tools.outcome",
+    "Batch": "toolwright.calls.batch",
+    "BatchFailed": "toolwright.errors",
+    "CallRecord": "toolwright.calls.record",
+    "ConnectionRequired": "toolwright.tools.outcome",
+    "ConversionError": "toolwright.errors",
+    "Failure": "toolwright.tools.outcome",
+    "Hints": "toolwright.tools.definition",
+    "HookCall": "toolwright.calls.hooks",
+    "Image": "toolwright.tools.outcome",
+    "MemoryCallLog": "toolwright.calls.record",
+    "Pending": "toolwright.tools.outcome",
+    "Policy": "toolwright.calls.policy",
+    "PolicyError": "toolwright.errors",
+    "RegistryError": "toolwright.errors",
+    "ReplaceArguments": "toolwright.calls.hooks",
+    "Request": "toolwright.calls.policy",
+    "RetryPolicy": "toolwright.tools.retry",
+    "Rule": "toolwright.calls.policy",
+    "Runtime": "toolwright.runtime",
+    "RuntimeClosed": "toolwright.errors",
+    "ScopedRegistry": "toolwright.tools.scopes",
+    "Session": "toolwright.runtime",
+    "Success": "toolwright.tools.outcome",
+    "Tool": "toolwright.tools.tool",
+    "ToolCall": "toolwright.tools.call",
+    "ToolContext": "toolwright.tools.context",
+    "ToolDefinition": "toolwright.tools.definition",
+    "ToolDefinitionError": "toolwright.errors",
+    "ToolError": "toolwright.errors",
+    "ToolOutcome": "toolwright.tools.outcome",
+    "ToolRegistry": "toolwright.tools.registry",
+    "ToolwrightError": "toolwright.errors",
+    "filtered": "toolwright.tools.scopes",
+    "overridden": "toolwright.tools.scopes",
+    "path": "toolwright.tools.claims",
+    "prefixed": "toolwright.tools.scopes",
+    "renamed": "toolwright.tools.scopes",
+    "resource": "toolwright.tools.claims",
+    "tool": "toolwright.tools.function",
+    "tree": "toolwright.tools.claims",
+}
 
 __all__ = [
     "Answer",
@@ -82,3 +133,15 @@ __all__ = [
     "tool",
     "tree",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'toolwright' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

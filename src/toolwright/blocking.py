@@ -4,75 +4,194 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
-from toolwright.events import Subscription
+from toolwright.calls.batch import Batch
+from toolwright.calls.record import MemoryCallLog
+from toolwright.errors import RuntimeClosed, ToolwrightError
+from toolwright.hub import Subscription
+from toolwright.runtime import Session
+from toolwright.tools.registry import ToolRegistry
+from toolwright.tools.scopes import ScopedRegistry
+
+log = logging.getLogger("toolwright.blocking")
+
+_LIVES_THERE = (Session, Batch, Subscription, MemoryCallLog, ToolRegistry, ScopedRegistry)
+_PATIENCE = 5.0
+_CLOSED = "The runtime is closed; open another"
+
+
+class LoopThread:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._answers: set[Future[Any]] = set()
+        self._thread = threading.Thread(target=self._work, name="toolwright-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def _work(self) -> None:
+        try:
+            asyncio.run(self._live())
+        finally:
+            with self._lock:
+                self._closed = True
+            for answer in tuple(self._answers):  # of calls that came too late to be heard
+                with suppress(InvalidStateError):
+                    answer.set_exception(RuntimeClosed(_CLOSED))
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._ready.set()
+        await self._end.wait()
+
+    def run(self, make: Callable[[], Any]) -> Any:
+        """Call `make` on the thread, wait for what it gives, and reflect objects that live there.
+
+        Raises:
+            RuntimeClosed: the thread has ended, or ends while this waits.
+            ToolwrightError: this is the thread itself, which would wait for ever.
+        """
+        if threading.current_thread() is self._thread:
+            raise ToolwrightError("A blocking runtime was used on its own loop; use a sync tool, which has a thread")
+        answer: Future[Any] = Future()
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def call() -> Any:
+            result = make()
+            # A batch can be awaited, but whoever starts one wants to hold it.
+            waits = inspect.isawaitable(result) and not isinstance(result, _LIVES_THERE)
+            return await result if waits else result
+
+        def start() -> None:
+            tasks.append(asyncio.create_task(call()))
+            tasks[0].add_done_callback(lambda task: _answer(answer, task))
+
+        try:
+            with self._lock:
+                if self._closed:
+                    raise RuntimeClosed(_CLOSED)
+                self._answers.add(answer)
+                self._loop.call_soon_threadsafe(start)
+            answer.exception()
+        except BaseException:  # an interrupt of the caller also stops what it waited for
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            raise
+        finally:
+            self._answers.discard(answer)
+        return self.reflect(answer.result())
+
+    def reflect(self, thing: Any) -> Any:
+        """The thing itself, or a portal to it when it belongs to the thread."""
+        return BlockingPortal(thing, self) if isinstance(thing, _LIVES_THERE) else thing
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            log.warning("A tool does not stop; its thread is left behind and ends with the program")
+
+
+def _answer(answer: Future[Any], task: asyncio.Task[Any]) -> None:
+    with suppress(InvalidStateError):
+        if task.cancelled():  # by the end of the loop: an interrupted caller no longer waits
+            answer.set_exception(RuntimeClosed(_CLOSED))
+        elif (error := task.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(task.result())
 
 
 class BlockingPortal:
     """Stands for an object that lives on the loop's thread: its methods run there, and their results are waited for."""
 
-    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, target: Any, thread: LoopThread) -> None:
         self._target = target
-        self._loop = loop
+        self._loop_thread = thread
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = getattr(self._target, name)
         if not callable(found) or isinstance(found, type):
-            return found
+            return self._loop_thread.reflect(found)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return run_on(self._loop, lambda: found(*args, **kwargs))
+            return self._loop_thread.run(lambda: found(*args, **kwargs))
 
         return call
 
+    def __iter__(self) -> Iterator[Any]:
+        if not hasattr(self._target, "__aiter__"):
+            yield from self._loop_thread.run(lambda: list(self._target))
+            return
+        while True:
+            try:
+                item = self._loop_thread.run(self._target.__anext__)
+            except StopAsyncIteration:
+                return
+            except RuntimeClosed:
+                # Its thread is gone, so what is still queued can be taken from here.
+                while (item := self._target.take()) is not None:
+                    yield item
+                return
+            yield item
+
+    def __len__(self) -> int:
+        size: int = self._loop_thread.run(lambda: len(self._target))
+        return size
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, item: Any) -> bool:
+        found: bool = self._loop_thread.run(lambda: item in self._target)
+        return found
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._loop_thread.run(self._target.close)
+
     def __repr__(self) -> str:
         return f"<blocking {self._target!r}>"
-
-
-def run_on(loop: asyncio.AbstractEventLoop, make: Callable[[], Any]) -> Any:
-    """Call `make` on the loop's thread, wait for what it gives, and reflect objects that live there."""
-
-    async def run() -> Any:
-        result = make()
-        return await result if inspect.isawaitable(result) else result
-
-    result = asyncio.run_coroutine_threadsafe(run(), loop).result()
-    lives_there = type(result).__name__ in ("Session", "Batch") or isinstance(result, Subscription)
-    return BlockingPortal(result, loop) if lives_there else result
 
 
 class BlockingRuntime(BlockingPortal):
     """A runtime on a thread of its own. Use it in a `with` block, or close it."""
 
     def __init__(self, open_runtime: Callable[[], Any]) -> None:
-        loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=loop.run_forever, name="toolwright-loop", daemon=True)
-        self._thread.start()
+        thread = LoopThread()
         try:
-            runtime = run_on(loop, open_runtime)
+            super().__init__(thread.run(open_runtime), thread)
         except BaseException:
-            self._stop(loop)
+            thread.close()
             raise
-        super().__init__(runtime, loop)
 
     def close(self) -> None:
-        """Close the runtime and end its thread."""
-        if self._thread.is_alive():
-            run_on(self._loop, self._target.close)
-            self._stop(self._loop)
-
-    def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-
-    def __enter__(self) -> BlockingRuntime:
-        return self
+        """Close the runtime and end its thread; the second time does nothing."""
+        try:
+            self._loop_thread.run(self._target.close)
+        except RuntimeClosed:
+            return
+        finally:
+            self._loop_thread.close()
 
     def __exit__(self, *exc: Any) -> None:
         self.close()

@@ -91,10 +91,9 @@ class DeadlineBucket:
         self._due: dict[Expiring, float] = {}
         self._timer: Timer | None = None
 
-    def add(self, item: Expiring) -> None:
-        """Expire `item` once the bucket's length of time has passed, unless it is discarded before."""
-        when = self._monotonic() + self._seconds
-        self._due[item] = when
+    def add(self, item: Expiring, now: float | None = None) -> None:
+        """Expire `item` once the bucket's length of time has passed since `now`, unless it is discarded before."""
+        self._due[item] = when = (self._monotonic() if now is None else now) + self._seconds
         if self._timer is None:
             self._timer = self._clock.call_at(when, self._fire)
 

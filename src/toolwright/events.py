@@ -2,219 +2,262 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 
-class Event(Struct, frozen=True, kw_only=True):
-    """Something that happened in a session, at an instant in seconds since the epoch."""
-
-    kind: ClassVar[str] = "event"
-    droppable: ClassVar[bool] = False
+class CallFacts(Protocol):
+    """What a call event needs to know of its call; the call's record has it."""
 
     session: str
     batch: str
-    at: float
+    call_id: str
+    tool: str
+    source: str
+    parent: str | None
+    attempts: int
+
+    @property
+    def queued_at(self) -> float: ...
+
+    @property
+    def started_at(self) -> float | None: ...
+
+    @property
+    def finished_at(self) -> float | None: ...
+
+    @property
+    def queue_time(self) -> float: ...
+
+    @property
+    def run_time(self) -> float: ...
+
+    @property
+    def arguments(self) -> dict[str, Any]: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def category(self) -> str | None: ...
+
+    @property
+    def code(self) -> str | None: ...
+
+    @property
+    def replayed(self) -> bool: ...
 
 
-class BatchStarted(Event, frozen=True, kw_only=True, tag="batch.started", tag_field="kind"):
-    """A batch was taken on."""
+class Event(Struct, frozen=True, gc=False):
+    """Something that happened in a session. `at` is in seconds since the epoch."""
 
-    kind: ClassVar[str] = "batch.started"
+    kind: ClassVar[str] = "event"
+    droppable: ClassVar[bool] = False
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    session: Any
+    batch: Any
+    at: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain data."""
+        return {"kind": self.kind} | {name: getattr(self, name) for name in ("session", "batch", "at", *self.shown)}
+
+
+class BatchStarted(Event, frozen=True, gc=False):
+    """A batch was taken on: the id and tool of each of its calls, in order."""
+
+    kind = "batch.started"
+    shown = ("calls", "parent")
+
     calls: tuple[tuple[str, str], ...]
     parent: str | None = None
 
 
-class BatchFinished(Event, frozen=True, kw_only=True, tag="batch.finished", tag_field="kind"):
+class BatchFinished(Event, frozen=True, gc=False):
     """Every call of a batch has its outcome."""
 
-    kind: ClassVar[str] = "batch.finished"
+    kind = "batch.finished"
+    shown = ("statuses",)
+
     statuses: dict[str, int]
 
 
-class CallEvent(Event, frozen=True, kw_only=True):
-    """Something that happened to one call."""
+class CallNote(Event, frozen=True, gc=False):
+    """Something a running call says, or that is said about it."""
+
+    shown = ("call_id", "tool")
 
     call_id: str
     tool: str
 
 
-class CallStarted(CallEvent, frozen=True, kw_only=True, tag="call.started", tag_field="kind"):
-    """A call begins. Each has exactly one `CallFinished`, also where the tool never ran."""
-
-    kind: ClassVar[str] = "call.started"
-    arguments: Raw
-    source: str
-    parent: str | None = None
-
-
-class CallFinished(CallEvent, frozen=True, kw_only=True, tag="call.finished", tag_field="kind"):
-    """A call has its outcome."""
-
-    kind: ClassVar[str] = "call.finished"
-    status: str
-    category: str | None = None
-    code: str | None = None
-    attempts: int = 0
-    queue_time: float = 0.0
-    run_time: float = 0.0
-    replayed: bool = False
-
-
-class CallProgress(CallEvent, frozen=True, kw_only=True, tag="call.progress", tag_field="kind"):
+class CallProgress(CallNote, frozen=True, gc=False):
     """A running call says how far it is."""
 
-    kind: ClassVar[str] = "call.progress"
-    droppable: ClassVar[bool] = True
+    kind = "call.progress"
+    droppable = True
+    shown = ("call_id", "tool", "current", "total", "label")
+
     current: float
     total: float | None = None
     label: str | None = None
 
 
-class CallOutput(CallEvent, frozen=True, kw_only=True, tag="call.output", tag_field="kind"):
+class CallOutput(CallNote, frozen=True, gc=False):
     """A running call sent a piece of output."""
 
-    kind: ClassVar[str] = "call.output"
-    droppable: ClassVar[bool] = True
+    kind = "call.output"
+    droppable = True
+    shown = ("call_id", "tool", "stream", "text")
+
     stream: str
     text: str
 
 
-class CallRetrying(CallEvent, frozen=True, kw_only=True, tag="call.retrying", tag_field="kind"):
+class CallRetrying(CallNote, frozen=True, gc=False):
     """An attempt failed and another will follow after `delay` seconds."""
 
-    kind: ClassVar[str] = "call.retrying"
+    kind = "call.retrying"
+    shown = ("call_id", "tool", "attempt", "delay", "code")
+
     attempt: int
     delay: float
     code: str
 
 
-class CallWarning(CallEvent, frozen=True, kw_only=True, tag="call.warning", tag_field="kind"):
+class CallWarning(CallNote, frozen=True, gc=False):
     """Something about a call that its owner should look at, such as a loop."""
 
-    kind: ClassVar[str] = "call.warning"
+    kind = "call.warning"
+    shown = ("call_id", "tool", "code", "message")
+
     code: str
     message: str
 
 
-class EventsDropped(Event, frozen=True, kw_only=True, tag="events.dropped", tag_field="kind"):
+class EventsDropped(Event, frozen=True, gc=False):
     """The subscriber was too slow: this many events before the next one were dropped."""
 
-    kind: ClassVar[str] = "events.dropped"
+    kind = "events.dropped"
+    shown = ("count",)
+
     count: int
 
 
-class Subscription:
-    """A bounded queue of events: iterate over it, close it when done.
+class CallEvent(Struct, frozen=True, gc=False):
+    """The start or the end of a call, told by its record: a view, so that making one costs next to nothing."""
 
-    A full queue drops its oldest progress or output, and only when it holds none of these its oldest event. It never
-    makes a tool wait, and it says how many events were dropped: in `dropped`, and by an `EventsDropped` in the stream.
-    """
+    kind: ClassVar[str] = "call"
+    droppable: ClassVar[bool] = False
+    shown: ClassVar[tuple[str, ...]] = ()
 
-    __slots__ = ("_closed", "_hub", "_important", "_light", "_order", "_told", "_waiter", "dropped", "limit", "session")
-
-    def __init__(self, hub: EventHub, session: str | None, limit: int) -> None:
-        self._hub = hub
-        self.session = session
-        self.limit = limit
-        self.dropped = 0
-        self._told = 0
-        self._order = 0
-        self._important: deque[tuple[int, Event]] = deque()
-        self._light: deque[tuple[int, Event]] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._closed = False
-
-    def push(self, event: Event) -> None:
-        """Queue an event; called by the hub."""
-        self._order = order = self._order + 1
-        (self._light if event.droppable else self._important).append((order, event))
-        if len(self._important) + len(self._light) > self.limit:
-            (self._light or self._important).popleft()
-            self.dropped += 1
-        waiter = self._waiter
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def take(self) -> Event | None:
-        """The next event if there is one now."""
-        important, light = self._important, self._light
-        if light and (not important or light[0][0] < important[0][0]):
-            queue = light
-        elif important:
-            queue = important
-        else:
-            return None
-        if self.dropped > self._told:
-            following = queue[0][1]
-            count, self._told = self.dropped - self._told, self.dropped
-            return EventsDropped(session=following.session, batch=following.batch, at=following.at, count=count)
-        return queue.popleft()[1]
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        while (event := self.take()) is None:
-            if self._closed:
-                raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return event
-
-    def close(self) -> None:
-        """Stop receiving; an iteration ends once it has taken what is queued."""
-        if self._closed:
-            return
-        self._closed = True
-        self._hub.remove(self)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        self.close()
-
-
-class EventHub:
-    """Hands each event to everyone who subscribed to its session or to all."""
-
-    __slots__ = ("_subscriptions",)
-
-    def __init__(self) -> None:
-        self._subscriptions: tuple[Subscription, ...] = ()
+    _record: CallFacts
 
     @property
-    def watched(self) -> bool:
-        """False when nobody would see an event, so that it need not be made."""
-        return bool(self._subscriptions)
+    def session(self) -> str:
+        """The session's id."""
+        return self._record.session
 
-    def subscribe(self, session: str | None, limit: int) -> Subscription:
-        """Open a subscription to one session, or to all of them."""
-        if limit < 1:
-            raise ValueError(f"a subscription's limit is {limit!r}; use at least 1")
-        subscription = Subscription(self, session, limit)
-        self._subscriptions = (*self._subscriptions, subscription)
-        return subscription
+    @property
+    def batch(self) -> str:
+        """The batch's id."""
+        return self._record.batch
 
-    def publish(self, event: Event) -> None:
-        """Queue an event for every subscriber it concerns. Never waits."""
-        for subscription in self._subscriptions:
-            if subscription.session is None or subscription.session == event.session:
-                subscription.push(event)
+    @property
+    def call_id(self) -> str:
+        """The call's id."""
+        return self._record.call_id
 
-    def remove(self, subscription: Subscription) -> None:
-        self._subscriptions = tuple(item for item in self._subscriptions if item is not subscription)
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        return self._record.tool
 
-    def close(self) -> None:
-        """Close every subscription."""
-        for subscription in self._subscriptions:
-            subscription.close()
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain data."""
+        common = ("session", "batch", "at", "call_id", "tool")
+        return {"kind": self.kind} | {name: getattr(self, name) for name in (*common, *self.shown)}
+
+    def __repr__(self) -> str:
+        """What `to_json` shows; a record holds more, which is not for everyone who watches."""
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.to_json().items())})"
+
+
+class CallStarted(CallEvent, frozen=True, gc=False):
+    """A call begins. Each has exactly one `CallFinished`, also where the tool never ran."""
+
+    kind = "call.started"
+    shown = ("arguments", "source", "parent")
+
+    @property
+    def at(self) -> float:
+        """When it began; for a call that never ran, when it came."""
+        started = self._record.started_at
+        return self._record.queued_at if started is None else started
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments it was given."""
+        return self._record.arguments
+
+    @property
+    def source(self) -> str:
+        """Who called."""
+        return self._record.source
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the call it is part of."""
+        return self._record.parent
+
+
+class CallFinished(CallEvent, frozen=True, gc=False):
+    """A call has its outcome."""
+
+    kind = "call.finished"
+    shown = ("status", "category", "code", "attempts", "queue_time", "run_time", "replayed")
+
+    @property
+    def at(self) -> float:
+        """When it ended."""
+        return self._record.finished_at or self._record.queued_at
+
+    @property
+    def status(self) -> str:
+        """The outcome's status."""
+        return self._record.status
+
+    @property
+    def category(self) -> str | None:
+        """The failure's category."""
+        return self._record.category
+
+    @property
+    def code(self) -> str | None:
+        """The failure's code."""
+        return self._record.code
+
+    @property
+    def attempts(self) -> int:
+        """How often the tool was tried."""
+        return self._record.attempts
+
+    @property
+    def queue_time(self) -> float:
+        """Seconds it waited."""
+        return self._record.queue_time
+
+    @property
+    def run_time(self) -> float:
+        """Seconds it ran."""
+        return self._record.run_time
+
+    @property
+    def replayed(self) -> bool:
+        """True when the outcome was a recorded one."""
+        return self._record.replayed
+
+
+AnyEvent = Event | CallEvent

@@ -8,12 +8,12 @@ from itertools import count
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _run = "".join(_ALPHABET[byte & 31] for byte in os.urandom(12))
-_counter = count()
+_next = count().__next__
 
 
 def new_id(prefix: str) -> str:
     """Return an id no other call of this function returns, in this process or another."""
-    return f"{prefix}_{_run}{next(_counter):x}"
+    return f"{prefix}_{_run}{_next()}"
 
 
 def uuid7() -> str:
@@ -27,9 +27,9 @@ def uuid7() -> str:
 
 
 def _renew_after_fork() -> None:
-    global _run, _counter
+    global _run, _next
     _run = "".join(_ALPHABET[byte & 31] for byte in os.urandom(12))
-    _counter = count()
+    _next = count().__next__
 
 
 if hasattr(os, "register_at_fork"):

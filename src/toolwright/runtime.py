@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.batch import Batch, BatchSetting
-from toolwright.calls.execute import CURRENT, CallRun
+from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
 from toolwright.calls.host import CallHost
 from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, MemoryCallLog
-from toolwright.calls.schedule import Limit, Running, Schedule, Ticket
+from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines, SystemClock
 from toolwright.errors import RuntimeClosed, ToolwrightError
-from toolwright.events import EventHub, Subscription
+from toolwright.hub import EventHub, Subscription
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
@@ -43,12 +43,12 @@ class Session:
         self.tools = ScopedRegistry(runtime.tools)
         self._runtime = runtime
         self._hooks = hooks
-        self._limit = Limit(f"session {session_id!r}", policy.session_concurrency)
+        self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
         self._host = CallHost(
             session_id=session_id,
             clock=runtime.clock,
             deadlines=runtime._deadlines,
-            hub=runtime._hub,
+            channel=runtime._hub.channel(session_id),
             threads=runtime._threads,
             processes=runtime._processes,
             schedule=Schedule(runtime._running),
@@ -65,7 +65,7 @@ class Session:
 
         `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
         """
-        return self._start(calls, scope, changes, CURRENT.get())
+        return self._make(calls, scope, changes, CURRENT.get()).start()
 
     async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> list[ToolOutcome]:
         """Run calls and return one outcome for each, in call order.
@@ -73,7 +73,7 @@ class Session:
         Raises:
             BatchFailed: with `continue_on_failure=False`, a call failed.
         """
-        return await self._start(calls, scope, changes, CURRENT.get()).wait()
+        return await self._make(calls, scope, changes, CURRENT.get()).start(at_once=True).wait()
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run one tool with these arguments."""
@@ -89,15 +89,22 @@ class Session:
         for batch in list(self._batches):
             batch.cancel(reason)
 
-    def _start(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
+    def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
         self._runtime._require_open()
-        setting = self._make_setting(self.policy.but(**changes)) if changes else self._setting
+        # What a batch may do holds for the calls that its tools make, in this session.
+        above = parent.owner if parent is not None and parent.host is self._host else None
+        setting = self._setting if above is None else above.setting
+        if changes:
+            policy = setting.policy.but(**changes)
+            if above is not None and above.policy.read_only:
+                policy = policy.but(read_only=True)
+            setting = self._make_setting(policy)
         batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._batches.discard)
         self._batches.add(batch)
-        return batch.start()
+        return batch
 
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
-        return await self._start(calls, run.owner.scope, {}, run).wait()
+        return await self._make(calls, run.owner.scope, {}, run).start(at_once=True).wait()
 
     def _make_setting(self, policy: Policy) -> BatchSetting:
         return BatchSetting(
@@ -106,17 +113,9 @@ class Session:
             hooks=self._hooks,
             loops=self._loops,
             call_log=self._runtime.log,
-            limits_of=self._limits_of,
+            outer_limits=(self._limit, self._runtime._limit),
+            tool_limit=self._runtime._tool_limit,
         )
-
-    def _limits_of(self, tool: Tool, parent: Ticket | None) -> tuple[Limit, ...]:
-        """The slots a call needs beside its batch's; an ancestor's slots serve its nested calls too."""
-        capacity = tool.definition.concurrency.limit
-        own = () if capacity is None else (self._runtime._tool_limit(tool, capacity),)
-        if parent is None:
-            return (*own, self._limit, self._runtime._limit)
-        held = {limit for ancestor in (parent, *parent.ancestors()) for limit in ancestor.limits}
-        return tuple(limit for limit in own if limit not in held)
 
 
 class Runtime:
@@ -131,7 +130,7 @@ class Runtime:
         call_log: CallLog | None,
         clock: Clock | None,
     ) -> None:
-        self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self.tools: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
         self.policy = policy
         self.clock: Clock = clock or SystemClock()
         self.log: Any = MemoryCallLog() if call_log is None else call_log
@@ -141,7 +140,7 @@ class Runtime:
         self._threads = ThreadPool(policy.runtime_concurrency)
         self._processes = ProcessPool()
         self._running = Running()
-        self._limit = Limit("the runtime", policy.runtime_concurrency)
+        self._limit = Limit("a slot of the runtime", policy.runtime_concurrency)
         self._tool_limits: dict[str, Limit] = {}
         self._lingering: set[CallRun] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -166,7 +165,7 @@ class Runtime:
 
         Args:
             store: where what happened is kept; ":memory:" keeps it for the life of the runtime.
-            tools: the tools that every session has.
+            tools: the tools that every session has; a registry, a scope or a view is used as it is, and followed.
             policy: the owner's decisions; the defaults are those of `Policy()`.
             before: hooks that see each call before it is authorised.
             after: hooks that see each outcome before it is final.
@@ -193,9 +192,7 @@ class Runtime:
 
         return BlockingRuntime(lambda: Runtime.open(store, **options))
 
-    def session(
-        self, session_id: str, *, policy: Policy | None = None, projector: Projector | None = None
-    ) -> Session:
+    def session(self, session_id: str, *, policy: Policy | None = None, projector: Projector | None = None) -> Session:
         """The session of this id, made when it is first asked for; later calls give the same one."""
         self._require_open()
         session = self._sessions.get(session_id)
@@ -217,29 +214,35 @@ class Runtime:
         if self._closed:
             return
         self._closed = True
-        for session in self._sessions.values():
-            batches = list(session._batches)
-            session.cancel("the runtime was closed")
-            for batch in batches:
-                with contextlib.suppress(ToolwrightError):
-                    await batch.wait()
-        for run in list(self._lingering):
-            if run.task is not None:
-                run.task.cancel()
-                self._tasks.add(run.task)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1.0)
-        self._processes.close()
-        self._threads.close()
-        self._deadlines.close()
-        self._hub.close()
+        batches = [batch for session in self._sessions.values() for batch in session._batches]
+        try:
+            for session in self._sessions.values():
+                session.cancel("the runtime was closed")
+            if batches:
+                await asyncio.gather(*(batch.settled() for batch in batches))
+            for run in list(self._lingering):
+                if run.task is not None:
+                    run.task.cancel()
+                    self._tasks.add(run.task)
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=1.0)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._processes.close()
+            self._threads.close()
+            self._deadlines.close()
+            self._hub.close()
         for sink in self._sinks:
             await sink.close()
 
-    def _tool_limit(self, tool: Tool, capacity: int) -> Limit:
+    def _tool_limit(self, tool: Tool) -> Limit | None:
+        capacity = tool.definition.concurrency.limit
+        if capacity is None:
+            return None
         limit = self._tool_limits.get(tool.definition.id)
         if limit is None or limit.capacity != capacity:
-            limit = self._tool_limits[tool.definition.id] = Limit(f"tool {tool.name!r}", capacity)
+            limit = self._tool_limits[tool.definition.id] = Limit(f"a slot of tool {tool.name!r}", capacity)
         return limit
 
     def _require_open(self) -> None:

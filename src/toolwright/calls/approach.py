@@ -9,7 +9,7 @@ from toolwright import jsonx
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
 from toolwright.calls.prepare import PreparedCall, read_arguments, validate
 from toolwright.errors import InvalidArguments, ToolError
-from toolwright.tools.outcome import ConnectionRequired, Failure, Success
+from toolwright.tools.outcome import ConnectionRequired, Failure, Success, told
 
 log = logging.getLogger("toolwright.calls")
 
@@ -51,7 +51,7 @@ async def _asked(entry: PreparedCall, source: str, function: Any, *args: Any) ->
         return Failure(category="invalid_arguments", code="invalid_arguments", message=str(error))
     except Exception as error:  # the host's or the tool's code: it ends this call and no other
         log.exception("The %s's code before call %r failed", source, entry.call_id)
-        entry.fail(_broken(source, f"{type(error).__name__}: {error}"))
+        entry.fail(_broken(source, told(error)))
         return None
 
 
@@ -76,5 +76,5 @@ def show(entry: PreparedCall, session: str, batch: str) -> HookCall:
         tool=entry.tool.definition,
         arguments=jsonx.decode(entry.raw),
         source=entry.source,
-        parent=entry.parent,
+        parent=entry.parent_id,
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from msgspec import Struct
 
 from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
 from toolwright.calls.prepare import PreparedCall
-from toolwright.tools.outcome import Failure
+from toolwright.tools.outcome import Failure, told
 from toolwright.tools.tool import Tool
+
+log = logging.getLogger("toolwright.calls")
 
 
 class Verdict(Struct, frozen=True):
@@ -18,7 +22,16 @@ class Verdict(Struct, frozen=True):
     reason: str | None = None
 
 
-_ALLOWED = Verdict("allow", "default")
+ALLOWED = Verdict("allow", "default")
+"""No rule has anything to say."""
+
+
+class BrokenRule(Exception):
+    """The code of a rule raised; the cause says what."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(rule)
+        self.rule = rule
 
 
 class Judge:
@@ -27,20 +40,29 @@ class Judge:
     Rules that look only at the tool are settled once per tool; a call pays for them with one dict look-up.
     """
 
-    __slots__ = ("_policy", "_settled", "_session")
+    __slots__ = ("_policy", "_session", "settled")
 
     def __init__(self, policy: Policy, session: str) -> None:
         self._policy = policy
         self._session = session
-        self._settled: dict[Tool, Verdict | tuple[Rule, ...]] = {}
+        self.settled: dict[Tool, Verdict | tuple[Rule, ...]] = {}
+
+    def allows_always(self, tool: Tool) -> str | None:
+        """The rule that allows every call of a tool, "" when none needed to; None when calls must be judged."""
+        settled = self.settled.get(tool)
+        if settled is None:
+            settled = self.settled[tool] = self._settle(tool)
+        if type(settled) is not Verdict or settled.effect != "allow":
+            return None
+        return "" if settled is ALLOWED else settled.rule
 
     def judge(self, prepared: PreparedCall) -> Verdict:
         """Decide about a call whose tool and arguments are known."""
         tool = prepared.tool
         assert tool is not None
-        settled = self._settled.get(tool)
+        settled = self.settled.get(tool)
         if settled is None:
-            settled = self._settled[tool] = self._settle(tool)
+            settled = self.settled[tool] = self._settle(tool)
         if type(settled) is Verdict:
             return settled
         request = Request(
@@ -49,7 +71,7 @@ class Judge:
             tool=tool,
             arguments=prepared.arguments or {},
             source=prepared.source,
-            parent=prepared.parent,
+            parent=prepared.parent_id,
         )
         return self._decide(tool, settled, request)  # type: ignore[arg-type]
 
@@ -64,30 +86,37 @@ class Judge:
     def _decide(self, tool: Tool, rules: tuple[Rule, ...], request: Request | None) -> Verdict:
         # Sorted by level, then severity: the first rule that matches decides.
         for rule in rules:
-            if request is None or rule.matches(request):
+            try:
+                matches = request is None or rule.matches(request)
+            except Exception as error:  # the owner's code; when it breaks, the call must not run
+                raise BrokenRule(rule.name or rule.effect) from error
+            if matches:
                 return Verdict(rule.effect, rule.name or rule.effect, rule.reason)
         if tool.definition.approval == "required":
             return Verdict("ask", "approval", "the tool requires approval")
-        return _ALLOWED
+        return ALLOWED
 
 
 def authorise(prepared: PreparedCall, judge: Judge) -> None:
     """Let the call go on, or end it with the rule that decided."""
     try:
         verdict = judge.judge(prepared)
-    except Exception as error:  # a rule's `when` is the owner's code; when it breaks, the call must not run
-        prepared.decided_by = "error"
+    except BrokenRule as broken:
+        error = broken.__cause__
+        assert error is not None
+        log.error("The rule %r failed for call %r", broken.rule, prepared.call_id, exc_info=error)
+        prepared.decided_by = broken.rule
         prepared.fail(
             Failure(
                 category="internal",
                 code="policy_error",
-                message="The policy could not be decided; its details are in the log.",
+                message=f"The rule {broken.rule!r} could not be decided; its details are in the log.",
                 source="policy",
-                detail=f"{type(error).__name__}: {error}",
+                detail=told(error),
             )
         )
         return
-    if verdict is _ALLOWED:
+    if verdict is ALLOWED:
         return
     prepared.decided_by = verdict.rule
     if SEVERITY[verdict.effect] == 0:

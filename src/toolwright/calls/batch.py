@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
 from toolwright.calls.approach import approach, show
 from toolwright.calls.authorise import Judge, authorise
 from toolwright.calls.conflicts import ClaimIndex
-from toolwright.calls.execute import CallRun, Cancelled
-from toolwright.calls.finalise import ask_after, finish, is_plain, to_outcome
+from toolwright.calls.execute import CallRun
+from toolwright.calls.finalise import ask_after, finish, is_plain, project, to_outcome
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
-from toolwright.calls.loops import LoopWatch
+from toolwright.calls.lanes import Lane
+from toolwright.calls.loops import SHORT, LoopWatch
+from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare import PreparedCall, prepare, read_call
 from toolwright.calls.record import CallLog
 from toolwright.calls.report import Report
-from toolwright.calls.schedule import Limit, Ticket
+from toolwright.calls.schedule import Limit
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -33,9 +35,19 @@ from toolwright.tools.tool import Tool
 
 
 class BatchSetting:
-    """What the batches of a session have in common."""
+    """What the batches of a session under one policy have in common."""
 
-    __slots__ = ("call_log", "hooks", "host", "judge", "limits_of", "loops", "policy")
+    __slots__ = (
+        "_tool_limit",
+        "hooks",
+        "host",
+        "judge",
+        "loops",
+        "outer_limits",
+        "plans",
+        "policy",
+        "report",
+    )
 
     def __init__(
         self,
@@ -45,15 +57,24 @@ class BatchSetting:
         hooks: Hooks,
         loops: LoopWatch,
         call_log: CallLog,
-        limits_of: Callable[[Tool, Ticket | None], tuple[Limit, ...]],
+        outer_limits: tuple[Limit, ...],
+        tool_limit: Callable[[Tool], Limit | None],
     ) -> None:
         self.host = host
         self.policy = policy
         self.judge = Judge(policy, host.session_id)
         self.hooks = hooks
         self.loops = loops
-        self.call_log = call_log
-        self.limits_of = limits_of
+        self.report = Report(host.channel, host.clock, call_log, policy.record_bytes)
+        self.outer_limits = outer_limits
+        self._tool_limit = tool_limit
+        self.plans: dict[Tool, Plan] = {}
+
+    def plan(self, tool: Tool) -> Plan:
+        """Make the plan of a tool, to be found in `plans` from then on."""
+        bucket = self.host.deadlines.bucket(tool.definition.timeout or self.policy.timeout)
+        plan = self.plans[tool] = Plan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
+        return plan
 
 
 class Batch:
@@ -69,151 +90,186 @@ class Batch:
         parent: CallRun | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
-        self.host = setting.host
-        self.policy = setting.policy
+        self.host = host = setting.host
+        self.policy = policy = setting.policy
         self.scope = scope
-        self._setting = setting
+        self.setting = setting
+        self.report = setting.report
         self._parent = parent
         self._ended = ended
+        self._hooked = bool(setting.hooks.after or setting.hooks.project)
+        self.lane = Lane(host)
         self._waiters: list[asyncio.Future[None]] = []
         self._stop_reason: str | None = None
         self._failed_call: str | None = None
-        seen: set[str] = set()
-        parent_id = None if parent is None else parent.prepared.call_id
-        limit = setting.policy.max_argument_bytes
-        self._entries = [
-            prepare(read_call(call), snapshot, parent=parent_id, seen=seen, max_bytes=limit) for call in calls
-        ]
-        self.id = batch_id(self._entries)
-        self._outcomes: list[ToolOutcome | None] = [None] * len(self._entries)
-        self._left = len(self._entries)
+        self._prepares = False
+        self._driver: asyncio.Task[None] | None = None
+        limit = Limit("a slot of the batch", policy.max_concurrency)
+        self._limits = (limit, *setting.outer_limits) if parent is None else (limit,)
         self._runs: list[CallRun] = []
-        self._report = Report(
-            self.host.session_id,
-            self.id,
-            clock=self.host.clock,
-            hub=self.host.hub,
-            call_log=setting.call_log,
-            record_bytes=self.policy.record_bytes,
-        )
+        seen: set[str] = set()
+        for given in calls:
+            run = CallRun(host, self, len(self._runs))
+            prepare(run, read_call(given), snapshot, seen, policy.max_argument_bytes)
+            if run.tool is not None and run.tool.prepare is not None:
+                self._prepares = True
+            if parent is not None:
+                run.parent_id, run.source = parent.call_id, "tool"
+            self._runs.append(run)
+        self.id = batch_id(self._runs)
+        self._left = len(self._runs)
+        self._outcomes: list[ToolOutcome | None] = [None] * self._left
 
     # --- the way of the calls
 
-    def start(self) -> Batch:
-        """Set every call on its way."""
-        if not self._entries:
+    def start(self, *, at_once: bool = False) -> Batch:
+        """Set every call on its way. `at_once`: tools take their first step before this returns."""
+        runs = self._runs
+        if not runs:
             self._ended(self)
             return self
-        parent = None if self._parent is None else self._parent.prepared.call_id
-        self._report.batch_started(self._entries, parent)
-        if self._setting.hooks.before or any(e.tool is not None and e.tool.prepare is not None for e in self._entries):
-            self.host.keep(self.host.loop.create_task(self._approach()))
+        self.report.batch_started(self.id, runs, None if self._parent is None else self._parent.call_id)
+        if self.setting.hooks.before or self._prepares:
+            self._driver = self.host.loop.create_task(self._approach())
+            self.host.keep(self._driver)
         else:
             self._launch()
+            self.lane.open(at_once=at_once)
         return self
 
     async def _approach(self) -> None:
         """Let hooks and prepare steps see each call before any is authorised; then go on in call order."""
+        hooks, session, limit = (
+            self.setting.hooks.before,
+            self.host.session_id,
+            self.policy.max_argument_bytes,
+        )
+        tasks = [
+            self.host.loop.create_task(approach(run, hooks, session=session, batch=self.id, max_bytes=limit))
+            for run in self._runs
+            if run.outcome is None
+        ]
         try:
-            await asyncio.gather(
-                *(
-                    approach(
-                        entry,
-                        self._setting.hooks.before,
-                        session=self.host.session_id,
-                        batch=self.id,
-                        max_bytes=self.policy.max_argument_bytes,
-                    )
-                    for entry in self._entries
-                    if entry.outcome is None
-                )
-            )
+            if tasks:
+                await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            self.cancel("the program is stopping")
+            self._stop_reason = self._stop_reason or "the program is stopping"
+            for task in tasks:
+                task.cancel()
+                self.host.keep(task)
+        for run in self._runs:
+            run.record.raw_arguments = run.raw
+        self._driver = None
         self._launch()
+        self.lane.open(at_once=False)
 
     def _launch(self) -> None:
         """Authorise and schedule each call. The schedule starts it when its turn comes."""
-        queued, siblings = self._report.queued, None if self._parent is None else ClaimIndex()
-        limit = Limit("the batch", self.policy.max_concurrency)
-        above = None if self._parent is None else self._parent.ticket
-        parent = None if above is None or above.done else above
-        for position, entry in enumerate(self._entries):
-            if entry.outcome is None and entry.answer is None:
-                self._watch_loops(entry)
-                if entry.outcome is None:
-                    authorise(entry, self._setting.judge)
-            run = CallRun(self.host, self, entry, position, queued)
-            if entry.outcome is not None or entry.answer is not None:
-                run.end_now(entry.outcome or entry.answer)
-            elif self._stop_reason is not None:
+        plans, submit, queue_timeout = (
+            self.setting.plans,
+            self.host.schedule.submit,
+            self.policy.queue_timeout,
+        )
+        siblings = None if self._parent is None else ClaimIndex()
+        parent = None if self._parent is None or self._parent.done else self._parent
+        self._watch_loops()
+        for run in list(self._runs):
+            tool = run.tool
+            if run.concluded:
+                continue  # stopped by the failure of a call before it
+            if run.outcome is not None or run.answer is not None or tool is None:
+                run.end_now(run.outcome or run.answer)
+                continue
+            plan = run.plan = plans.get(tool) or self.setting.plan(tool)
+            if plan.allowed_by is None:
+                authorise(run, self.setting.judge)
+                if run.outcome is not None:
+                    run.end_now(run.outcome)
+                    continue
+            elif plan.allowed_by:
+                run.decided_by = plan.allowed_by
+            if self._stop_reason is not None:
                 run.cancel(self._stop_reason)
-            else:
-                self._runs.append(run)
-                tool = run.tool
-                claims = tool.claims(jsonx.decode(entry.raw)) if callable(tool.claims) else tool.claims
-                run.ticket = Ticket(run, claims, (*self._setting.limits_of(tool, parent), limit), parent)
-                self.host.schedule.submit(run.ticket, siblings)
-                run.limit_queue(self.policy.queue_timeout)
+                continue
+            claims = tool.claims
+            run.claims = claims if type(claims) is tuple else claims(jsonx.decode(run.raw))  # type: ignore[operator]
+            run.limits = self._limits if plan.limit is None else self._limits_with(plan.limit, parent)
+            if parent is not None:
+                run.parent = parent
+            submit(run, siblings)
+            if queue_timeout is not None:
+                run.limit_queue(queue_timeout)
 
-    def _watch_loops(self, entry: PreparedCall) -> None:
-        assert entry.tool is not None
-        on_loop = self.policy.on_loop
-        if on_loop == "ignore" or entry.tool.definition.hints.polling:
+    def _watch_loops(self) -> None:
+        if self.policy.on_loop == "ignore":
             return
-        warning = self._setting.loops.observe(entry.name, entry.raw)
-        if warning is not None:
-            self._report.warn(entry, "loop", warning)
-            if on_loop == "refuse":
-                entry.decided_by = "on_loop"
-                entry.fail(
-                    Failure(
-                        category="permission_denied",
-                        code="loop",
-                        message=f"{warning}; do something else, or change the arguments",
-                        source="policy",
-                    )
+        loops = self.setting.loops
+        runs = [run for run in self._runs if run.outcome is None and run.answer is None]
+        if len(runs) > SHORT and loops.observe_all([run.name for run in runs], [run.raw for run in runs]):
+            return
+        for run in runs:
+            if (warning := loops.observe(run.name, run.raw)) is not None:
+                self._warn_of_loop(run, warning)
+
+    def _limits_with(self, tool_limit: Limit, parent: CallRun | None) -> tuple[Limit, ...]:
+        """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""
+        if parent is not None and any(tool_limit in above.limits for above in (parent, *parent.ancestors())):
+            return self._limits
+        return (*self._limits, tool_limit)
+
+    def _warn_of_loop(self, run: CallRun, warning: str) -> None:
+        if run.tool is not None and run.tool.definition.hints.polling:
+            return
+        self.report.warn(run, "loop", warning)
+        if self.policy.on_loop == "refuse":
+            run.decided_by = "on_loop"
+            run.fail(
+                Failure(
+                    category="permission_denied",
+                    code="loop",
+                    message=f"{warning}; do something else, or change the arguments",
+                    source="policy",
                 )
+            )
 
     # --- what each call reports back
 
-    def call_started(self, run: CallRun) -> None:
-        """Part of `RunOwner`."""
-        self._report.call_started(run)
-
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """Part of `RunOwner`: most outcomes need no check, no cut and no hook, and are done at once."""
-        outcome = self._to_outcome(run, result)
-        hooks = self._setting.hooks
-        if (hooks.after and run.attempt) or not is_plain(outcome, run.prepared.tool, self.policy, hooks.project):
+        outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        if self._hooked and (run.attempt or self.setting.hooks.project is not None):
+            if outcome.status == "cancelled":  # no hook may hold up a call that was stopped
+                return project(outcome, self.policy, self.setting.hooks.project)
             return None
-        return outcome
+        return outcome if is_plain(outcome, run.tool, self.policy) else None
 
     async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
         """Part of `RunOwner`: after-hooks, output check, bounds, projection."""
-        outcome, hooks = self._to_outcome(run, result), self._setting.hooks
+        outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        hooks = self.setting.hooks
         if hooks.after and run.attempt:
-            outcome = await ask_after(hooks.after, show(run.prepared, self.host.session_id, self.id), outcome)
-        return await finish(outcome, run.prepared.tool, self.policy, hooks.project)
+            outcome = await ask_after(hooks.after, show(run, self.host.session_id, self.id), outcome)
+        return await finish(outcome, run.tool, self.policy, hooks.project)
 
     def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:
         """Part of `RunOwner`: the call is over; perhaps the batch is too."""
         self._outcomes[run.position] = outcome
-        self._report.call_concluded(run, outcome, finished)
+        self.report.call_concluded(run, outcome, finished)
+        if outcome.failure is not None and not self.policy.continue_on_failure:
+            self._stop_after(outcome)
         self._left -= 1
-        if outcome.status == "failure" and not self.policy.continue_on_failure and self._stop_reason is None:
-            self._failed_call = outcome.call_id
-            self.cancel(f"call {outcome.call_id!r} failed")
         if self._left == 0:
-            self._report.batch_finished(self._outcomes, finished)
+            self.report.batch_finished(self.id, self._outcomes)
+            self._runs.clear()
             self._ended(self)
             for waiter in self._waiters:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _to_outcome(self, run: CallRun, result: Any) -> ToolOutcome:
-        entry = run.prepared
-        return to_outcome(entry.call_id, entry.name, result, attempts=run.attempt, decided_by=entry.decided_by)
+    def _stop_after(self, outcome: ToolOutcome) -> None:
+        if self._stop_reason is None:
+            self._failed_call = outcome.call_id
+            self.cancel(f"call {outcome.call_id!r} failed")
 
     # --- what its owner may do
 
@@ -226,7 +282,10 @@ class Batch:
         """Stop the batch: calls not started never start, running ones get their grace."""
         if self._stop_reason is None:
             self._stop_reason = reason
-            for run in self._runs:
+            if self._driver is not None:
+                self._driver.cancel()
+                return
+            for run in list(self._runs):
                 run.cancel(reason)
 
     async def wait(self) -> list[ToolOutcome]:
@@ -236,7 +295,8 @@ class Batch:
             BatchFailed: a call failed, and the policy says to stop then.
         """
         try:
-            await self._all_concluded()
+            # Even where nothing is left to wait for, the loop gets its turn.
+            await (self._all_concluded() if self._left else asyncio.sleep(0))
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
             await self._all_concluded()
@@ -245,6 +305,10 @@ class Batch:
         if self._failed_call is not None:
             raise BatchFailed(f"Call {self._failed_call!r} failed and the batch was stopped", outcomes)
         return list(outcomes)
+
+    async def settled(self) -> None:
+        """Wait until every call has its outcome, whatever it is."""
+        await self._all_concluded()
 
     def __await__(self) -> Generator[Any, None, list[ToolOutcome]]:
         return self.wait().__await__()
@@ -256,10 +320,12 @@ class Batch:
             await waiter
 
 
-def batch_id(entries: Sequence[PreparedCall]) -> str:
+def batch_id(entries: Iterable[PreparedCall]) -> str:
     """Derive the id of a batch from its calls: the same calls give the same id."""
-    hashed = hashlib.sha256(b"[")
+    named: list[str] = []
+    parts = [b""]
     for entry in entries:
-        hashed.update(jsonx.encode((entry.call_id, entry.name)))
-        hashed.update(entry.raw)
-    return f"batch_{hashed.hexdigest()[:40]}"
+        named += (entry.call_id, entry.name)
+        parts.append(entry.raw)
+    parts[0] = jsonx.encode(named)  # What follows are objects of JSON: each says where it ends.
+    return "batch_" + hashlib.sha256(b"".join(parts)).hexdigest()[:40]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from toolwright.tools.outcome import encodable
+
 
 def within(text: str, max_lines: int, max_bytes: int) -> bool:
     """True when the text needs no cut."""
@@ -14,61 +18,86 @@ def within(text: str, max_lines: int, max_bytes: int) -> bool:
 def bound(text: str, max_lines: int, max_bytes: int, *, where: str | None = None) -> str:
     """Keep head and tail of a text and say in between exactly what was left out.
 
-    The result has at most `max_lines` lines and `max_bytes` bytes of UTF-8 and splits no character. `where` names
-    the place of the whole text, once it is there.
+    The result has at most `max_lines` lines and `max_bytes` bytes of UTF-8 (256 at least) and splits no character.
+    `where` names the place of the whole text, once it is there; a name too long to be shown is left out.
     """
+    text = encodable(text)
     if within(text, max_lines, max_bytes):
         return text
-    data = text.encode("utf-8", "replace")
-    # Room for the longest marker this text could get; its numbers only shrink from here.
-    room = max_bytes - len(_marker(len(data), data.count(b"\n") + 1, where).encode("utf-8")) - 2
-    if room < 2:
-        return _cut_head(data, max_bytes)
-    head, tail = _ends(data, room)
-    head = _first_lines(head, max(0, (max_lines - 1) // 2))
-    tail = _last_lines(tail, max(0, max_lines - 1 - (max_lines - 1) // 2))
-    omitted = data[len(head) : len(data) - len(tail)]
-    marker = _marker(len(omitted), omitted.count(b"\n") + (1 if omitted and not omitted.endswith(b"\n") else 0), where)
-    return "\n".join(
-        part
-        for part in (head.decode("utf-8").removesuffix("\n"), marker, tail.decode("utf-8").removeprefix("\n"))
-        if part
-    )
+    cut = _Cut(text, max_lines, where)
+    room = max_bytes - cut.longest_marker() - 2
+    if room < 0:
+        return bound(text, max_lines, max_bytes)
+    return cut.to(room)
+
+
+def bound_within(message: str, wrap: Callable[[str], str], max_lines: int, max_bytes: int, where: str | None) -> str:
+    """Bound a message so that the text around it is kept whole and all of it fits, whatever `wrap` escapes."""
+    cut = _Cut(encodable(message), max_lines, where)
+    if where is not None and len(wrap(cut.to(0)).encode()) > max_bytes:
+        return bound_within(message, wrap, max_lines, max_bytes, None)
+    least, most = 0, max_bytes
+    while least < most:
+        middle = (least + most + 1) // 2
+        if len(wrap(cut.to(middle)).encode()) <= max_bytes:
+            least = middle
+        else:
+            most = middle - 1
+    return wrap(cut.to(least))
+
+
+class _Cut:
+    """A text that is too long, and the ways to cut it. What is kept and what is omitted add up to the whole."""
+
+    __slots__ = ("_data", "_head_lines", "_newlines", "_tail_lines", "_where")
+
+    def __init__(self, text: str, max_lines: int, where: str | None) -> None:
+        self._data = text.encode()
+        self._newlines = self._data.count(b"\n")
+        self._where = where
+        self._head_lines = (max_lines - 1) // 2
+        self._tail_lines = max_lines - 1 - self._head_lines
+
+    def longest_marker(self) -> int:
+        """The most bytes a marker for this text can have; its numbers only shrink from there."""
+        return len(_marker(len(self._data), self._newlines + 1, self._where).encode())
+
+    def to(self, room: int) -> str:
+        """The text with at most `room` bytes of it kept, half of them at its end."""
+        data, half = self._data, room // 2
+        start, end = min(room - half, len(data)), max(len(data) - half, 0)
+        while 0 < start < len(data) and data[start] & 0xC0 == 0x80:
+            start -= 1
+        while end < len(data) and data[end] & 0xC0 == 0x80:
+            end += 1
+        start = self._after_lines(self._head_lines, start)
+        end = max(start, self._before_lines(self._tail_lines, end))
+        if start == end:
+            return data.decode()
+        lines = self._newlines - data.count(b"\n", 0, start) - data.count(b"\n", end)
+        marker = _marker(end - start, lines + (data[end - 1] != 0x0A), self._where)
+        head, tail = data[:start].decode(), data[end:].decode()
+        before = "" if not head or head.endswith("\n") else "\n"
+        after = "" if not tail or tail.startswith("\n") else "\n"
+        return f"{head}{before}{marker}{after}{tail}"
+
+    def _after_lines(self, count: int, limit: int) -> int:
+        place = 0
+        for _ in range(count):
+            place = self._data.find(b"\n", place, limit) + 1
+            if not place:
+                return limit
+        return place
+
+    def _before_lines(self, count: int, limit: int) -> int:
+        place = len(self._data)
+        for _ in range(count):
+            place = self._data.rfind(b"\n", limit, place)
+            if place < 0:
+                return limit
+        return place + 1 if count else len(self._data)
 
 
 def _marker(size: int, lines: int, where: str | None) -> str:
     place = f"; the whole is in {where}" if where else ""
     return f"[… {size} bytes in {lines} lines omitted{place} …]"
-
-
-def _ends(data: bytes, room: int) -> tuple[bytes, bytes]:
-    """The first and last bytes that fit into `room`, cut between characters."""
-    head = data[: (room + 1) // 2]
-    while head and len(head) < len(data) and data[len(head)] & 0xC0 == 0x80:
-        head = head[:-1]
-    start = len(data) - room // 2
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return head, data[max(start, len(head)) :]
-
-
-def _first_lines(data: bytes, count: int) -> bytes:
-    place = -1
-    for _ in range(count):
-        place = data.find(b"\n", place + 1)
-        if place < 0:
-            return data
-    return data[: place + 1]
-
-
-def _last_lines(data: bytes, count: int) -> bytes:
-    place = len(data)
-    for _ in range(count):
-        place = data.rfind(b"\n", 0, place)
-        if place < 0:
-            return data
-    return data[place + 1 :] if count else b""
-
-
-def _cut_head(data: bytes, room: int) -> str:
-    return data[:room].decode("utf-8", "ignore")

@@ -1,27 +1,33 @@
-"""The far side of `isolate`: runs in the child process. Owns the loop over jobs; imports little, to start fast."""
+"""The far side of `isolate`: runs in the child process. Owns the loop over jobs; imports little, to start fast.
+
+It is run as a file, so that the package itself is imported only by the tools that need it.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 import pickle
 import queue
+import signal
 import socket
 import struct
 import sys
 import threading
-import traceback
+from contextlib import suppress
 from typing import Any
 
 _HEADER = struct.Struct(">Q")
 
 
 class _Link:
-    """The socket to the parent, with its framing."""
+    """The socket to the parent, with its framing. Any thread of the tool may send."""
 
     def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)  # What the tool starts has no business here.
         self._socket = socket.socket(fileno=fd)
+        self._lock = threading.Lock()
+        self._sending = False
+        self._exit_code: int | None = None
 
     def receive(self) -> bytes | None:
         header = self._read(_HEADER.size)
@@ -37,59 +43,157 @@ class _Link:
             size -= len(part)
         return b"".join(parts)
 
-    def send(self, *message: Any) -> None:
-        try:
-            data = pickle.dumps(message)
-        except Exception as error:
-            data = pickle.dumps(("error", TypeError(f"the tool's result can not leave its process: {error}")))
-        self._socket.sendall(_HEADER.pack(len(data)) + data)
+    def send(self, data: bytes) -> None:
+        frame = _HEADER.pack(len(data)) + data
+        if threading.current_thread() is not threading.main_thread():
+            with self._lock:
+                self._socket.sendall(frame)
+            return
+        with self._lock:
+            self._sending = True
+            try:
+                self._socket.sendall(frame)
+            finally:
+                self._sending = False
+        if self._exit_code is not None:
+            code, self._exit_code = self._exit_code, None
+            sys.exit(code)
+
+    def exit(self, code: int) -> None:
+        """Leave the main thread's code, but not in the middle of a message. For signal handlers, which run there."""
+        if not self._sending:
+            sys.exit(code)
+        self._exit_code = code
 
 
 class _Services:
     """What a context can do in a child: report. It has no way to run other tools."""
 
-    cancelled = False
-
     def __init__(self, link: _Link) -> None:
         self._link = link
+        self._lock = threading.RLock()  # The signal handler may interrupt its holder.
+        self._over = False
+        self.cancelled = False
 
     def report_progress(self, current: float, total: float | None, label: str | None) -> None:
-        self._link.send("progress", current, total, label)
+        self._report(pickle.dumps(("progress", current, total, label)))
 
     def report_output(self, stream: str, text: str) -> None:
-        self._link.send("output", stream, text)
+        self._report(pickle.dumps(("output", stream, text)))
 
     def run_nested(self, calls: Any) -> Any:
         raise RuntimeError("a tool with isolation='process' can not call other tools; drop the isolation")
 
+    def _report(self, data: bytes) -> None:
+        with self._lock:
+            if not self._over:
+                self._link.send(data)
 
-def _run(link: _Link, job: bytes) -> None:
-    try:
-        function, arguments, context = pickle.loads(job)
-        if context is not None:
-            from toolwright.tools.context import ToolContext
+    def end(self) -> None:
+        """The job is over: what its threads report from now on would be taken for the next job's."""
+        with self._lock:
+            self._over = True
 
-            context = ToolContext(_Services(link), **context)
-        result = function(arguments, context)
-        if inspect.isawaitable(result):
-            result = asyncio.run(_await(result))
-    except BaseException as error:  # the tool's code: whatever it raises is its answer
-        link.send("error", _portable(error))
-    else:
-        link.send("value", result)
+
+class _Jobs:
+    """Runs one job after the other on the main thread."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+        self._idle = True
+        self._running: _Services | None = None
+
+    def run(self, job: bytes) -> None:
+        self._idle = False
+        services = _Services(self._link)
+        # Before each job, for a tool may have set a handler of its own.
+        signal.signal(signal.SIGTERM, self._stop)
+        try:
+            self._running = services
+            try:
+                result = _result_of(job, services)
+            finally:
+                self._running = None
+        except BaseException as error:  # the tool's code: whatever it raises is its answer
+            answer = _error(error)
+        else:
+            answer = _value(result)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()  # The child may be killed without warning, and what was printed must not be lost.
+        services.end()
+        self._link.send(answer)
+        self._idle = True
+
+    def _stop(self, number: int, frame: Any) -> None:
+        """The parent asks to end: the tool's code sees an exit, and may clean up while its grace lasts."""
+        if self._running is not None:
+            self._running.cancelled = True
+            self._link.exit(128 + number)
+        elif self._idle:
+            os._exit(128 + number)
+        # Else the answer is on its way, and the parent waits for it.
+
+
+def _result_of(job: bytes, services: _Services) -> Any:
+    function, arguments, facts = pickle.loads(job)
+    context = None
+    if facts is not None:
+        from toolwright.tools.context import ToolContext
+
+        context = ToolContext(services, **facts)
+    result = function(arguments, context)
+    if hasattr(result, "__await__"):
+        import asyncio
+
+        return asyncio.run(_await(result))
+    return result
 
 
 async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
-def _portable(error: BaseException) -> BaseException:
-    """The error itself where it survives the trip, else one that says the same."""
+def _value(result: Any) -> bytes:
     try:
-        pickle.loads(pickle.dumps(error))
+        return _dump(("value", result))
+    except Exception as error:
+        return _error(TypeError(f"the tool's result can not leave its process: {error}"))
+
+
+def _error(error: BaseException) -> bytes:
+    """The error itself where it survives the trip, else one that says the same; and the traceback as text."""
+    import traceback
+
+    with suppress(Exception):
+        trace = "".join(traceback.format_exception(error))
+        with suppress(Exception):
+            data = _dump(("error", error, trace))
+            pickle.loads(data)
+            return data
+        return pickle.dumps(("error", RuntimeError("".join(traceback.format_exception_only(error)).strip()), trace))
+    return pickle.dumps(("error", RuntimeError(f"the tool raised a {type(error).__name__} that has no text"), ""))
+
+
+def _dump(message: tuple[Any, ...]) -> bytes:
+    try:
+        return pickle.dumps(message)
     except Exception:
-        return RuntimeError("".join(traceback.format_exception_only(error)).strip())
-    return error
+        # Classes that came with the job and not from a module; the parent knows them again.
+        import cloudpickle
+
+        data: bytes = cloudpickle.dumps(message)
+        return data
+
+
+def wrapped(module: str, name: str) -> Any:
+    """The function beneath a tool of a module; jobs refer to it."""
+    import importlib
+
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found.__wrapped__
 
 
 def main() -> None:
@@ -98,14 +202,23 @@ def main() -> None:
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def listen() -> None:
-        while (job := link.receive()) is not None:
-            jobs.put(job)
-        os._exit(0)  # The parent is gone: end now, even in the middle of a job.
+        with suppress(OSError):
+            while (job := link.receive()) is not None:
+                jobs.put(job)
+        # The parent is gone: end now, even in the middle of a job, and take along what the tool started.
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
 
+    path = link.receive()
+    if path is None:
+        return
+    sys.path[:] = pickle.loads(path)
     threading.Thread(target=listen, daemon=True).start()
-    link.send("ready")
+    link.send(pickle.dumps(("ready",)))
+    runner = _Jobs(link)
     while True:
-        _run(link, jobs.get())
+        runner.run(jobs.get())
 
 
 if __name__ == "__main__":

@@ -22,12 +22,11 @@ Crowd = dict["Knot", None]
 class Knot:
     """A point in the order of calls: it is untied when everything it waits for is."""
 
-    __slots__ = ("blockers", "done", "followers")
-
-    def __init__(self) -> None:
-        self.blockers: set[Knot] | None = None
-        self.followers: list[Knot] | None = None
-        self.done = False
+    # Defaults of the class: most knots never wait for anything, and none of this is written for them.
+    blockers: set[Knot] | None = None
+    followers: list[Knot] | None = None
+    crowd: Crowd | None = None
+    done = False
 
     def wait_for(self, other: Knot) -> None:
         """Do not untie before `other`."""
@@ -46,6 +45,9 @@ class Knot:
 
 def untie(knot: Knot) -> list[Knot]:
     """Mark a knot as done and return the tickets that nothing blocks any more, in order."""
+    if knot.followers is None:
+        knot.done = True
+        return []
     free: list[Knot] = []
     stack = [knot]
     while stack:
@@ -63,6 +65,8 @@ def untie(knot: Knot) -> list[Knot]:
             if not blockers:
                 follower.blockers = None
                 if type(follower) is Knot:
+                    if follower.crowd is not None:
+                        follower.crowd.pop(follower, None)
                     stack.append(follower)
                 else:
                     free.append(follower)
@@ -111,10 +115,13 @@ class Place:
 class ClaimIndex:
     """The claims of unfinished tickets, found by resource."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_root", "exclusive", "shared")
 
     def __init__(self) -> None:
         self._root = Place(None, "")
+        # The crowds of exclusive and of parallel calls, for the schedule's shortest way.
+        self.exclusive = self._root.tree_writers
+        self.shared = self._root.readers
 
     @property
     def empty(self) -> bool:
@@ -138,12 +145,12 @@ class ClaimIndex:
             if place is None:
                 continue
             if claim.tree:
-                _leave(place.tree_writers if claim.write else place.tree_readers, ticket)
+                (place.tree_writers if claim.write else place.tree_readers).pop(ticket, None)
             else:
-                _leave(place.writers if claim.write else place.readers, ticket)
+                (place.writers if claim.write else place.readers).pop(ticket, None)
             upper = place.parent
             while upper is not None:
-                _leave(upper.below_writers if claim.write else upper.below_readers, ticket)
+                (upper.below_writers if claim.write else upper.below_readers).pop(ticket, None)
                 upper = upper.parent
             if place.parent is not None:
                 self._prune(place)
@@ -206,13 +213,6 @@ class ClaimIndex:
             place = place.parent
 
 
-def _leave(crowd: Crowd, ticket: Knot) -> None:
-    crowd.pop(ticket, None)
-    # A fold stands first in its crowd, and is done once the last of those it stands for is.
-    if crowd and (first := next(iter(crowd))).done:
-        del crowd[first]
-
-
 def _wait_for_all(ticket: Knot, crowd: Crowd) -> None:
     if not crowd:
         return
@@ -225,6 +225,7 @@ def _wait_for_all(ticket: Knot, crowd: Crowd) -> None:
             return
         crowd.clear()
         crowd[fold] = None
+        fold.crowd = crowd
     for member in crowd:
         ticket.wait_for(member)
 

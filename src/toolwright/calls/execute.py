@@ -4,177 +4,161 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextvars import ContextVar
-from typing import Any, Protocol
+from collections.abc import Awaitable, Coroutine, Generator
+from types import CoroutineType, coroutine
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright.calls.host import CallHost
-from toolwright.calls.isolate import Child, ChildDied
-from toolwright.calls.policy import Policy
-from toolwright.calls.prepare import PreparedCall, invalid
+from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too_long, raised, timed_out
+from toolwright.calls.places import Place, ProcessPlace, ThreadPlace
+from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.schedule import Ticket
-from toolwright.calls.services import RunServices, about, describe, make_context
-from toolwright.clock import DeadlineBucket
-from toolwright.errors import InvalidArguments, ToolError
+from toolwright.calls.services import about, make_context
 from toolwright.events import CallRetrying
-from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, ToolOutcome
-from toolwright.tools.tool import Tool
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
 
-CURRENT: ContextVar[CallRun | None] = ContextVar("toolwright_call", default=None)
-"""The call whose code is running; child tasks inherit it."""
 
-
-class Cancelled(Struct, frozen=True):
-    """What a call that was stopped ends with."""
-
-    reason: str
-    may_have_run: bool
-
-
-class RunOwner(Protocol):
-    """The batch, as one of its running calls sees it.
-
-    `settle` makes the outcome of what a tool gave when that needs no waiting, else None, and `finish` does.
-    """
-
-    id: str
-    scope: str
-    policy: Policy
-
-    def call_started(self, run: CallRun) -> None: ...
-
-    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None: ...
-
-    async def finish(self, run: CallRun, result: Any) -> ToolOutcome: ...
-
-    def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None: ...
-
-
-class CallRun:
+class CallRun(Ticket):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens.
 
     The tool's code runs in a task of its own. A timeout or a cancellation asks it to stop and waits for the grace;
     then the call is given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
     """
 
-    __slots__ = (
-        "arguments",
-        "attempt",
-        "cancel_reason",
-        "child",
-        "concluded",
-        "expired",
-        "host",
-        "in_tool",
-        "owner",
-        "pausing",
-        "position",
-        "prepared",
-        "queued",
-        "started",
-        "task",
-        "ticket",
-        "tool",
-    )
+    # Defaults of the class: a call that runs through writes few of them.
+    started: float | None = None
+    attempt = 0
+    task: asyncio.Task[None] | None = None
+    place: Place | None = None
+    ran = False
+    in_tool = False
+    pausing = False
+    finishing = False
+    expired = False
+    concluded = False
+    cancel_reason: str | None = None
+    record: Any
+    plan: Plan
 
-    def __init__(self, host: CallHost, owner: RunOwner, prepared: PreparedCall, position: int, queued: float) -> None:
+    def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
         self.host = host
         self.owner = owner
-        self.prepared = prepared
         self.position = position
-        self.tool: Tool = prepared.tool  # type: ignore[assignment]
-        self.arguments: dict[str, Any] = prepared.arguments  # type: ignore[assignment]
-        self.queued = queued
-        self.started: float | None = None
-        self.attempt = 0
-        self.task: asyncio.Task[None] | None = None
-        self.child: Child | None = None
-        self.ticket: Ticket | None = None
-        self.in_tool = False
-        self.pausing = False
-        self.expired = False
-        self.concluded = False
-        self.cancel_reason: str | None = None
 
     # --- what the schedule asks for
 
-    @property
-    def call_id(self) -> str:
-        """The id of the call."""
-        return self.prepared.call_id
-
     def start(self) -> None:
         """Run the call now; its turn has come."""
-        self.started = self.host.clock.monotonic()
-        self.owner.call_started(self)
-        self.task = self.host.loop.create_task(self._drive())
+        host = self.host
+        self.started = started = host.monotonic()
+        self.owner.report.call_started(self, started)
+        self.owner.lane.add(self)
 
     def refuse_deadlock(self, others: list[str]) -> None:
         """End a nested call that could only wait for a call that waits for it."""
-        names = ", ".join(map(repr, others))
-        failure = Failure(
-            category="unavailable",
-            code="deadlock",
-            message=f"The call conflicts with {names}, which waits for a call that this one is part of; "
-            "it could never start",
-            source="runtime",
-        )
-        self.end_now(failure)
+        self.end_now(deadlocked(others))
 
     # --- the run
 
-    async def _drive(self) -> None:
-        CURRENT.set(self)
-        tool = self.tool
-        definition = tool.definition
-        timeout = definition.timeout
-        bucket = self.host.deadlines.bucket(self.owner.policy.timeout if timeout is None else timeout)
-        retry = definition.retry
-        while True:
+    def begin(self) -> Coroutine[Any, Any, None] | None:
+        """Take the tool's first step. None when that ended the call, else what must be awaited for it to end."""
+        if self.cancel_reason is not None:
+            self.end_now(self._cancelled())
+            return None
+        plan = self.plan
+        if plan.mode != "async":
+            self.attempt = 1
+            return self._rest(self._elsewhere(plan))
+        self.attempt = 1
+        self.in_tool = self.ran = True
+        plan.bucket.add(self, self.started)
+        try:
+            made = plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
+            waiting = made.send(None) if type(made) is CoroutineType else None
+        except StopIteration as ended:
+            result = ended.value
+        except BaseException as error:  # the tool's code: whatever it raises ends only this call
+            result = self._failed(error)
+            if isinstance(error, KeyboardInterrupt):
+                self.end_now(result)
+                raise
+        else:
+            return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)
+        self.in_tool = False
+        plan.bucket.discard(self)
+        if type(result) is Failure and result.retry:
+            return self._finish(result)
+        outcome = self.owner.settle(self, result)
+        if outcome is None:
+            return self._finish(result)
+        self.task = None  # The task's context holds this run.
+        self.concluded = True
+        self._give(outcome)
+        return None
+
+    async def _rest(self, attempt: Awaitable[Any]) -> None:
+        """Wait for the first attempt to end, and finish the call."""
+        await self._finish(await self._attempt(attempt))
+
+    async def _attempt(self, attempt: Awaitable[Any]) -> Any:
+        self.in_tool = True
+        try:
+            result = await attempt
+        except BaseException as error:  # the tool's code: whatever it raises ends only this call
+            result = self._failed(error)
+            if isinstance(error, KeyboardInterrupt):
+                self.end_now(result)
+                raise
+        self.in_tool = False
+        self.plan.bucket.discard(self)
+        return result
+
+    async def _finish(self, result: Any) -> None:
+        """Try again where that helps, then give the call its outcome."""
+        while type(result) is Failure and result.retry and self._may_retry:
+            ended = await self._pause(result)
+            if ended is not None:
+                result = ended
+                break
             self.attempt += 1
-            if self.cancel_reason is not None:
-                self.end_now(self._cancelled())
-                return
-            self.in_tool = True
-            try:
-                if tool.mode == "async":
-                    bucket.add(self)
-                    result = await tool.invoke(self.arguments, make_context(self) if tool.needs_context else None)
-                elif tool.mode == "thread":
-                    bucket.add(self)
-                    result = await self._in_thread(tool)
-                else:
-                    result = await self._in_process(tool, bucket)
-            except BaseException as error:  # the tool's code: whatever it raises ends only this call
-                result = self._failed(error)
-                if isinstance(error, KeyboardInterrupt):
-                    self.end_now(result)
-                    raise
-            self.in_tool = False
-            bucket.discard(self)
-            if type(result) is Failure and result.retry and self.attempt < retry.attempts and self.cancel_reason is None:
-                result = await self._pause(result)
-                if result is None:
-                    continue
-            break
+            result = await self._attempt(self._again())
         if self.concluded:
             self._released()
             return
         outcome = self.owner.settle(self, result)
         if outcome is None:
-            outcome = await self.owner.finish(self, result)
-        self._conclude(outcome)
+            self.finishing = True
+            try:
+                outcome = await self.owner.finish(self, result)
+            except asyncio.CancelledError:
+                self.end_now(self._cancelled())
+                return
+        self.task = None
+        if not self.concluded:
+            self.concluded = True
+            self._give(outcome)
+
+    async def _again(self) -> Any:
+        plan = self.plan
+        if plan.mode != "async":
+            return await self._elsewhere(plan)
+        plan.bucket.add(self)
+        return await plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
+
+    @property
+    def _may_retry(self) -> bool:
+        return self.attempt < self.plan.attempts and self.cancel_reason is None and not self.concluded
 
     async def _pause(self, failure: Failure) -> Any:
         """Wait before the next attempt; None to go on, else what ends the call."""
         delay = failure.retry_after
         if delay is None:
-            delay = self.tool.definition.retry.delay(self.attempt)
-        self.host.hub.publish(CallRetrying(**about(self), attempt=self.attempt, delay=delay, code=failure.code))
+            delay = self.plan.tool.definition.retry.delay(self.attempt)
+        self.host.channel.publish(CallRetrying(*about(self), self.attempt, delay, failure.code))
         self.expired = False
         self.pausing = True
         try:
@@ -185,32 +169,21 @@ class CallRun:
             self.pausing = False
         return None
 
-    async def _in_thread(self, tool: Tool) -> Any:
-        context = make_context(self) if tool.needs_context else None
-        arguments = self.arguments
-        return await self.host.threads.run(lambda: tool.invoke(arguments, context))
+    def _elsewhere(self, plan: Plan) -> Coroutine[Any, Any, Any]:
+        """Run a tool that is not async: on a thread, or in a process."""
+        self.place = ThreadPlace(self) if plan.mode == "thread" else ProcessPlace(self)
+        return self.place.run()
 
-    async def _in_process(self, tool: Tool, bucket: DeadlineBucket) -> Any:
-        def hold(child: Child) -> None:
-            self.child = child
-            bucket.add(self)
-
-        services = RunServices(self)
-
-        def hear(kind: str, content: tuple[Any, ...]) -> None:
-            (services.report_progress if kind == "progress" else services.report_output)(*content)
-
-        try:
-            described = describe(self) if tool.needs_context else None
-            return await self.host.processes.run(tool.invoke, self.arguments, described, hear, hold)
-        finally:
-            self.child = None
+    def code_begins(self) -> None:
+        """The tool's code has its thread or process, and begins now: so does its time."""
+        self.ran = True
+        self.plan.bucket.add(self)
 
     # --- how it may end
 
     def expire(self) -> None:
         """The time of this attempt is up."""
-        if not self.concluded and self.in_tool:
+        if self.in_tool and not self.concluded and self.cancel_reason is None:
             self.expired = True
             self._interrupt()
 
@@ -219,66 +192,68 @@ class CallRun:
         if self.concluded or self.cancel_reason is not None:
             return
         self.cancel_reason = reason
-        if self.task is None:
-            if self.ticket is not None:
-                self.host.schedule.withdraw(self.ticket)
+        if self.started is None:
+            if self.order:
+                self.schedule.withdraw(self)
             self.end_now(self._cancelled())
-        else:
+        elif self.task is not None:
             self.task.add_done_callback(self._ended)
             if self.pausing:
                 self.task.cancel()
             elif self.in_tool and not self.expired:
                 self._interrupt()
+            elif self.finishing:
+                self._start_grace()
 
-    def limit_queue(self, seconds: float | None) -> None:
+    def limit_queue(self, seconds: float) -> None:
         """Fail the call unless it starts within this time."""
-        if seconds is not None and self.started is None and not self.concluded:
+        if self.started is None and not self.concluded:
             self.host.deadlines.bucket(seconds).add(_QueueDeadline(self, seconds))
 
     def leave_queue(self, seconds: float) -> None:
         """The time to wait for a turn is over."""
         if self.started is None and not self.concluded:
-            assert self.ticket is not None
-            self.host.schedule.withdraw(self.ticket)
-            self.end_now(
-                Failure(
-                    category="timeout",
-                    code="queue_timeout",
-                    message=f"Tool {self.prepared.name!r} waited {seconds:g} s for its turn and never ran",
-                    source="runtime",
-                )
-            )
+            self.schedule.withdraw(self)
+            self.end_now(queued_too_long(self.name, seconds))
 
     def _interrupt(self) -> None:
-        if self.tool.mode == "async" or (self.tool.mode == "process" and self.child is None):
-            assert self.task is not None
+        if self.place is not None:
+            self.place.stop()
+        elif self.task is not None:
             self.task.cancel()
-        elif self.child is not None:
-            self.child.terminate()
-        self.host.deadlines.bucket(self.owner.policy.grace).add(_Grace(self))
+        self._start_grace()
+
+    def _start_grace(self) -> None:
+        self.host.deadlines.bucket(self.owner.policy.grace).add(_Grace(self, self.attempt))
 
     def give_up(self) -> None:
         """The grace is over: end the call without waiting for its code."""
+        if self.finishing and not self.concluded:
+            # A hook hangs. The tool's code has ended, so its claims are free.
+            self.end_now(self._cancelled())
+            if self.task is not None:
+                self.task.cancel()
+            return
         if self.concluded or not self.in_tool:
             return
-        if self.child is not None:
-            self.child.kill()
+        if self.place is not None and self.place.abandon():
             return
-        assert self.ticket is not None and self.task is not None
         self.host.lingering.add(self)
-        if self.tool.mode == "thread":
-            self.host.threads.give_up()
-        log.warning("Call %r of tool %r does not stop; it is given up", self.call_id, self.prepared.name)
+        log.warning("Call %r of tool %r does not stop; it is given up", self.call_id, self.name)
         self.end_now(self._timed_out() if self.expired else self._cancelled())
-        self.host.schedule.free_slots(self.ticket)
+        self.schedule.free_slots(self)
 
     def _released(self) -> None:
         """The code of a call that was given up has ended at last."""
         self.host.lingering.discard(self)
-        if self.tool.mode == "thread":
-            self.host.threads.take_back()
-        if self.ticket is not None:
-            self.host.schedule.finish(self.ticket)
+        if self.place is not None:
+            self.place.released()
+        self.schedule.finish(self)
+
+    def broke(self, error: Exception) -> None:
+        """The runtime itself failed: say so, and end the call, for whoever waits for it."""
+        log.critical("Call %r met a fault of the runtime", self.call_id, exc_info=error)
+        self.end_now(replace(internal(error), source="runtime", code="runtime_fault"))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The task is over; a call that was cancelled before its first step has no outcome yet."""
@@ -299,17 +274,11 @@ class CallRun:
     async def _finish_late(self, result: Any) -> None:
         self._give(await self.owner.finish(self, result))
 
-    def _conclude(self, outcome: ToolOutcome) -> None:
-        """Give the call its outcome and free what it held."""
-        if not self.concluded:
-            self.concluded = True
-            self._give(outcome)
-
     def _give(self, outcome: ToolOutcome) -> None:
-        self.owner.call_concluded(self, outcome, self.host.clock.monotonic())
-        ticket = self.ticket
-        if ticket is not None and self not in self.host.lingering:
-            self.host.schedule.finish(ticket)
+        """Give the call its outcome and free what it held."""
+        self.owner.call_concluded(self, outcome, self.host.monotonic())
+        if self.order and not self.done and self not in self.host.lingering:
+            self.schedule.finish(self)
 
     # --- what came out
 
@@ -319,18 +288,11 @@ class CallRun:
         return self.expired or self.cancel_reason is not None or self.concluded
 
     def _cancelled(self) -> Cancelled:
-        return Cancelled(self.cancel_reason or "the program is stopping", self.in_tool or self.attempt > 1)
+        return Cancelled(self.cancel_reason or "the program is stopping", may_have_run=self.ran)
 
     def _timed_out(self) -> Failure:
-        seconds = self.tool.definition.timeout or self.owner.policy.timeout
-        return Failure(
-            category="timeout",
-            code="timeout",
-            message=f"Tool {self.prepared.name!r} did not finish within {seconds:g} s and was stopped; "
-            "it may have had an effect",
-            source="runtime",
-            retry=_is_retried(TimeoutError(), self.tool),
-        )
+        tool = self.plan.tool
+        return timed_out(tool, self.name, tool.definition.timeout or self.owner.policy.timeout)
 
     def _failed(self, error: BaseException) -> Failure | Cancelled:
         """Say what an exception of the tool's code means."""
@@ -342,34 +304,36 @@ class CallRun:
             return self._timed_out()
         if self.cancel_reason is not None or (asked and isinstance(error, asyncio.CancelledError)):
             return self._cancelled()
-        if isinstance(error, ToolError):
-            return error.failure
-        if isinstance(error, ChildDied):
-            return Failure(
-                category="execution",
-                code="process_died",
-                message=f"Tool {self.prepared.name!r} failed: {error}",
-                source="tool",
-            )
-        if isinstance(error, InvalidArguments):
-            return invalid(self.prepared.name, error)
-        log.error("Tool %r failed in call %r", self.prepared.name, self.call_id, exc_info=error)
-        failure = internal(error)
-        if _is_retried(error, self.tool):
-            failure = replace(failure, category="external", code="transient_error", retry=True)
-        return failure
+        return raised(self.plan.tool, self.name, self.call_id, error)
+
+
+@coroutine
+def resume(started: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
+    """Await a coroutine whose first step was taken already and that waits for `waiting`."""
+    while True:
+        try:
+            yield waiting
+        except BaseException as error:
+            try:
+                waiting = started.throw(error)
+            except StopIteration as ended:
+                return ended.value
+        else:
+            return (yield from started)
 
 
 class _Grace:
     """The end of a call's grace."""
 
-    __slots__ = ("_run",)
+    __slots__ = ("_attempt", "_run")
 
-    def __init__(self, run: CallRun) -> None:
+    def __init__(self, run: CallRun, attempt: int) -> None:
         self._run = run
+        self._attempt = attempt
 
     def expire(self) -> None:
-        self._run.give_up()
+        if self._run.attempt == self._attempt:
+            self._run.give_up()
 
 
 class _QueueDeadline:
@@ -383,30 +347,3 @@ class _QueueDeadline:
 
     def expire(self) -> None:
         self._run.leave_queue(self._seconds)
-
-
-def _is_retried(error: BaseException, tool: Tool) -> bool:
-    return isinstance(error, tool.definition.retry.on)
-
-
-def internal(error: BaseException) -> Failure:
-    """The failure for an exception nobody expected: the model reads one sentence, the record has the rest."""
-    return Failure(
-        category="internal",
-        code="internal_error",
-        message=INTERNAL_MESSAGE,
-        source="tool",
-        detail=cause_chain(error),
-    )
-
-
-def cause_chain(error: BaseException) -> str:
-    """An exception and its causes, one line each."""
-    lines: list[str] = []
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        lines.append(f"{type(current).__name__}: {current}")
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    return "\ncaused by ".join(lines)

@@ -8,23 +8,28 @@ import re
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.bounds import bound, within
-from toolwright.calls.execute import Cancelled
-from toolwright.calls.hooks import AfterHook, Answer, HookCall, Projector, ask
+from toolwright.calls.bounds import bound, bound_within, within
+from toolwright.calls.hooks import AfterHook, Answer, HookCall, Projector, ask, ask_now
+from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.policy import Policy
 from toolwright.ids import new_id
 from toolwright.tools.outcome import (
+    Attachment,
     ConnectionRequired,
     Failure,
+    Image,
     Pending,
     Success,
     ToolOutcome,
+    encodable,
     error_text,
+    told,
 )
-from toolwright.tools.schema import summarise
+from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
@@ -32,60 +37,95 @@ log = logging.getLogger("toolwright.calls")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def to_outcome(call_id: str, name: str, result: Any, *, attempts: int, decided_by: str | None) -> ToolOutcome:
+def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: str | None) -> ToolOutcome:
     """Make the outcome of whatever a tool returned. A value without a JSON form is a failure."""
     kind = type(result)
+    if kind not in _SPECIAL:
+        try:
+            return ToolOutcome(call_id, name, "success", jsonx.encode(result), attempts, decided_by)
+        except BaseException as error:  # a value may have code of its own for its JSON form
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            result, kind = _unserialisable(result, error), Failure
     if kind is ToolOutcome:
-        return result  # type: ignore[no-any-return]
-    raw_output, images, attachments = None, (), ()
+        return _passed_on(result, call_id, name, attempts, decided_by)
     if kind is Failure:
         if attempts > 1:
             result = replace(result, attempts=attempts, message=f"{result.message} (after {attempts} attempts)")
         return ToolOutcome(
-            call_id=call_id, tool=name, status="failure", failure=result, attempts=attempts, decided_by=decided_by
-        )
-    if kind is Success:
-        raw_output, images, attachments = result.raw_output, tuple(result.images), tuple(result.attachments)
-        result = result.value
-    elif kind is Answer:
-        result = result.value
-    elif kind is Cancelled:
-        return ToolOutcome(
             call_id=call_id,
             tool=name,
-            status="cancelled",
+            status="failure",
+            failure=result,
+            attempts=attempts,
+            decided_by=decided_by,
+        )
+    if kind is Cancelled:
+        return ToolOutcome(
+            call_id,
+            name,
+            "cancelled",
+            attempts=attempts,
+            decided_by=decided_by,
             reason=result.reason,
             may_have_run=result.may_have_run,
-            attempts=attempts,
-            decided_by=decided_by,
         )
-    elif kind is ConnectionRequired:
+    if kind is ConnectionRequired:
+        if not isinstance(result.provider, str):
+            failure = _unserialisable(result, TypeError(f"its provider is {result.provider!r:.200}; use a string"))
+            return to_outcome(call_id, name, failure, attempts, decided_by)
         return ToolOutcome(
-            call_id=call_id,
-            tool=name,
-            status="connection_required",
-            provider=result.provider,
+            call_id,
+            name,
+            "connection_required",
             attempts=attempts,
             decided_by=decided_by,
+            provider=encodable(result.provider),
         )
-    elif kind is Pending:
-        return to_outcome(call_id, name, _PENDING, attempts=attempts, decided_by=decided_by)
+    if kind is Pending:
+        return to_outcome(call_id, name, _PENDING, attempts, decided_by)
+    outcome = to_outcome(call_id, name, result.value, attempts, decided_by)
+    if kind is Answer or outcome.status != "success":
+        return outcome
     try:
-        payload = jsonx.encode(result)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return to_outcome(call_id, name, _unserialisable(result, error), attempts=attempts, decided_by=decided_by)
-    return ToolOutcome(
+        return _with_extras(outcome, result)
+    except TypeError as error:
+        return to_outcome(call_id, name, _unserialisable(result, error), attempts, decided_by)
+
+
+def _with_extras(outcome: ToolOutcome, result: Success) -> ToolOutcome:
+    images, attachments, raw_output = tuple(result.images), tuple(result.attachments), result.raw_output
+    for image in images:
+        if not isinstance(image, Image):
+            raise TypeError(f"a Success has a {type(image).__name__} among its images; use Image")
+    for attachment in attachments:
+        if not isinstance(attachment, Attachment):
+            raise TypeError(f"a Success has a {type(attachment).__name__} as an attachment; use Attachment")
+    if raw_output is not None:
+        if not isinstance(raw_output, str):
+            raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
+        raw_output = encodable(raw_output)
+    return replace(outcome, raw_output=raw_output, images=images, attachments=attachments)
+
+
+def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, decided_by: str | None) -> ToolOutcome:
+    """The outcome of a call that has one; one that a tool got from another call and returns becomes its own."""
+    if outcome.call_id == call_id and outcome.tool == name:
+        return outcome
+    return replace(
+        outcome,
         call_id=call_id,
         tool=name,
-        status="success",
-        payload=payload,
-        raw_output=raw_output,
-        images=images,
-        attachments=attachments,
         attempts=attempts,
         decided_by=decided_by,
+        replayed=False,
+        model_text=None,
+        spilled_to=None,
     )
 
+
+_SPECIAL = frozenset((ToolOutcome, Failure, Success, Answer, Cancelled, ConnectionRequired, Pending))
+"""What a tool may return instead of a value."""
 
 _PENDING = Failure(
     category="unavailable",
@@ -95,32 +135,33 @@ _PENDING = Failure(
 )
 
 
-def _unserialisable(result: Any, error: Exception) -> Failure:
+def _unserialisable(result: Any, error: BaseException) -> Failure:
     return Failure(
         category="execution",
         code="unserialisable_result",
         message=f"The tool returned a {type(result).__name__} that has no JSON form",
         source="tool",
-        detail=str(error),
+        detail=told(error),
     )
 
 
-def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy, projector: Projector | None) -> bool:
-    """True when the outcome is done as it is: nothing to check, nothing to cut, nobody to ask."""
-    if projector is not None:
-        return False
-    if outcome.failure is not None:
-        # Escaped for JSON, a character takes at most six bytes.
-        message = outcome.failure.message
-        return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
-    if outcome.status != "success" or tool is None:
-        return True
-    payload = outcome.payload
-    return (
-        tool.check_output is None
-        and len(payload) <= policy.max_bytes
-        and (payload[:1] != b'"' or payload.count(b"\\n") < policy.max_lines)
-    )
+def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
+    """True when the outcome is done as it is: nothing to check, nothing to cut."""
+    if outcome.status == "success" and tool is not None:
+        payload = outcome.payload
+        return (
+            tool.check_output is None
+            and len(payload) <= policy.plain_bytes
+            and (payload[0] != _QUOTE or payload.count(b"\\n") < policy.max_lines)
+        )
+    # Escaped for JSON, a character takes at most six bytes.
+    if outcome.failure is None:
+        return len(f"{outcome.reason}{outcome.provider}") * 6 + 64 <= policy.max_bytes
+    message = outcome.failure.message
+    return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
+
+
+_QUOTE = ord('"')
 
 
 async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome) -> ToolOutcome:
@@ -128,8 +169,7 @@ async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolO
     for hook in hooks:
         try:
             changed = await ask(hook, call, outcome)
-            if changed is not None and type(changed) is not ToolOutcome:
-                raise TypeError(f"an after-hook returned a {type(changed).__name__}; use None or a ToolOutcome")
+            outcome = outcome if changed is None else _changed(outcome, changed)
         except Exception as error:  # the host's code
             log.exception("A hook after call %r failed", outcome.call_id)
             failure = Failure(
@@ -137,11 +177,24 @@ async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolO
                 code="hook_error",
                 message="A hook failed after the tool ran; its details are in the log.",
                 source="hook",
-                detail=f"{type(error).__name__}: {error}",
+                detail=told(error),
             )
-            return replace(outcome, status="failure", failure=failure, payload=b"null", may_have_run=True)
-        outcome = outcome if changed is None else changed
+            # Nothing of what the tool gave goes on: the hook may have been there to hold it back.
+            return _failed(outcome, failure)
     return outcome
+
+
+def _changed(outcome: ToolOutcome, changed: Any) -> ToolOutcome:
+    """What a hook made of an outcome, without what was read of the old one and may be old too."""
+    if type(changed) is not ToolOutcome:
+        raise TypeError(f"an after-hook returned a {type(changed).__name__}; use None or a ToolOutcome")
+    if (changed.call_id, changed.tool) != (outcome.call_id, outcome.tool):
+        raise ValueError("an after-hook returned the outcome of another call; change the one it was given")
+    if (changed.status == "failure") != (changed.failure is not None):
+        raise ValueError("an after-hook returned a status that does not go with its failure; change both")
+    renewed: ToolOutcome = replace(changed, cached_value=UNSET, model_text=None)
+    _ = renewed.value  # raises for a payload that is not JSON
+    return renewed
 
 
 async def finish(outcome: ToolOutcome, tool: Tool | None, policy: Policy, projector: Projector | None) -> ToolOutcome:
@@ -150,9 +203,7 @@ async def finish(outcome: ToolOutcome, tool: Tool | None, policy: Policy, projec
     text = outcome.full_text()
     if not within(text, policy.max_lines, policy.max_bytes):
         outcome = await _bounded(outcome, text, policy)
-    if projector is not None:
-        outcome = _projected(outcome, policy, projector)
-    return outcome
+    return project(outcome, policy, projector)
 
 
 def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> ToolOutcome:
@@ -168,68 +219,101 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
             source="runtime",
         )
     elif tool is not None and tool.check_output is not None:
-        problems = tool.check_output(outcome.payload)
-        if problems:
-            failure = Failure(
-                category="execution",
-                code="invalid_output",
-                message=f"What {outcome.tool!r} returned does not fit its output schema:\n{summarise(problems)}",
-                source="tool",
-            )
-    if failure is None:
-        return outcome
+        failure = _misfit(outcome, tool.check_output)
+    return outcome if failure is None else _failed(outcome, failure)
+
+
+def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
+    """What is wrong with a value by its schema; one that can not be checked does not fit either."""
+    detail: str | None = None
+    try:
+        problems = check(outcome.payload)
+        if not problems:
+            return None
+        wrong = f"does not fit its output schema:\n{summarise(problems)}"
+    except Exception as error:  # the validator gives up on some values, such as very deep ones
+        log.exception("The value of call %r could not be checked", outcome.call_id)
+        wrong, detail = "could not be held against its output schema", told(error)
+    return Failure(
+        category="execution",
+        code="invalid_output",
+        message=f"What {outcome.tool!r} returned {wrong}",
+        source="tool",
+        detail=detail,
+    )
+
+
+def _failed(outcome: ToolOutcome, failure: Failure) -> ToolOutcome:
+    """The outcome of a tool that ran, with a failure in the place of all it gave."""
     return ToolOutcome(
-        call_id=outcome.call_id,
-        tool=outcome.tool,
-        status="failure",
-        failure=failure,
+        outcome.call_id,
+        outcome.tool,
+        "failure",
         attempts=outcome.attempts,
         decided_by=outcome.decided_by,
+        failure=failure,
         may_have_run=True,
     )
 
 
 async def _bounded(outcome: ToolOutcome, text: str, policy: Policy) -> ToolOutcome:
-    where: str | None = None
-    if policy.spill_dir is not None and outcome.status == "success":
-        where = await _spill(Path(policy.spill_dir), outcome.call_id, text)
-    if outcome.failure is not None:
-        # Bounded inside its JSON: escapes may grow it, so the message gives way until the whole fits.
-        room = policy.max_bytes - 16
-        message = bound(outcome.failure.message, policy.max_lines, room)
-        while len((shown := error_text(message)).encode()) > policy.max_bytes and room > 64:
-            room = room * 3 // 4
-            message = bound(outcome.failure.message, policy.max_lines, room)
-        return replace(outcome, model_text=shown)
-    return replace(
-        outcome, model_text=bound(text, policy.max_lines, policy.max_bytes, where=where), spilled_to=where
-    )
+    """Cut what the model reads; the whole goes to a file first, where the policy names a place for it."""
+    if outcome.status == "success":
+        where = await _spill(policy.spill_dir, outcome.call_id, text)
+        shown = bound(text, policy.max_lines, policy.max_bytes, where=where)
+    else:
+        # An object with one text in it: the text is cut, and the object stays JSON.
+        ((key, message),) = jsonx.decode(text).items()
+        where = await _spill(policy.spill_dir, outcome.call_id, message)
+        shown = bound_within(
+            message,
+            lambda part: jsonx.encode({key: part}).decode(),
+            policy.max_lines,
+            policy.max_bytes,
+            where,
+        )
+    return replace(outcome, model_text=shown, spilled_to=where)
 
 
-async def _spill(folder: Path, call_id: str, text: str) -> str | None:
+async def _spill(folder: Path | str | None, call_id: str, text: str) -> str | None:
     """Write the whole text to a file named after the call; None when that fails, for the marker must not lie."""
-    name = _UNSAFE.sub("_", call_id)[:100] or new_id("call")
-    if name.strip(".") == "":
-        name = new_id("call")
-    target = folder / f"{name}.txt"
-
-    def save() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{name}.{new_id('part')}"
-        part.write_text(text, encoding="utf-8", errors="replace")
-        part.replace(target)
-
-    try:
-        await asyncio.to_thread(save)
-    except OSError:
-        log.exception("The output of call %r could not be written to %s", call_id, target)
+    if folder is None:
         return None
+    try:
+        return await asyncio.to_thread(_save, Path(folder), call_id, text.encode())
+    except (OSError, ValueError):
+        log.exception("The output of call %r could not be written to %s", call_id, folder)
+        return None
+
+
+def _save(folder: Path, call_id: str, data: bytes) -> str:
+    name = _UNSAFE.sub("_", call_id)[:100]
+    if name != call_id or name.startswith("."):
+        # Two ids may look the same once they are made safe.
+        name = f"{name.lstrip('.') or 'call'}-{jsonx.digest(call_id.encode('utf-8', 'surrogatepass'))[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{name}.txt"
+    try:
+        file = target.open("xb")
+    except FileExistsError:
+        # Never over another file: its name may stand in a conversation.
+        target = folder / f"{name}-{new_id('file')}.txt"
+        file = target.open("xb")
+    try:
+        with file:
+            file.write(data)
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
     return str(target)
 
 
-def _projected(outcome: ToolOutcome, policy: Policy, projector: Projector) -> ToolOutcome:
+def project(outcome: ToolOutcome, policy: Policy, projector: Projector | None) -> ToolOutcome:
+    """Let the session's projector say what the model reads; if it fails, the model reads that."""
+    if projector is None:
+        return outcome
     try:
-        text = projector(outcome)
+        text = ask_now(projector, outcome)
         if not isinstance(text, str):
             raise TypeError(f"the projector returned a {type(text).__name__} and not a string")
     except Exception as error:  # the host's code: the model reads that it failed, the outcome stays

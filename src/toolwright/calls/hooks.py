@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -51,6 +52,26 @@ class Hooks(Struct, frozen=True):
 
 
 async def ask(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a hook, sync or async."""
-    answer = function(*args)
-    return await answer if inspect.isawaitable(answer) else answer
+    """Call code of the host or of a tool, sync or async. What it raises is an Exception, so that it ends one call."""
+    answer = ask_now(function, *args)
+    if not inspect.isawaitable(answer):
+        return answer
+    try:
+        return await answer
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise RuntimeError(f"{type(error).__name__} was raised") from error
+
+
+def ask_now(function: Callable[..., Any], *args: Any) -> Any:
+    """Call code of the host or of a tool that must answer at once."""
+    try:
+        return function(*args)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__} was raised") from error

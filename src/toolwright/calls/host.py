@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
-from toolwright.events import EventHub
+from toolwright.hub import Channel
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 
@@ -23,15 +24,17 @@ class CallHost:
     """What a session lends to its calls."""
 
     __slots__ = (
+        "channel",
         "clock",
         "deadlines",
-        "hub",
         "lingering",
         "loop",
+        "monotonic",
         "processes",
         "run_nested",
         "schedule",
         "session_id",
+        "spawn",
         "tasks",
         "thread_id",
         "threads",
@@ -43,7 +46,7 @@ class CallHost:
         session_id: str,
         clock: Clock,
         deadlines: Deadlines,
-        hub: EventHub,
+        channel: Channel,
         threads: ThreadPool,
         processes: ProcessPool,
         schedule: Schedule,
@@ -53,15 +56,20 @@ class CallHost:
     ) -> None:
         self.session_id = session_id
         self.clock = clock
+        self.monotonic = clock.monotonic
         self.deadlines = deadlines
-        self.hub = hub
+        self.channel = channel
         self.threads = threads
         self.processes = processes
         self.schedule = schedule
         self.lingering = lingering
         self.tasks = tasks
         self.run_nested = run_nested
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop = asyncio.get_running_loop()
+        self.spawn: Callable[..., asyncio.Task[None]] = (
+            # What create_task does when nobody set a factory, without the layers around it.
+            functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
+        )
         self.thread_id = threading.get_ident()
 
     def keep(self, task: asyncio.Task[Any]) -> None:

@@ -1,14 +1,16 @@
 """Tools in a process of their own. Owns the child processes and the talk with them; does not own timeouts.
 
-A child is a fresh interpreter, so nothing of the parent's threads or locks comes along. Functions travel by
-cloudpickle, so tools of `__main__` and of other functions work too. Children are kept for the next call; one that was
-killed, with everything it started, is not.
+A child is a fresh interpreter, so nothing of the parent's threads or locks comes along. Tools of a module travel by
+name, those of `__main__` and of other functions by cloudpickle. Children are kept for the next call; one that was
+asked to end, or killed with everything it started, is not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import io
 import os
 import pickle
 import signal
@@ -17,8 +19,10 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
+from toolwright.calls import child as far_side
 from toolwright.errors import ToolwrightError
 
 HEADER = struct.Struct(">Q")
@@ -29,33 +33,32 @@ class ChildDied(ToolwrightError):
     """The child process ended without an answer."""
 
 
+class ChildTraceback(Exception):
+    """Where in the child an error came from; the cause of that error in the parent."""
+
+
 class Child:
     """One child process: takes a job, answers with messages."""
 
-    def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._dismissed = False
 
     @classmethod
     async def start(cls) -> Child:
-        ours, theirs = socket.socketpair()
+        process, ours = _spawn()
         try:
-            ours.setblocking(False)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "toolwright.calls.child", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            )
+            child = cls(process, *await asyncio.open_connection(sock=ours))
         except BaseException:
             ours.close()
+            _end(process)
             raise
-        finally:
-            theirs.close()
-        child = cls(process, *await asyncio.open_connection(sock=ours))
         try:
+            await child.send(pickle.dumps([path or os.getcwd() for path in sys.path]))
             await child.receive()  # It says that it is ready: starting up is not the tool's time.
         except BaseException:
             child.kill()
@@ -63,31 +66,87 @@ class Child:
         return child
 
     async def send(self, message: bytes) -> None:
-        self._writer.write(HEADER.pack(len(message)) + message)
-        await self._writer.drain()
+        try:
+            self._writer.write(HEADER.pack(len(message)) + message)
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise self._died() from error
 
     async def receive(self) -> Any:
         try:
             (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-            return pickle.loads(await self._reader.readexactly(size))
+            data = await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            code = self._process.wait()
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            raise ChildDied(f"the tool's process ended without an answer ({how})") from error
+            raise self._died() from error
+        return pickle.loads(data)
+
+    def _died(self) -> ChildDied:
+        code = _end(self._process)
+        if code >= 0:
+            return ChildDied(f"the tool's process ended without an answer (exit code {code})")
+        try:
+            how = signal.Signals(-code).name
+        except ValueError:
+            how = str(-code)
+        return ChildDied(f"the tool's process ended without an answer (signal {how})")
+
+    @property
+    def usable(self) -> bool:
+        """True when the child can take another job."""
+        return not self._dismissed and not self._reader.at_eof()
 
     def terminate(self) -> None:
-        """Ask the child, and everything it started, to end."""
-        self._signal(signal.SIGTERM)
+        """Ask the child, and everything it started, to end. It takes no other job, even if it answers this one."""
+        self._dismissed = True
+        if self._process.returncode is None:
+            _signal(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
         """End the child and everything it started, now."""
-        self._signal(signal.SIGKILL)
-        self._process.wait()
+        _end(self._process)
         self._writer.close()
 
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+
+def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    try:
+        ours.setblocking(False)
+        process = subprocess.Popen(
+            # -P: neither our own folder nor the working directory belongs on the path, which the parent sends.
+            [sys.executable, "-P", far_side.__file__, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, ours
+
+
+def _as_raised(error: BaseException, trace: str) -> BaseException:
+    if isinstance(error, KeyboardInterrupt):
+        # It would end the program, and it is not the user's: the terminal does not reach a child.
+        error = RuntimeError("the tool raised KeyboardInterrupt")
+    error.__cause__ = ChildTraceback(f"\n{trace}")
+    return error
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Kill a child with its whole group, unless that was done, and return how it ended.
+
+    The group first, while the child, even a dead one, still holds the number that the group goes by.
+    """
+    if process.returncode is None:
+        _signal(process, signal.SIGKILL)
+    return process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
 
 
 class ProcessPool:
@@ -96,6 +155,7 @@ class ProcessPool:
     def __init__(self) -> None:
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
+        self._closed = False
 
     async def run(
         self,
@@ -109,33 +169,82 @@ class ProcessPool:
 
         `hear` gets the progress and output it reports; `hold` gets the child, so that a timeout can kill it.
         """
-        import cloudpickle
-
-        job = cloudpickle.dumps((function, dict(arguments), context))
-        child = self._idle.pop() if self._idle else await Child.start()
-        self._busy.add(child)
+        job = _dump((function, dict(arguments), context))
+        child = await self._take()
         hold(child)
-        healthy = False
+        answered = False
         try:
             await child.send(job)
             while True:
                 kind, *content = await child.receive()
                 if kind == "value":
-                    healthy = True
+                    answered = True
                     return content[0]
                 if kind == "error":
-                    healthy = True
-                    raise content[0]
+                    answered = True
+                    raise _as_raised(*content)
                 hear(kind, tuple(content))
         finally:
             self._busy.discard(child)
-            if healthy and len(self._idle) < _MOST_IDLE:
+            if answered and child.usable and not self._closed and len(self._idle) < _MOST_IDLE:
                 self._idle.append(child)
             else:
                 child.kill()
 
+    async def _take(self) -> Child:
+        while self._idle:
+            child = self._idle.pop()
+            if child.usable:
+                self._busy.add(child)
+                return child
+            child.kill()
+        child = await Child.start()
+        if self._closed:
+            child.kill()
+            raise ChildDied("the runtime was closed while the tool's process started")
+        self._busy.add(child)
+        return child
+
     def close(self) -> None:
         """Kill every child."""
+        self._closed = True
         for child in (*self._idle, *self._busy):
             child.kill()
         self._idle.clear()
+
+
+def _dump(job: tuple[Any, ...]) -> bytes:
+    buffer = io.BytesIO()
+    _pickler()(buffer).dump(job)
+    return buffer.getvalue()
+
+
+@functools.cache
+def _pickler() -> Any:
+    import cloudpickle
+
+    class JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
+        """Cloudpickle, but the function of a decorated tool goes by the tool's name.
+
+        Under its own name there is the tool, so cloudpickle would copy the function, and with it every global it
+        uses: connections and locks that can't be copied, and data that should not be.
+        """
+
+        def reducer_override(self, thing: Any) -> Any:
+            if isinstance(thing, FunctionType) and (place := _place_of(thing)) is not None:
+                return far_side.wrapped, place
+            return super().reducer_override(thing)
+
+    return JobPickler
+
+
+def _place_of(function: FunctionType) -> tuple[str, str] | None:
+    """The module and name of the tool that was made of a function, where a child can find it too."""
+    if function.__module__ in ("__main__", None) or "<locals>" in function.__qualname__:
+        return None
+    found: Any = sys.modules.get(function.__module__)
+    for part in function.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is function or getattr(found, "__wrapped__", None) is not function:
+        return None
+    return function.__module__, function.__qualname__

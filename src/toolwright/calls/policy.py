@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from toolwright.errors import PolicyError
 from toolwright.tools.call import CallSource
-from toolwright.tools.tool import Tool
+from toolwright.tools.definition import CAPABILITIES
+from toolwright.tools.tool import Tool, is_async
 
 Effect = Literal["allow", "ask", "deny"]
 OnLoop = Literal["warn", "refuse", "ignore"]
 
+SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -41,28 +43,43 @@ class Rule:
     """
 
     effect: Effect
-    tools: str | tuple[str, ...] = "*"
+    tools: str | Sequence[str] = "*"
     name: str | None = None
     reason: str | None = None
     level: int = 0
     source: CallSource | None = None
     mutating: bool | None = None
-    capabilities: frozenset[str] = frozenset()
+    capabilities: Set[str] = frozenset()
     when: Callable[[Request], bool] | None = None
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.effect not in SEVERITY:
             raise PolicyError(f"Rule effect {self.effect!r} is not known; use allow, ask or deny")
-        tools = (self.tools,) if isinstance(self.tools, str) else tuple(self.tools)
+        tools = (self.tools,) if isinstance(self.tools, str) else _tuple_of(self.tools)
         if not tools or not all(isinstance(item, str) and item for item in tools):
             raise PolicyError(f"Rule tools {self.tools!r} name no tool; use a name or a pattern such as 'read_*'")
-        if isinstance(self.capabilities, str):
-            raise PolicyError(f"Rule capabilities {self.capabilities!r} are not a set; use frozenset({{'network'}})")
-        if self.when is not None and not callable(self.when):
-            raise PolicyError(f"Rule when={self.when!r} can not be called; use a function of a Request")
+        # A rule that could never match would deny nothing, silently.
+        capabilities: Any = self.capabilities
+        if isinstance(capabilities, str) or not CAPABILITIES.issuperset(_tuple_of(capabilities)):
+            raise PolicyError(
+                f"Rule capabilities {capabilities!r} are not a set of known ones; use any of "
+                f"{', '.join(sorted(CAPABILITIES))}"
+            )
+        if self.source is not None and self.source not in SOURCES:
+            raise PolicyError(f"Rule source {self.source!r} is not known; use one of {', '.join(SOURCES)}")
+        if self.mutating is not None and not isinstance(self.mutating, bool):
+            raise PolicyError(f"Rule mutating={self.mutating!r}; use True, False or None for both")
+        if isinstance(self.level, bool) or not isinstance(self.level, int):
+            raise PolicyError(f"Rule level {self.level!r} is not usable; use a whole number")
+        for name in ("name", "reason"):
+            if (text := getattr(self, name)) is not None and (not isinstance(text, str) or not text):
+                raise PolicyError(f"Rule {name} {text!r} is not usable; use a text, or leave it out")
+        when: Any = self.when
+        if when is not None and (not callable(when) or is_async(when)):
+            raise PolicyError(f"Rule when={when!r} can not be used; use a plain function of a Request")
         object.__setattr__(self, "tools", tools)
-        object.__setattr__(self, "capabilities", frozenset(self.capabilities))
+        object.__setattr__(self, "capabilities", frozenset(capabilities))
         object.__setattr__(self, "_pattern", re.compile("|".join(fnmatch.translate(item) for item in tools)))
         if self.name is None:
             object.__setattr__(self, "name", f"{self.effect} {', '.join(tools)}")
@@ -103,7 +120,7 @@ class Policy:
     queue_timeout: float | None = None
     continue_on_failure: bool = True
     read_only: bool = False
-    rules: tuple[Rule, ...] = ()
+    rules: Sequence[Rule] = ()
     on_loop: OnLoop = "warn"
     max_lines: int = 2_000
     max_bytes: int = 50 * 1024
@@ -111,12 +128,20 @@ class Policy:
     max_argument_bytes: int = 8 * 1024 * 1024
     max_output_bytes: int = 64 * 1024 * 1024
     record_bytes: int = 1024 * 1024
+    plain_bytes: int = field(init=False, repr=False, compare=False)
+    """The size up to which a value needs neither a cut nor a refusal."""
 
     def __post_init__(self) -> None:
         for name in ("max_concurrency", "session_concurrency", "runtime_concurrency", "max_lines"):
             _require_count(name, getattr(self, name), 1)
-        for name, least in (("max_bytes", 256), ("max_argument_bytes", 2), ("max_output_bytes", 256), ("record_bytes", 0)):
+        for name, least in (
+            ("max_bytes", 256),
+            ("max_argument_bytes", 2),
+            ("max_output_bytes", 256),
+            ("record_bytes", 0),
+        ):
             _require_count(name, getattr(self, name), least)
+        object.__setattr__(self, "plain_bytes", min(self.max_bytes, self.max_output_bytes))
         _require_seconds("timeout", self.timeout, above=True)
         _require_seconds("grace", self.grace, above=False)
         if self.queue_timeout is not None:
@@ -140,11 +165,15 @@ class Policy:
 
     def but(self, **changes: Any) -> Policy:
         """This policy with some of its decisions changed."""
-        known = {name for name in Policy.__dataclass_fields__}
+        known = {name for name, setting in Policy.__dataclass_fields__.items() if setting.init}
         for name in changes:
             if name not in known:
                 raise PolicyError(f"Policy has no setting {name!r}; its settings are: {', '.join(sorted(known))}")
         return replace(self, **changes)
+
+
+def _tuple_of(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, Iterable) else (given,)
 
 
 def _require_count(name: str, value: Any, least: int) -> None:
@@ -155,4 +184,6 @@ def _require_count(name: str, value: Any, least: int) -> None:
 def _require_seconds(name: str, value: Any, *, above: bool) -> None:
     wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf")
     if wrong or (above and value == 0):
-        raise PolicyError(f"Policy.{name} is {value!r}; use a number of seconds {'above 0' if above else 'of at least 0'}")
+        raise PolicyError(
+            f"Policy.{name} is {value!r}; use a number of seconds {'above 0' if above else 'of at least 0'}"
+        )

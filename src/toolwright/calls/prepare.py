@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,42 +11,55 @@ from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.tools.call import CallSource, ToolCall
-from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
 from toolwright.tools.schema import summarise
 from toolwright.tools.tool import Tool
 
+log = logging.getLogger("toolwright.calls")
+
 EMPTY = b"{}"
 _SOURCES = frozenset(("model", "user", "tool", "schedule", "host"))
+_KEPT = 10_000
+_KINDS = {
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class PreparedCall:
     """A call with its tool and its arguments, or with the outcome that ends it before it could run.
 
-    `raw` is the canonical JSON of the arguments: what is hashed, validated, recorded and shown. `arguments` is what
-    the tool is called with.
+    `raw` is the canonical JSON of the arguments: what is hashed, validated, recorded and shown; of text that is not
+    the JSON of an object, it is that text as a JSON string. `arguments` is what the tool is called with.
     """
 
-    __slots__ = ("answer", "arguments", "call_id", "decided_by", "name", "outcome", "parent", "payload", "raw", "source", "tool")
-
-    def __init__(self, call_id: str, name: str, source: CallSource, parent: str | None) -> None:
-        self.call_id = call_id
-        self.name = name
-        self.source: CallSource = source
-        self.parent = parent
-        self.raw = EMPTY
-        self.tool: Tool | None = None
-        self.arguments: dict[str, Any] | None = None
-        self.outcome: ToolOutcome | None = None
-        self.answer: Any = None
-        self.payload: Any = None
-        self.decided_by: str | None = None
+    # Defaults of the class: most calls never write them.
+    tool: Tool | None = None
+    arguments: dict[str, Any] | None = None
+    raw = EMPTY
+    outcome: ToolOutcome | None = None
+    answer: Any = None
+    payload: Any = None
+    decided_by: str | None = None
+    parent_id: str | None = None
+    source: CallSource = "model"
+    call_id: str
+    name: str
 
     def fail(self, failure: Failure) -> None:
         """End the call here; it flows on as a finished entry, so that order and count never change."""
         self.outcome = ToolOutcome(
-            call_id=self.call_id, tool=self.name, status="failure", failure=failure, decided_by=self.decided_by
+            call_id=self.call_id,
+            tool=self.name,
+            status="failure",
+            failure=failure,
+            decided_by=self.decided_by,
         )
 
 
@@ -68,52 +82,73 @@ def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
         raise ToolwrightError(f"{given!r:.200} is not a tool call; use ToolCall(name=..., arguments=...) or a mapping")
     if type(call.name) is not str or not (call.id is None or (type(call.id) is str and call.id)):
         raise ToolwrightError(f"The call {call!r:.200} needs a name and an id that are non-empty strings")
+    if call.id is not None and not call.id.isascii() and encodable(call.id) != call.id:
+        raise ToolwrightError(f"The call id {call.id!r:.200} has no form in UTF-8; use another")
     if call.source not in _SOURCES:
-        raise ToolwrightError(f"The call {call.id!r} has source {call.source!r}; use one of {', '.join(sorted(_SOURCES))}")
+        raise ToolwrightError(
+            f"The call {call.id!r} has source {call.source!r}; use one of {', '.join(sorted(_SOURCES))}"
+        )
     return call
 
 
-def prepare(
-    call: ToolCall, snapshot: Snapshot, *, parent: str | None, seen: set[str], max_bytes: int
-) -> PreparedCall:
+def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[str], max_bytes: int) -> None:
     """Resolve the tool, parse and validate the arguments. What fails here never reaches the tool."""
-    prepared = PreparedCall(call.id or new_id("call"), call.name, "tool" if parent is not None else call.source, parent)
-    failure = read_arguments(prepared, call.arguments, max_bytes)
-    tool = snapshot.get(call.name)
-    if tool is None and (tool := find(snapshot, call.name)) is None:
-        failure = _unknown(call.name, snapshot)
-    elif prepared.call_id in seen:
-        failure = Failure(
-            category="invalid_arguments",
-            code="duplicate_id",
-            message=f"The call id {prepared.call_id!r} is used twice in this batch; give each call its own id",
-            source="runtime",
-        )
-    prepared.tool = tool
-    seen.add(prepared.call_id)
-    if failure is None and tool is not None:
-        prepared.name = tool.definition.name
-        if call.kind is not None and call.kind != tool.definition.kind:
-            failure = Failure(
-                category="invalid_arguments",
-                code="kind_mismatch",
-                message=f"Tool {call.name!r} expected a {tool.definition.kind!r} call and got a {call.kind!r} call",
-                source="runtime",
-            )
-        else:
-            failure = validate(prepared, tool)
+    name = entry.name = call.name
+    call_id = entry.call_id = call.id or new_id("call")
+    if call.source != "model":
+        entry.source = call.source
+    given = call.arguments
+    failure: Failure | None = None
+    if type(given) is dict:
+        try:
+            entry.raw = raw = jsonx.canonical(given)
+            if len(raw) > max_bytes:
+                failure = _too_long(len(raw), max_bytes)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            failure = read_arguments(entry, given, max_bytes)
+    elif given is not None:
+        failure = read_arguments(entry, given, max_bytes)
+    tool = entry.tool = snapshot.get(name) or find(snapshot, name)
+    if tool is None:
+        entry.name = encodable(name)
+        failure = _unknown(name, snapshot)
+    else:
+        entry.name = tool.definition.name
+        if call_id in seen:
+            failure = _duplicate(call_id)
+        elif call.kind is not None and call.kind != tool.definition.kind:
+            failure = _wrong_kind(name, tool.definition.kind, call.kind)
+        elif failure is None:
+            try:
+                entry.arguments = tool.validate(entry.raw)
+            except Exception as error:
+                failure = rejected(name, error)
+    seen.add(call_id)
     if failure is not None:
-        prepared.fail(failure)
-    return prepared
+        entry.fail(failure)
 
 
 def validate(prepared: PreparedCall, tool: Tool) -> Failure | None:
     """Check `raw` against the tool and fill in `arguments`; a failure lists every problem."""
     try:
         prepared.arguments = tool.validate(prepared.raw)
-    except InvalidArguments as error:
-        return invalid(tool.name, error)
+    except Exception as error:
+        return rejected(tool.name, error)
     return None
+
+
+def rejected(name: str, error: Exception) -> Failure:
+    """What it means that a tool's validation raised: most often, that the arguments do not fit."""
+    if isinstance(error, InvalidArguments):
+        return invalid(name, error)
+    log.error("The validation of tool %r failed", name, exc_info=error)
+    return Failure(
+        category="internal",
+        code="validation_error",
+        message="The arguments could not be checked; the details are in the log.",
+        source="tool",
+        detail=told(error),
+    )
 
 
 def invalid(name: str, error: InvalidArguments) -> Failure:
@@ -128,19 +163,24 @@ def invalid(name: str, error: InvalidArguments) -> Failure:
 
 def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     """Bring arguments, an object or the JSON text of one, to canonical JSON."""
+    failure = _read(prepared, given, max_bytes)
+    if failure is not None and isinstance(given, (str, bytes, bytearray)):
+        prepared.raw = _as_written(given)
+    return failure
+
+
+def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     try:
         if type(given) is dict:
             raw = jsonx.canonical(given)
-        elif given is None:
-            return None
+        elif given is None or (isinstance(given, (str, bytes, bytearray)) and not given.strip()):
+            raw = EMPTY
         elif isinstance(given, (str, bytes, bytearray)):
-            if not given.strip():
-                return None
             if len(given) > max_bytes:
                 return _too_long(len(given), max_bytes)
             parsed = jsonx.decode(given)
             if type(parsed) is not dict:
-                return _malformed(f"The arguments are not a JSON object but {type(parsed).__name__}: {_show(given)}")
+                return _malformed(f"The arguments are not a JSON object but {_KINDS[type(parsed)]}: {_show(given)}")
             raw = jsonx.canonical(parsed)
         elif isinstance(given, Mapping):
             raw = jsonx.canonical(dict(given))
@@ -151,11 +191,37 @@ def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failur
     except RecursionError:
         return _malformed("The arguments are nested too deeply")
     except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(given, (str, bytes, bytearray)) and isinstance(error, UnicodeError):
+            return _malformed(f"The arguments are not JSON: not UTF-8, near {_show(given, _not_utf8(given) - 30)}")
         return _malformed(f"The arguments have no JSON form: {error}")
     if len(raw) > max_bytes:
         return _too_long(len(raw), max_bytes)
     prepared.raw = raw
     return None
+
+
+def _as_written(text: str | bytes | bytearray) -> bytes:
+    """The start of what a model wrote, as a JSON string: what is kept of arguments that are no JSON object."""
+    start = text[:_KEPT] if isinstance(text, str) else text[:_KEPT].decode("utf-8", "backslashreplace")
+    return jsonx.encode(encodable(start))
+
+
+def _duplicate(call_id: str) -> Failure:
+    return Failure(
+        category="invalid_arguments",
+        code="duplicate_id",
+        message=f"The call id {call_id!r} is used twice in this batch; give each call its own id",
+        source="runtime",
+    )
+
+
+def _wrong_kind(name: str, expected: str, got: str) -> Failure:
+    return Failure(
+        category="invalid_arguments",
+        code="kind_mismatch",
+        message=f"Tool {name!r} expected a {expected!r} call and got a {got!r} call",
+        source="runtime",
+    )
 
 
 def _malformed(message: str) -> Failure:
@@ -174,6 +240,16 @@ def _too_long(size: int, limit: int) -> Failure:
 def _show(text: str | bytes | bytearray, start: int = 0, length: int = 60) -> str:
     data = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
     return repr(data[max(0, start) : start + length].decode("utf-8", "replace"))
+
+
+def _not_utf8(text: str | bytes | bytearray) -> int:
+    """The first byte that is not part of any character."""
+    try:
+        text.encode() if isinstance(text, str) else text.decode()
+    except UnicodeError as error:
+        start: int = error.start  # type: ignore[attr-defined]
+        return len(text[:start].encode()) if isinstance(text, str) else start
+    return 0
 
 
 def _break(given: Any, message: str) -> str:

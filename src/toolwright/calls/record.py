@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,11 +12,13 @@ from msgspec import Struct
 from toolwright import jsonx
 from toolwright.tools.outcome import ToolOutcome
 
-log = logging.getLogger("toolwright.calls")
 
+class CallRecord(Struct, gc=False):
+    """What is kept of one call: opened before the tool runs, closed after it.
 
-class CallRecord(Struct, kw_only=True):
-    """What is kept of one call: opened before the tool runs, closed after it. Instants are seconds since the epoch."""
+    Instants (`queued_at`, `started_at`, `finished_at`) are seconds since the epoch. They are derived from marks of a
+    clock that never goes back, so that durations are real even where the wall clock jumps.
+    """
 
     session: str
     batch: str
@@ -27,20 +28,44 @@ class CallRecord(Struct, kw_only=True):
     source: str
     parent: str | None
     raw_arguments: bytes
-    queued_at: float
-    started_at: float | None = None
-    finished_at: float | None = None
-    queue_time: float = 0.0
-    run_time: float = 0.0
+    offset: float
+    queued: float
+    started: float | None = None
+    finished: float | None = None
     attempts: int = 0
-    waited_for: tuple[str, ...] = ()
     outcome: ToolOutcome | None = None
+    waited_for: tuple[str, ...] = ()
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments as given, after any hook."""
-        found: dict[str, Any] = jsonx.decode(self.raw_arguments)
-        return found
+    def queued_at(self) -> float:
+        """When the call came."""
+        return self.queued + self.offset
+
+    @property
+    def started_at(self) -> float | None:
+        """When the tool began to run; None if it never did."""
+        return None if self.started is None else self.started + self.offset
+
+    @property
+    def finished_at(self) -> float | None:
+        """When the call had its outcome; None while it has none."""
+        return None if self.finished is None else self.finished + self.offset
+
+    @property
+    def queue_time(self) -> float:
+        """Seconds from the call's coming to its start, or to its end if it never ran."""
+        until = self.finished if self.started is None else self.started
+        return 0.0 if until is None else until - self.queued
+
+    @property
+    def run_time(self) -> float:
+        """Seconds from its start to its end."""
+        return 0.0 if self.started is None or self.finished is None else self.finished - self.started
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments as given, after any hook; text that was no JSON object stands as it was written."""
+        return jsonx.decode(self.raw_arguments)
 
     @property
     def status(self) -> str:
@@ -52,6 +77,12 @@ class CallRecord(Struct, kw_only=True):
         """The failure's category, if it failed."""
         failure = None if self.outcome is None else self.outcome.failure
         return None if failure is None else failure.category
+
+    @property
+    def code(self) -> str | None:
+        """The failure's code, if it failed."""
+        failure = None if self.outcome is None else self.outcome.failure
+        return None if failure is None else failure.code
 
     @property
     def replayed(self) -> bool:
@@ -170,11 +201,3 @@ class MemoryCallLog:
             queue_time=Percentiles.of(record.queue_time for record in started),
             run_time=Percentiles.of(record.run_time for record in started),
         )
-
-
-def write(log_to: CallLog, verb: str, record: CallRecord) -> None:
-    """Open or close a record; a log that fails is reported, and the call goes on."""
-    try:
-        getattr(log_to, verb)(record)
-    except Exception:  # a user's log at the edge of the pipeline
-        log.exception("The call log could not %s the record of call %r", verb, record.call_id)

@@ -2,141 +2,112 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwright.calls.execute import CallRun
-from toolwright.calls.prepare import PreparedCall
-from toolwright.calls.record import CallLog, CallRecord, write
+from toolwright.calls.record import CallLog, CallRecord
 from toolwright.clock import Clock
-from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning, EventHub
+from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
+from toolwright.hub import Channel
 from toolwright.tools.outcome import ToolOutcome
+
+log = logging.getLogger("toolwright.calls")
 
 
 class Report:
-    """The records and events of one batch."""
+    """The records and events of a session's batches."""
 
-    __slots__ = ("_batch", "_hub", "_log", "_record_bytes", "_records", "_session", "_wall", "queued")
+    __slots__ = ("_channel", "_clock", "_close", "_open", "_record_bytes", "_session")
 
-    def __init__(
-        self, session: str, batch: str, *, clock: Clock, hub: EventHub, call_log: CallLog, record_bytes: int
-    ) -> None:
-        self._session = session
-        self._batch = batch
-        self._hub = hub
-        self._log = call_log
+    def __init__(self, channel: Channel, clock: Clock, call_log: CallLog, record_bytes: int) -> None:
+        self._session = channel.session
+        self._channel = channel
+        self._clock = clock
+        self._open = call_log.open
+        self._close = call_log.close
         self._record_bytes = record_bytes
-        self._records: list[CallRecord] = []
-        self.queued = clock.monotonic()
-        self._wall = clock.now() - self.queued
 
-    def batch_started(self, entries: Sequence[PreparedCall], parent: str | None) -> None:
+    def batch_started(self, batch: str, runs: Sequence[CallRun], parent: str | None) -> None:
         """Open a record for every call."""
-        session, batch, at = self._session, self._batch, self.queued + self._wall
-        for entry in entries:
-            record = CallRecord(
-                session=session,
-                batch=batch,
-                call_id=entry.call_id,
-                tool=entry.name,
-                tool_id=None if entry.tool is None else entry.tool.definition.id,
-                source=entry.source,
-                parent=entry.parent,
-                raw_arguments=entry.raw,
-                queued_at=at,
+        session, keep, clock = self._session, self._open, self._clock
+        queued = clock.monotonic()
+        offset = clock.now() - queued
+        for run in runs:
+            run.record = record = CallRecord(
+                session,
+                batch,
+                run.call_id,
+                run.name,
+                None if run.tool is None else run.tool.definition.id,
+                run.source,
+                run.parent_id,
+                run.raw,
+                offset,
+                queued,
             )
-            self._records.append(record)
-            write(self._log, "open", record)
-        if self._hub.watched:
-            calls = tuple((entry.call_id, entry.name) for entry in entries)
-            self._hub.publish(BatchStarted(session=session, batch=batch, at=at, calls=calls, parent=parent))
+            try:
+                keep(record)
+            except Exception:  # a user's log at the edge of the pipeline: the call goes on
+                _log_failed(record)
+        if self._channel.pushes:
+            calls = tuple([(run.call_id, run.name) for run in runs])
+            self._channel.publish(BatchStarted(session, batch, queued + offset, calls, parent))
 
-    def call_started(self, run: CallRun) -> None:
+    def call_started(self, run: CallRun, started: float | None) -> None:
         """A call begins; one that never runs begins when it ends."""
-        started = run.started
-        if started is not None:
-            record = self._records[run.position]
-            record.started_at = started + self._wall
-            record.queue_time = started - self.queued
-        if self._hub.watched:
-            entry = run.prepared
-            self._hub.publish(
-                CallStarted(
-                    session=self._session,
-                    batch=self._batch,
-                    at=(self.queued if started is None else started) + self._wall,
-                    call_id=entry.call_id,
-                    tool=entry.name,
-                    arguments=Raw(entry.raw),
-                    source=entry.source,
-                    parent=entry.parent,
-                )
-            )
+        record = run.record
+        record.started = started
+        pushes = self._channel.pushes
+        if pushes:
+            event = CallStarted(record)
+            for push in pushes:
+                push(event)
 
     def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome: close its record and say so."""
+        record = run.record
         if run.started is None:
-            self.call_started(run)
-        record = self._records[run.position]
-        started = run.started
-        record.finished_at = finished + self._wall
-        if started is None:
-            record.queue_time = finished - self.queued
-        else:
-            record.run_time = finished - started
+            self.call_started(run, None)
+        record.finished = finished
         record.attempts = run.attempt
-        record.raw_arguments = run.prepared.raw
-        ticket = run.ticket
-        if ticket is not None:
-            record.waited_for = ticket.waited_for
-        record.outcome = outcome if len(outcome.payload) <= self._record_bytes else self._trimmed(outcome)
-        write(self._log, "close", record)
-        if self._hub.watched:
-            failure = outcome.failure
-            self._hub.publish(
-                CallFinished(
-                    session=self._session,
-                    batch=self._batch,
-                    at=finished + self._wall,
-                    call_id=outcome.call_id,
-                    tool=outcome.tool,
-                    status=outcome.status,
-                    category=None if failure is None else failure.category,
-                    code=None if failure is None else failure.code,
-                    attempts=run.attempt,
-                    queue_time=record.queue_time,
-                    run_time=record.run_time,
-                    replayed=outcome.replayed,
-                )
-            )
+        record.outcome = outcome if len(outcome.payload) <= self._record_bytes else _trimmed(outcome)
+        if run.waited_for:
+            record.waited_for = run.waited_for
+        try:
+            self._close(record)
+        except Exception:  # a user's log at the edge of the pipeline: the outcome stands
+            _log_failed(record)
+        pushes = self._channel.pushes
+        if pushes:
+            event = CallFinished(record)
+            for push in pushes:
+                push(event)
 
-    def batch_finished(self, outcomes: Sequence[ToolOutcome | None], finished: float) -> None:
+    def batch_finished(self, batch: str, outcomes: Sequence[ToolOutcome | None]) -> None:
         """Every call has its outcome."""
-        if not self._hub.watched:
+        if not self._channel.pushes:
             return
         statuses: dict[str, int] = {}
         for outcome in outcomes:
             if outcome is not None:
                 statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
-        self._hub.publish(
-            BatchFinished(session=self._session, batch=self._batch, at=finished + self._wall, statuses=statuses)
-        )
+        self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses))
 
-    def warn(self, entry: PreparedCall, code: str, message: str) -> None:
+    def warn(self, run: CallRun, code: str, message: str) -> None:
         """Say something about a call that its owner should look at."""
-        self._hub.publish(
-            CallWarning(
-                session=self._session,
-                batch=self._batch,
-                at=self.queued + self._wall,
-                call_id=entry.call_id,
-                tool=entry.name,
-                code=code,
-                message=message,
-            )
+        record = run.record
+        self._channel.publish(
+            CallWarning(record.session, record.batch, self._clock.now(), run.call_id, run.name, code, message)
         )
 
-    def _trimmed(self, outcome: ToolOutcome) -> ToolOutcome:
-        return replace(outcome, payload=b"null", cached_value=None, model_text=outcome.text)
+
+def _log_failed(record: CallRecord) -> None:
+    log.exception("The call log failed for the record of call %r", record.call_id)
+
+
+def _trimmed(outcome: ToolOutcome) -> ToolOutcome:
+    """The outcome without its value, which is longer than a record may be."""
+    return replace(outcome, payload=b"null", cached_value=None, model_text=outcome.text)

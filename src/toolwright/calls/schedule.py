@@ -9,65 +9,56 @@ looks at the calls that run. A nested call that could only wait for itself is re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Iterable
+from itertools import count
 
 from toolwright.calls.conflicts import ClaimIndex, Knot, describe, overlap, untie
-from toolwright.tools.claims import Claim
+from toolwright.calls.prepare import PreparedCall
+from toolwright.tools.claims import PARALLEL, Claim
 
 
 class Limit:
     """At most `capacity` tickets at once; those that wait are kept in order."""
 
-    __slots__ = ("capacity", "in_use", "name", "waiting")
+    __slots__ = ("capacity", "in_use", "name", "reason", "waiting")
 
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
+        self.reason = (name,)
         self.capacity = capacity
         self.in_use = 0
         self.waiting: deque[Ticket] = deque()
 
-    def enqueue(self, ticket: Ticket) -> None:
+    def insert(self, ticket: Ticket) -> None:
+        """Let a ticket wait that is older than some that wait already."""
         waiting = self.waiting
-        if not waiting or waiting[-1].order < ticket.order:
-            waiting.append(ticket)
-            return
         place = len(waiting)
         while place and waiting[place - 1].order > ticket.order:
             place -= 1
         waiting.insert(place, ticket)
 
 
-class Startable(Protocol):
-    """What the schedule calls when a ticket's turn has come, or when it can never come."""
-
-    call_id: str
-
-    def start(self) -> None: ...
-
-    def refuse_deadlock(self, others: list[str]) -> None: ...
-
-
-class Ticket(Knot):
+class Ticket(PreparedCall, Knot):
     """A call's place in the order, from its submission until its claims are free."""
 
-    __slots__ = ("children", "claims", "index", "limits", "order", "owner", "parent", "schedule", "state", "waited_for", "waiting_in")
+    claims: tuple[Claim, ...]
+    limits: tuple[Limit, ...]
+    parent: Ticket | None = None
+    schedule: Schedule
+    index: ClaimIndex
+    order = 0
+    state = "new"
+    waiting_in: Limit | None = None
+    waited_for: tuple[str, ...] = ()
+    children: set[Ticket] | None = None
 
-    def __init__(self, owner: Startable, claims: tuple[Claim, ...], limits: tuple[Limit, ...], parent: Ticket | None) -> None:
-        self.blockers = None
-        self.followers = None
-        self.done = False
-        self.owner = owner
-        self.claims = claims
-        self.limits = limits
-        self.parent = parent
-        self.order = 0
-        self.state = "new"
-        self.waiting_in: Limit | None = None
-        self.waited_for: tuple[str, ...] = ()
-        self.children: set[Ticket] | None = None
-        self.index: ClaimIndex | None = None
-        self.schedule: Schedule | None = None
+    def start(self) -> None:
+        """Called by the schedule when the ticket's turn has come."""
+        raise NotImplementedError
+
+    def refuse_deadlock(self, others: list[str]) -> None:
+        """Called by the schedule when its turn can never come."""
+        raise NotImplementedError
 
     def ancestors(self) -> set[Ticket]:
         """The calls this one is part of."""
@@ -80,29 +71,36 @@ class Ticket(Knot):
 
 
 class Running:
-    """The tickets that hold slots anywhere in a runtime, with the counter that orders them."""
+    """The schedules of a runtime, with the counter that orders their tickets."""
 
-    __slots__ = ("_next", "tickets")
+    __slots__ = ("next_order", "schedules")
 
     def __init__(self) -> None:
-        self.tickets: set[Ticket] = set()
-        self._next = 0
+        self.schedules: list[Schedule] = []
+        self.next_order = count(1).__next__
 
-    def next_order(self) -> int:
-        self._next += 1
-        return self._next
+    def holders(self, limit: Limit) -> list[Ticket]:
+        """The tickets that hold a slot of this limit."""
+        return [
+            ticket
+            for schedule in self.schedules
+            for ticket in (*schedule.running, *schedule.gated)
+            if limit in ticket.limits and ticket.state in ("running", "gate")
+        ]
 
 
 class Schedule:
     """The order of one session's calls."""
 
-    __slots__ = ("_index", "_nested", "_runtime", "running")
+    __slots__ = ("_index", "_nested", "_runtime", "gated", "running")
 
     def __init__(self, runtime: Running) -> None:
         self._runtime = runtime
         self._index = ClaimIndex()
         self.running: set[Ticket] = set()
+        self.gated: set[Ticket] = set()
         self._nested: set[Ticket] = set()
+        runtime.schedules.append(self)
 
     @property
     def idle(self) -> bool:
@@ -117,33 +115,71 @@ class Schedule:
         ticket.order = self._runtime.next_order()
         ticket.schedule = self
         index = ticket.index = self._index if siblings is None else siblings
-        index.add(ticket, ticket.claims)
+        if ticket.claims is PARALLEL and not index.exclusive:
+            index.shared[ticket] = None
+        else:
+            index.add(ticket, ticket.claims)
         parent = ticket.parent
         if parent is not None:
             if parent.children is None:
                 parent.children = set()
             parent.children.add(ticket)
-        blockers = ticket.blockers
-        if blockers is None:
+        if ticket.blockers is None:
             self._admit(ticket)
         else:
             ticket.state = "blocked"
-            ticket.waited_for = _names(blockers)
+            ticket.waited_for = _names(ticket.blockers)
 
     def finish(self, ticket: Ticket) -> None:
         """Free the claims and slots of a ticket, and start whatever waited for them."""
-        self.free_slots(ticket)
-        self._untie(ticket)
+        if ticket.done or ticket.state == "withdrawn":
+            return
+        if not self._hand_over(ticket):
+            self.free_slots(ticket)
+        if ticket.followers is None and ticket.parent is None and not self.gated:
+            self.running.discard(ticket)
+            ticket.done = True
+            ticket.state = "done"
+            if ticket.claims is PARALLEL:
+                ticket.index.shared.pop(ticket, None)
+            else:
+                ticket.index.remove(ticket, ticket.claims)
+        else:
+            self._untie(ticket)
+
+    def _hand_over(self, ticket: Ticket) -> bool:
+        """Give the slots straight to the next call of the same batch, when nobody else waits for any of them."""
+        if ticket.state != "running" or self._nested:
+            return False
+        limits = ticket.limits
+        queue: deque[Ticket] | None = None
+        for limit in limits:
+            if limit.waiting:
+                if queue is not None:
+                    return False
+                queue = limit.waiting
+        if queue is None or queue[0].limits is not limits:
+            return False
+        heir = queue.popleft()
+        heir.waiting_in = None
+        ticket.state = "lingering"
+        heir.state = "running"
+        self.running.add(heir)
+        heir.start()
+        return True
 
     def free_slots(self, ticket: Ticket) -> None:
         """Give back the slots and keep the claims: for a call that was given up and still runs."""
         if ticket.state != "running" and ticket.state != "gate":
             return
         ticket.state = "lingering"
-        self._runtime.tickets.discard(ticket)
+        waited_for = False
         for limit in ticket.limits:
             limit.in_use -= 1
-        self._offer(ticket.limits)
+            if limit.waiting:
+                waited_for = True
+        if waited_for:
+            self._offer(ticket.limits)
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take a ticket that has not started out of the order; those behind it still wait for those before it."""
@@ -157,17 +193,19 @@ class Schedule:
 
     def _untie(self, ticket: Ticket) -> None:
         self.running.discard(ticket)
+        self.gated.discard(ticket)
         pending = [ticket]
         while pending:
             current = pending.pop(0)
             freed = untie(current)
             current.state = "done"
-            assert current.index is not None
             current.index.remove(current, current.claims)
             if current.parent is not None:
                 self._nested.discard(current)
                 if current.parent.children is not None:
                     current.parent.children.discard(current)
+            if not freed:
+                continue
             for follower in sorted(freed, key=_order):  # type: ignore[arg-type]
                 assert isinstance(follower, Ticket)
                 if follower.state == "withdrawn":
@@ -184,21 +222,24 @@ class Schedule:
             if limit.in_use >= limit.capacity:
                 if ticket.parent is not None and self._can_never_get(limit, ticket):
                     ticket.state = "refused"
-                    ticket.owner.refuse_deadlock([limit.name])
+                    ticket.refuse_deadlock([limit.name])
                     return
-                limit.enqueue(ticket)
+                waiting = limit.waiting
+                if not waiting or waiting[-1].order < ticket.order:
+                    waiting.append(ticket)
+                else:
+                    limit.insert(ticket)
                 ticket.waiting_in = limit
                 if ticket.state == "new":
-                    ticket.waited_for = (f"slot of {limit.name}",)
+                    ticket.waited_for = limit.reason
                 ticket.state = "slot"
                 return
         for limit in limits:
             limit.in_use += 1
-        self._runtime.tickets.add(ticket)
         if ticket.parent is None and not self._nested:
             ticket.state = "running"
             self.running.add(ticket)
-            ticket.owner.start()
+            ticket.start()
         else:
             self._pass_gate(ticket)
 
@@ -213,10 +254,12 @@ class Schedule:
                         best = head
             if best is None:
                 return
-            assert best.waiting_in is not None and best.schedule is not None
+            assert best.waiting_in is not None
             best.waiting_in.waiting.popleft()
             best.waiting_in = None
             best.schedule._admit(best)  # the slot may go to another session
+            if best.limits is limits and best.waiting_in is None:
+                return
 
     def _pass_gate(self, ticket: Ticket) -> None:
         """Start a ticket unless a running call conflicts with it: only nested calls make this possible."""
@@ -224,6 +267,7 @@ class Schedule:
         lineage = ticket.ancestors()
         among = self.running if parent is not None else self._nested
         ticket.state = "gate"
+        self.gated.add(ticket)
         if parent is not None:
             self._nested.add(ticket)
         for other in list(among):
@@ -233,19 +277,20 @@ class Schedule:
                 continue
             if overlap(ticket.claims, other.claims):
                 if lineage and self._stuck(other, lineage, set()):
-                    ticket.owner.refuse_deadlock([other.owner.call_id])
+                    ticket.refuse_deadlock([other.call_id])
                     return
                 ticket.wait_for(other)
         if ticket.blockers is not None:
             ticket.waited_for = ticket.waited_for or _names(ticket.blockers)
             return
+        self.gated.discard(ticket)
         ticket.state = "running"
         self.running.add(ticket)
-        ticket.owner.start()
+        ticket.start()
 
     def _can_never_get(self, limit: Limit, ticket: Ticket) -> bool:
         lineage = ticket.ancestors()
-        holders = [other for other in self._runtime.tickets if limit in other.limits]
+        holders = self._runtime.holders(limit)
         return bool(holders) and all(self._stuck(other, lineage, set()) for other in holders)
 
     def _stuck(self, ticket: Knot, lineage: set[Ticket], visited: set[Knot]) -> bool:
@@ -260,13 +305,14 @@ class Schedule:
         if not isinstance(ticket, Ticket):
             return False
         if ticket.waiting_in is not None:
-            holders = [other for other in self._runtime.tickets if ticket.waiting_in in other.limits]
+            holders = self._runtime.holders(ticket.waiting_in)
             return bool(holders) and all(self._stuck(holder, lineage, visited) for holder in holders)
         return any(self._stuck(child, lineage, visited) for child in ticket.children or ())
 
 
-_order: Callable[[Ticket], int] = lambda ticket: ticket.order  # noqa: E731
+def _order(ticket: Ticket) -> int:
+    return ticket.order
 
 
 def _names(blockers: Iterable[Knot]) -> tuple[str, ...]:
-    return tuple(sorted(ticket.owner.call_id for ticket in describe(blockers)))
+    return tuple(sorted(ticket.call_id for ticket in describe(blockers)))

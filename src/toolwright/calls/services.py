@@ -19,19 +19,24 @@ if TYPE_CHECKING:
 
 def describe(run: CallRun) -> dict[str, Any]:
     """The plain facts of a call, as its context shows them; they can travel to another process."""
-    prepared, owner, host = run.prepared, run.owner, run.host
+    owner, host = run.owner, run.host
     return {
         "session_id": host.session_id,
         "batch_id": owner.id,
-        "call_id": prepared.call_id,
-        "tool": prepared.name,
+        "call_id": run.call_id,
+        "tool": run.name,
         "attempt": run.attempt,
-        "max_attempts": run.tool.definition.retry.attempts,
-        "idempotency_key": idempotency_key(host.session_id, owner.scope, prepared.call_id),
-        "source": prepared.source,
-        "parent_call_id": prepared.parent,
-        "prepared": prepared.payload,
+        "max_attempts": max_attempts(run),
+        "idempotency_key": idempotency_key(host.session_id, owner.scope, run.call_id),
+        "source": run.source,
+        "parent_call_id": run.parent_id,
+        "prepared": run.payload,
     }
+
+
+def max_attempts(run: CallRun) -> int:
+    """How often the call may be tried."""
+    return 1 if run.tool is None else run.tool.definition.retry.attempts
 
 
 def idempotency_key(session: str, scope: str, call_id: str) -> str:
@@ -57,10 +62,10 @@ class RunServices:
         return self._run.stopping
 
     def report_progress(self, current: float, total: float | None, label: str | None) -> None:
-        self._publish(CallProgress(**about(self._run), current=current, total=total, label=label))
+        self._publish(CallProgress(*about(self._run), current, total, label))
 
     def report_output(self, stream: str, text: str) -> None:
-        self._publish(CallOutput(**about(self._run), stream=stream, text=text))
+        self._publish(CallOutput(*about(self._run), stream, text))
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]:
         return self._run.host.run_nested(self._run, calls)
@@ -75,15 +80,9 @@ class RunServices:
 
     def _publish_here(self, event: Event) -> None:
         if not self._run.concluded:
-            self._run.host.hub.publish(event)
+            self._run.host.channel.publish(event)
 
 
-def about(run: CallRun) -> dict[str, Any]:
-    """The fields every event of a call has."""
-    return {
-        "session": run.host.session_id,
-        "batch": run.owner.id,
-        "at": run.host.clock.now(),
-        "call_id": run.prepared.call_id,
-        "tool": run.prepared.name,
-    }
+def about(run: CallRun) -> tuple[str, str, float, str, str]:
+    """The fields that every event of a running call begins with."""
+    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name

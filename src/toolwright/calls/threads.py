@@ -6,30 +6,32 @@ import asyncio
 import contextvars
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _IDLE_SECONDS = 10.0
 
 
 class _Job:
-    __slots__ = ("context", "function", "future", "loop")
+    __slots__ = ("begun", "context", "function", "future", "loop")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Any],
-        context: contextvars.Context,
         function: Callable[[], Any],
+        begun: Callable[[], None] | None,
     ) -> None:
         self.loop = loop
-        self.future = future
-        self.context = context
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.context = contextvars.copy_context()
         self.function = function
+        self.begun = begun
 
 
 class ThreadPool:
-    """Runs functions on daemon threads, at most `size` of them.
+    """Runs functions on daemon threads, at most `size` of them; what finds no thread waits in order.
 
     The standard pool joins its threads when the interpreter ends, so one tool that hangs would keep the process from
     ending; these threads are daemons. A thread given up on does not count: another may take its place.
@@ -37,30 +39,57 @@ class ThreadPool:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        # A job is put here only when an idle thread is promised to it; the others stand in the backlog.
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._backlog: deque[_Job] = deque()
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
         self._closed = False
 
-    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run `function` on a thread, in a copy of the caller's context; the future has what it returns or raises."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        job = _Job(loop, future, contextvars.copy_context(), function)
+    def run(self, function: Callable[[], Any], begun: Callable[[], None] | None = None) -> asyncio.Future[Any]:
+        """Run `function` on a thread, in a copy of the caller's context; the future has what it returns or raises.
+
+        `begun` is called on the loop once the function has a thread, which is at once unless all are busy.
+        """
+        job = _Job(asyncio.get_running_loop(), function, begun)
         with self._lock:
-            grow = self._idle <= self._jobs.qsize() and self._threads < self._size
-            if grow:
+            idle = self._idle > 0
+            if idle:
+                self._idle -= 1
+            elif self._threads < self._size:
                 self._threads += 1
-        self._jobs.put(job)
-        if grow:
-            threading.Thread(target=self._work, name="toolwright-tool", daemon=True).start()
-        return future
+            else:
+                self._backlog.append(job)
+                return job.future
+        if begun is not None:
+            begun()
+        if idle:
+            self._jobs.put(job)
+        else:
+            self._start(job)
+        return job.future
+
+    def withdraw(self, future: asyncio.Future[Any]) -> bool:
+        """Take back a function that still waits for a thread: True when it has not begun, and now never will."""
+        with self._lock:
+            for job in self._backlog:
+                if job.future is future:
+                    self._backlog.remove(job)
+                    return True
+        return False
 
     def give_up(self) -> None:
         """One of the threads will not come back soon; let another take its place."""
         with self._lock:
             self._size += 1
+            if not self._backlog or self._threads >= self._size:
+                return
+            self._threads += 1
+            job = self._backlog.popleft()
+        if job.begun is not None:
+            job.begun()
+        self._start(job)
 
     def take_back(self) -> None:
         """A thread that was given up on has come back."""
@@ -68,46 +97,69 @@ class ThreadPool:
             self._size -= 1
 
     def close(self) -> None:
-        """Let idle threads end; one that is stuck ends with the process."""
+        """Let threads end once they are idle; one that is stuck ends with the process. What waits never runs."""
         with self._lock:
             self._closed = True
-            count = self._threads
-        for _ in range(count):
+            self._backlog.clear()
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
             self._jobs.put(None)
 
-    def _work(self) -> None:
-        while True:
+    def _start(self, job: _Job) -> None:
+        thread = threading.Thread(target=self._work, args=(job,), name="toolwright-tool", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
             with self._lock:
-                if self._threads > self._size:
-                    self._threads -= 1
-                    return
-                self._idle += 1
-            try:
-                job = self._jobs.get(timeout=_IDLE_SECONDS)
-            except queue.Empty:
-                job = None
-            with self._lock:
-                self._idle -= 1
-                if job is None:
-                    if self._closed or self._jobs.empty():
-                        self._threads -= 1
-                        return
-                    continue
-            self._do(job)
-            del job
+                self._threads -= 1
+            raise
 
-    @staticmethod
-    def _do(job: _Job) -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = job.context.run(job.function)
-        except BaseException as caught:  # a tool's code: even sys.exit must end only its own call
-            error = caught
-        try:
-            job.loop.call_soon_threadsafe(_deliver, job.future, result, error)
-        except RuntimeError:
-            pass  # The loop is closed: nobody waits any more.
+    def _work(self, first: _Job) -> None:
+        job: _Job | None = first
+        del first
+        while job is not None:
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = job.context.run(job.function)
+            except BaseException as caught:  # a tool's code: even sys.exit must end only its own call
+                error = caught
+            # Before the answer is out, so that whoever waits for it finds this thread idle.
+            following, stays = self._free()
+            _tell(job.loop, _deliver, job.future, result, error)
+            del job, result, error  # An idle thread keeps nothing of its last call alive.
+            job = self._wait() if following is None and stays else following
+
+    def _free(self) -> tuple[_Job | None, bool]:
+        """What a thread that has done its job does next: another, or wait for one, or end."""
+        with self._lock:
+            if self._closed or self._threads > self._size:
+                self._threads -= 1
+                return None, False
+            if not self._backlog:
+                self._idle += 1
+                return None, True
+            job = self._backlog.popleft()
+            _tell(job.loop, job.begun)
+            return job, True
+
+    def _wait(self) -> _Job | None:
+        while True:
+            try:
+                return self._jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._idle:
+                        self._idle -= 1
+                        self._threads -= 1
+                        return None
+                # Nobody is idle by the count: a job is on its way to this thread.
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None] | None, *args: Any) -> None:
+    if callback is not None:
+        with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            loop.call_soon_threadsafe(callback, *args)
 
 
 def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
@@ -115,9 +167,10 @@ def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | No
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, StopIteration):
-        # A future refuses StopIteration, which would end the coroutine that awaits it.
-        wrapped = RuntimeError("the tool raised StopIteration")
+    elif isinstance(error, (StopIteration, GeneratorExit, KeyboardInterrupt)):
+        # A coroutine can not be thrown the first two as errors of what it awaits. The third would end the program,
+        # and on a thread it is never the user's, for signals reach only the main one.
+        wrapped = RuntimeError(f"the tool raised {type(error).__name__}")
         wrapped.__cause__ = error
         future.set_exception(wrapped)
     else:

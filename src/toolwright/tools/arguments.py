@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, overload
 
-from toolwright import jsonx
 from toolwright.errors import InvalidArguments
-from toolwright.tools.schema import ArgumentProblem
+from toolwright.tools.problems import ArgumentProblem, json_path, listed, preview
 
 T = TypeVar("T")
 D = TypeVar("D")
 
-_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "an object", list: "a list"}
+_NAMES = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
+
+
+def _named(kind: Any) -> str:
+    return _NAMES.get(kind) or str(getattr(kind, "__name__", kind))
 
 
 class Arguments:
@@ -31,14 +42,14 @@ class Arguments:
         """
         value = self._values.get(name)
         if value is None:
-            given = ", ".join(map(repr, self._values)) or "no fields"
+            given = listed(self._values) or "no fields"
             raise InvalidArguments(
                 [
                     ArgumentProblem(
-                        path=f"$.{name}",
+                        path=json_path([name]),
                         message=f"missing required field {name!r}; the call gave {given}",
                         given="nothing",
-                        expected=_NAMES.get(kind, kind.__name__),
+                        expected=_named(kind),
                     )
                 ]
             )
@@ -58,19 +69,19 @@ class Arguments:
         return default if value is None else self._check(name, value, kind)
 
     def _check(self, name: str, value: Any, kind: type[T]) -> T:
-        if kind is float and type(value) is int:
-            return float(value)  # type: ignore[return-value]
         if isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float)):
             return value
-        preview = jsonx.encode(value).decode("utf-8")
-        preview = preview if len(preview) <= 120 else preview[:119] + "…"
-        expected = _NAMES.get(kind, kind.__name__)
+        if kind is int and type(value) is float and value.is_integer():
+            return int(value)  # type: ignore[return-value]  # to JSON Schema, 2.0 is an integer
+        if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
+            return float(value)  # type: ignore[return-value]
+        expected = _named(kind)
         raise InvalidArguments(
             [
                 ArgumentProblem(
-                    path=f"$.{name}",
+                    path=json_path([name]),
                     message=f"field {name!r} is not {expected}",
-                    given=preview,
+                    given=preview(value),
                     expected=expected,
                 )
             ]

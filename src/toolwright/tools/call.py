@@ -9,7 +9,7 @@ from msgspec import Struct
 CallSource = Literal["model", "user", "tool", "schedule", "host"]
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCall(Struct, frozen=True, gc=False):
     """One call as a model wrote it: `arguments` is an object, or the JSON text of one.
 
     A call without an id gets a fresh one. `name` may also be a tool's id. `kind`, when given, must be the tool's kind.

@@ -120,21 +120,26 @@ def _add(
     known: set[str] | None,
 ) -> None:
     try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+        parsed = [part[1:] for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
         raise ToolDefinitionError(f"Tool {owner!r} has a malformed key {template!r}: {error}") from None
-    if not fields:
+    if not parsed:
         fixed.append(Claim((*prefix, template.format()), write))
         return
-    for field in fields:
-        if not field.isidentifier():
+    fields: list[str] = []
+    for field, spec, conversion in parsed:
+        # A format or a conversion could fail when the tool is called, and that is too late.
+        if not field or not field.isidentifier() or spec or conversion:
             raise ToolDefinitionError(
                 f"Tool {owner!r} has a key {template!r} that is more than parameter names in braces; write {{name}}"
             )
         _require(field, owner, known)
+        fields.append(field)
 
     def make(arguments: Mapping[str, Any]) -> Iterable[Claim]:
         filled = {field: arguments.get(field) for field in fields}
+        if None in filled.values():
+            return (Claim(prefix, write, True),)  # Left out, it may be any.
         return (Claim((*prefix, template.format(**filled)), write),)
 
     makers.append(make)

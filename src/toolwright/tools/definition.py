@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.claims import Concurrency
@@ -19,9 +20,7 @@ CrashPolicy = Literal["rerun", "fail", "ask"] | Callable[..., Any]
 Deferral = Literal["auto", "never", "always"]
 
 KINDS = ("function", "mcp", "shell", "custom", "client")
-CAPABILITIES = frozenset(
-    {"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"}
-)
+CAPABILITIES = frozenset({"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"})
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
@@ -51,7 +50,10 @@ class Hints(Struct, frozen=True, kw_only=True):
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
-    """Everything about a tool but its code. `id` stays when a view renames the tool."""
+    """Everything about a tool but its code. `id` stays when a view renames the tool.
+
+    What is left out of approval, concurrency and crash policy follows from the hints and capabilities.
+    """
 
     name: str
     id: str
@@ -63,15 +65,24 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     category: str | None = None
     hints: Hints = Hints()
     capabilities: frozenset[str] = frozenset()
-    approval: Approval = "auto"
+    approval: Approval = None  # type: ignore[assignment]
     timeout: float | None = None
     retry: RetryPolicy = NEVER
-    concurrency: Concurrency = Concurrency()
+    concurrency: Concurrency = None  # type: ignore[assignment]
     isolation: Isolation = "none"
-    on_crash: CrashPolicy = "fail"
+    on_crash: CrashPolicy = None  # type: ignore[assignment]
     deferral: Deferral = "auto"
 
     def __post_init__(self) -> None:
+        if self.approval is None:
+            force_setattr(self, "approval", implied_approval(self.capabilities))
+        if self.concurrency is None:
+            force_setattr(self, "concurrency", Concurrency(parallel=self.hints.readonly))
+        if self.on_crash is None:
+            force_setattr(self, "on_crash", "rerun" if self.hints.repeatable else "fail")
+        self._check()
+
+    def _check(self) -> None:
         name = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ToolDefinitionError(

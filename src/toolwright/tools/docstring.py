@@ -23,9 +23,7 @@ def documentation_of(function: Callable[..., Any]) -> Documentation:
 
     try:
         parsed = docstring_parser.parse(text)
-    except (
-        Exception
-    ):  # The parser trips over some texts in its own ways, and no tool should fail for its prose.
+    except Exception:  # The parser trips over some texts in its own ways, and no tool should fail for its prose.
         return Documentation(text, {})
     known = (
         docstring_parser.DocstringParam,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 from toolwright.errors import ToolDefinitionError
-from toolwright.tools.claims import Concurrency, Resources, read_resources
+from toolwright.tools.claims import Concurrency, Resource, Resources, read_resources
 from toolwright.tools.definition import (
     Approval,
     CrashPolicy,
@@ -16,7 +16,6 @@ from toolwright.tools.definition import (
     Isolation,
     Kind,
     ToolDefinition,
-    implied_approval,
 )
 from toolwright.tools.retry import NEVER, RetryPolicy
 
@@ -62,6 +61,7 @@ class ToolOptions(TypedDict, total=False):
 
 _KNOWN = frozenset(ToolOptions.__annotations__)
 _HINTS = frozenset(Hints.__struct_fields__)
+_SWITCHES = _HINTS | {"exclusive", "parallel"}
 
 
 def define(
@@ -77,6 +77,15 @@ def define(
             near = difflib.get_close_matches(option, _KNOWN, 1)
             remedy = f"did you mean {near[0]!r}?" if near else f"the options are: {', '.join(sorted(_KNOWN))}"
             raise ToolDefinitionError(f"Tool {name!r} has an unknown option {option!r}; {remedy}")
+    for option in ("id", "display_name", "category"):
+        text: Any = options.get(option)
+        if text is not None and (not isinstance(text, str) or not text):
+            raise ToolDefinitionError(f"Tool {name!r} has {option}={text!r:.200}; use a text, or leave it out")
+    if not isinstance(description, str):
+        raise ToolDefinitionError(f"Tool {name!r} has description={description!r:.200}; use a text")
+    prepare = options.get("prepare")
+    if prepare is not None and not callable(prepare):
+        raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
     capabilities = _capabilities(options.get("capabilities", ()), name)
     hints = _hints(options, capabilities, name)
     retry = options.get("retry", NEVER)
@@ -87,7 +96,7 @@ def define(
         raise ToolDefinitionError(f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0")
     return ToolDefinition(
         name=name,
-        id=options.get("id", id),
+        id=options.get("id") or id,
         description=description,
         display_name=options.get("display_name"),
         input_schema=input_schema,
@@ -96,27 +105,28 @@ def define(
         category=options.get("category"),
         hints=hints,
         capabilities=capabilities,
-        approval=options.get("approval", implied_approval(capabilities)),
+        approval=options.get("approval"),  # type: ignore[arg-type]
         timeout=timeout,
         retry=retry,
         concurrency=_concurrency(options, hints, name),
         isolation=options.get("isolation", "none"),
-        on_crash=options.get("on_crash", "rerun" if hints.repeatable else "fail"),
+        on_crash=options.get("on_crash"),  # type: ignore[arg-type]
         deferral=options.get("deferral", "auto"),
     )
 
 
-def _capabilities(given: Iterable[str], name: str) -> frozenset[str]:
-    if isinstance(given, str):
-        raise ToolDefinitionError(f"Tool {name!r} has capabilities={given!r}; use a list of names")
-    return frozenset(given)
+def _capabilities(given: Any, name: str) -> frozenset[str]:
+    names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
+    if not all(isinstance(item, str) for item in names):
+        raise ToolDefinitionError(f"Tool {name!r} has capabilities={given!r:.200}; use a list of names")
+    return frozenset(names)
 
 
 def _hints(options: ToolOptions, capabilities: frozenset[str], name: str) -> Hints:
-    given = {option: value for option, value in options.items() if option in _HINTS}
-    for option, value in given.items():
-        if not isinstance(value, bool):
+    for option, value in options.items():
+        if option in _SWITCHES and not isinstance(value, bool):
             raise ToolDefinitionError(f"Tool {name!r} has {option}={value!r}; use True or False")
+    given = {option: value for option, value in options.items() if option in _HINTS}
     if "read_only" in capabilities:
         given.setdefault("readonly", True)
     if given.get("readonly"):
@@ -124,12 +134,17 @@ def _hints(options: ToolOptions, capabilities: frozenset[str], name: str) -> Hin
             raise ToolDefinitionError(f"Tool {name!r} is both readonly and destructive; drop one of the two")
         if options.get("writes"):
             raise ToolDefinitionError(f"Tool {name!r} is readonly and claims to write; drop readonly or writes")
+        if "writes_files" in capabilities:
+            raise ToolDefinitionError(
+                f"Tool {name!r} is readonly and can write files; drop readonly or writes_files"
+            )
     return Hints(**cast("dict[str, bool]", given))
 
 
 def _concurrency(options: ToolOptions, hints: Hints, name: str) -> Concurrency:
-    reads, writes = read_resources(options.get("reads")), read_resources(options.get("writes"))
-    key, parallel, exclusive = options.get("key"), options.get("parallel"), options.get("exclusive")
+    reads, writes = _resources(options, "reads", name), _resources(options, "writes", name)
+    parallel, exclusive = options.get("parallel"), options.get("exclusive")
+    key: Any = options.get("key")
     if key is not None and (not isinstance(key, str) or not key):
         raise ToolDefinitionError(f"Tool {name!r} has key={key!r}; use a name such as 'browser' or '{{account}}'")
     claims = key is not None or bool(reads) or bool(writes)
@@ -141,6 +156,17 @@ def _concurrency(options: ToolOptions, hints: Hints, name: str) -> Concurrency:
         parallel = hints.readonly and not exclusive and not claims
     return Concurrency(
         parallel=bool(parallel), key=key, reads=reads, writes=writes, limit=options.get("max_concurrency")
+    )
+
+
+def _resources(options: ToolOptions, option: Literal["reads", "writes"], name: str) -> tuple[Resource, ...]:
+    given: Any = options.get(option)
+    if given is None or isinstance(given, Iterable):
+        found: tuple[Any, ...] = read_resources(given)
+        if all(isinstance(item, Resource) and isinstance(item.source, str) and item.source for item in found):
+            return found
+    raise ToolDefinitionError(
+        f"Tool {name!r} has {option}={given!r:.200}; use names of parameters, or path(), tree() and resource()"
     )
 
 

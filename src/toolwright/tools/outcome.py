@@ -31,7 +31,7 @@ CATEGORIES = frozenset(
 """The classes of failure. A program branches on these; `code` says more."""
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """Why a call failed, as a value that a model reads.
 
     Return one from a tool, or raise `ToolError`, which makes one. `message` is for the model; `detail` is private: it
@@ -52,9 +52,18 @@ class Failure(Struct, frozen=True, kw_only=True):
             raise ToolwrightError(
                 f"Failure category {self.category!r} is not known; use one of {', '.join(sorted(CATEGORIES))}"
             )
+        for name in ("message", "code"):
+            if not isinstance(getattr(self, name), str):
+                raise ToolwrightError(f"Failure {name} {getattr(self, name)!r:.200} is not text; use a string")
+        after = self.retry_after
+        if after is not None and (type(after) not in (int, float) or not 0 <= after < float("inf")):
+            raise ToolwrightError(f"Failure retry_after {after!r:.200} is not usable; use seconds, 0 or more")
+        # A lone surrogate, as in the name of an odd file, has no place in JSON.
+        if type(self.message) is not str or not self.message.isascii():
+            force_setattr(self, "message", encodable(self.message))
 
 
-class Image(Struct, frozen=True):
+class Image(Struct, frozen=True, gc=False):
     """A picture that a model sees natively: base64 data and its media type."""
 
     data: str
@@ -66,7 +75,7 @@ class Image(Struct, frozen=True):
         return cls(base64.b64encode(content).decode("ascii"), media_type)
 
 
-class Attachment(Struct, frozen=True):
+class Attachment(Struct, frozen=True, gc=False):
     """Content that travels with an outcome: a name, a media type, base64 data."""
 
     name: str
@@ -86,13 +95,13 @@ class Success(Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-class Pending(Struct, frozen=True):
+class Pending(Struct, frozen=True, gc=False):
     """Return it from a tool whose result comes later, from outside. `deadline` is seconds from now."""
 
     deadline: float | None = None
 
 
-class ConnectionRequired(Struct, frozen=True):
+class ConnectionRequired(Struct, frozen=True, gc=False):
     """Return it from a tool that needs the session connected to a provider first."""
 
     provider: str
@@ -102,7 +111,7 @@ INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in t
 """All that a model learns of an unexpected exception."""
 
 
-class ToolOutcome(Struct, frozen=True, kw_only=True, weakref=True):
+class ToolOutcome(Struct, frozen=True, gc=False):
     """How one call ended. `value` is the JSON form of what the tool returned, the same now and after a replay.
 
     `payload` is that value encoded; `value` and `text` are derived from it when first asked for.
@@ -112,6 +121,8 @@ class ToolOutcome(Struct, frozen=True, kw_only=True, weakref=True):
     tool: str
     status: Status
     payload: bytes = b"null"
+    attempts: int = 0
+    decided_by: str | None = None
     failure: Failure | None = None
     raw_output: str | None = None
     images: tuple[Image, ...] = ()
@@ -119,8 +130,6 @@ class ToolOutcome(Struct, frozen=True, kw_only=True, weakref=True):
     provider: str | None = None
     reason: str | None = None
     may_have_run: bool = False
-    decided_by: str | None = None
-    attempts: int = 0
     replayed: bool = False
     spilled_to: str | None = None
     model_text: str | None = None
@@ -197,4 +206,20 @@ class ToolOutcome(Struct, frozen=True, kw_only=True, weakref=True):
 
 def error_text(message: str) -> str:
     """The JSON a model reads for an error, whatever the message contains."""
-    return jsonx.encode({"error": message}).decode("utf-8")
+    return jsonx.encode({"error": encodable(message)}).decode("utf-8")
+
+
+def encodable(text: str) -> str:
+    """The text as it is, or with every lone surrogate written out, so that it has a form in UTF-8."""
+    if text.isascii():
+        return str.__str__(text)  # of a subclass, which JSON does not know, the plain string
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def told(error: BaseException) -> str:
+    """The type and text of an exception, also of one that can not say its own text."""
+    try:
+        text = str(error)
+    except Exception:  # the exception's own code
+        text = "(its text could not be read)"
+    return f"{type(error).__name__}: {text}"

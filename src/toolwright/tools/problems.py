@@ -29,9 +29,7 @@ class ArgumentProblem(msgspec.Struct, frozen=True):
 
 def summarise(problems: Sequence[ArgumentProblem]) -> str:
     """Return the text a model reads: one line a problem, the first fifty of them."""
-    lines = [
-        f"{p.path}: {p.message} (expected {p.expected}; given {p.given})" for p in problems[:PROBLEMS_SHOWN]
-    ]
+    lines = [f"{p.path}: {p.message} (expected {p.expected}; given {p.given})" for p in problems[:PROBLEMS_SHOWN]]
     if len(problems) > PROBLEMS_SHOWN:
         lines.append(f"and {len(problems) - PROBLEMS_SHOWN} more")
     return "\n".join(lines)
@@ -99,11 +97,7 @@ def typed_problem(
     path: list[str | int] = []
     for step in loc:
         # A step that leads nowhere names a branch of a union and not a place.
-        if (
-            step in value
-            if isinstance(value, dict)
-            else isinstance(value, list) and step in range(len(value))
-        ):
+        if step in value if isinstance(value, dict) else isinstance(value, list) and step in range(len(value)):
             path.append(step)
             value = value[step]
     if kind == "missing":
@@ -115,6 +109,7 @@ def typed_problem(
         return unexpected_field(schema, path, value)
     if loc[-1:] == ("[key]",):
         value = path[-1]
+    text = " ".join(text.split())
     message = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     subject, should, wanted = text.partition(" should ")
     if not should or message != text:
@@ -128,9 +123,7 @@ def typed_problem(
 
 def fields_at(schema: Any, path: Path) -> list[str]:
     """Return the names of the fields a schema knows for the object at a path."""
-    return list(
-        dict.fromkeys(name for node in _nodes_at(schema, path) for name in node.get("properties", ()))
-    )
+    return list(dict.fromkeys(name for node in _nodes_at(schema, path) for name in node.get("properties", ())))
 
 
 def expected_at(schema: Any, path: Path) -> str:
@@ -151,7 +144,9 @@ def one_of(options: Sequence[Any]) -> str:
 
 
 def types_named(types: Sequence[str]) -> str:
-    return " or ".join(name if name == "null" else f"a{'n' * (name[0] in 'aio')} {name}" for name in sorted(types, key="null".__eq__))
+    return " or ".join(
+        name if name == "null" else f"a{'n' * (name[0] in 'aio')} {name}" for name in sorted(types, key="null".__eq__)
+    )
 
 
 def _nodes_at(schema: Any, path: Path) -> list[dict[str, Any]]:

@@ -92,9 +92,7 @@ class _Compiled:
     errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
 
     def problems(self, value: Any) -> list[ArgumentProblem]:
-        return [
-            problem for error in self.errors(value) for problem in _problems_of(self.schema, value, error)
-        ]
+        return [problem for error in self.errors(value) for problem in _problems_of(self.schema, value, error)]
 
 
 def _compile(schema: Schema, owner: str) -> _Compiled:
@@ -159,9 +157,7 @@ def _references(node: Any) -> Iterator[str]:
         for key, value in node.items():
             if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
                 yield value
-            elif key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(
-                value, dict
-            ):
+            elif key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, dict):
                 yield from _references(list(value.values()))
             elif key not in ("const", "enum", "default", "examples"):
                 yield from _references(value)
@@ -207,9 +203,7 @@ def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) 
         case "const":
             message, expected = "not the one allowed value", preview(detail["expected_value"])
         case "anyOf" | "oneOf":
-            forms = [
-                [p for e in branch for p in _problems_of(schema, value, e)] for branch in detail["context"]
-            ]
+            forms = [[p for e in branch for p in _problems_of(schema, value, e)] for branch in detail["context"]]
             if all(forms):
                 message, expected = "fits none of the allowed forms", _forms(json_path(path), forms)
             else:
@@ -219,7 +213,7 @@ def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) 
                 )
         case "propertyNames":
             given = detail["error"].instance
-            inner = _problems_of({}, given, detail["error"])[0]
+            inner = _problems_of(schema, value, detail["error"])[0]
             message, expected = f"has a field whose name does not fit: {inner.message}", inner.expected
         case _:
             message, expected = _WORDS.get(kind, ("does not fit", f"a value that fits {kind!r}"))

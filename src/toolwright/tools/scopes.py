@@ -8,8 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from toolwright.errors import RegistryError
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.tool import Tool
+
+_OVERRIDABLE = frozenset(ToolDefinition.__struct_fields__) - {"name", "id"}
 
 
 class ScopedRegistry(Catalogue):
@@ -18,11 +21,13 @@ class ScopedRegistry(Catalogue):
     def __init__(self, base: ToolSource) -> None:
         self._base = base
         self._layers: list[ToolRegistry] = []
+        self._changes = 0
 
     @property
     def version(self) -> Any:
         """Changes when the base, a layer, or the stack of layers does."""
-        return (self._base.version, tuple((id(layer), layer.version) for layer in self._layers))
+        # A count, for the id of a layer may be that of an earlier one.
+        return (self._base.version, self._changes, tuple(layer.version for layer in self._layers))
 
     @property
     def depth(self) -> int:
@@ -41,6 +46,7 @@ class ScopedRegistry(Catalogue):
         """Lay a new layer on top and return it."""
         layer = ToolRegistry(tools)
         self._layers.append(layer)
+        self._changes += 1
         return layer
 
     def pop(self, layer: ToolRegistry) -> ToolRegistry:
@@ -52,6 +58,7 @@ class ScopedRegistry(Catalogue):
         if not self._layers or self._layers[-1] is not layer:
             where = "buried under another" if layer in self._layers else "not on this registry"
             raise RegistryError(f"The layer to pop is {where}; pop layers in the reverse order of pushing")
+        self._changes += 1
         return self._layers.pop()
 
     @contextmanager
@@ -114,8 +121,16 @@ def renamed(source: ToolSource, names: Mapping[str, str]) -> RegistryView:
 
 
 def overridden(source: ToolSource, changes: Mapping[str, Mapping[str, Any]]) -> RegistryView:
-    """Show some tools with parts of their definition changed, such as the timeout or the description."""
+    """Show some tools with parts of their definition changed, such as the timeout or the description.
+
+    Raises:
+        RegistryError: a change is to something that a view can not change.
+    """
     known = {name: dict(change) for name, change in changes.items()}
+    for name, change in known.items():
+        for part in change.keys() - _OVERRIDABLE:
+            remedy = "use renamed or prefixed" if part == "name" else f"use any of {', '.join(sorted(_OVERRIDABLE))}"
+            raise RegistryError(f"The view overrides {part!r} of {name!r}, which it can not change; {remedy}")
     return RegistryView(
         source,
         lambda tool: tool.with_definition(**known[tool.name]) if tool.name in known else tool,

@@ -56,9 +56,7 @@ class Signature:
     is_async: bool
 
 
-def read_signature(
-    function: Callable[..., Any], *, name: str, localns: Mapping[str, Any] | None = None
-) -> Signature:
+def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[str, Any] | None = None) -> Signature:
     """Read a function, method, partial or callable object as the tool `name`.
 
     Raises:
@@ -66,9 +64,7 @@ def read_signature(
         ToolDefinitionError: a parameter is one that no model can fill in.
     """
     if is_unbound_method(function):
-        raise ToolDefinitionError(
-            f"Tool {name!r} is a method without its object; use the method of an instance."
-        )
+        raise ToolDefinitionError(f"Tool {name!r} is a method without its object; use the method of an instance.")
     try:
         parameters = parameters_of(function)
     except (TypeError, ValueError) as error:
@@ -110,9 +106,7 @@ def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
         ToolDefinitionError: the type has none.
     """
     try:
-        return TypeAdapter(given).json_schema(
-            by_alias=False, mode="serialization", schema_generator=_JsonSchema
-        )
+        return TypeAdapter(given).json_schema(by_alias=False, mode="serialization", schema_generator=_JsonSchema)
     except Exception as error:  # The type is a user's, and may run code of its own here.
         raise ToolDefinitionError(
             f"Tool {owner!r} has an output type {given!r} without JSON Schema ({_reason(error)}); "
@@ -140,7 +134,9 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         remedy = f"{parameter.name}: {'ToolContext' if parameter.name in ('ctx', 'context') else 'str'}"
         raise ToolDefinitionError(f"{where} without a type; annotate it, as in '{remedy}'.")
     try:
-        return resolve_annotation(parameter.annotation, names)
+        hint = resolve_annotation(parameter.annotation, names)
+        Optional[hint]  # noqa: UP045 - raises for what is no type
+        return hint
     except (NameError, AttributeError) as error:
         raise UnresolvedAnnotation(
             f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
@@ -148,8 +144,7 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         ) from None
     except Exception as error:  # An annotation is a user's expression, and can fail in any way.
         raise ToolDefinitionError(
-            f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); "
-            "annotate it with one."
+            f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); annotate it with one."
         ) from None
 
 
@@ -167,11 +162,14 @@ def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> A
         base = Optional[base]  # noqa: UP045 - a model that reads "default: null" will send null
     if isinstance(default, FieldInfo):
         metadata.append(default)
+        default = parameter.empty
     has_default = any(isinstance(item, FieldInfo) and not item.is_required() for item in metadata)
-    if has_default and not isinstance(default, FieldInfo) and default is not parameter.empty:
-        metadata.append(Field(default=default))
+    if default is not parameter.empty:
+        if has_default:
+            metadata.append(Field(default=default))
+        has_default = True
     field = Annotated[base, *metadata] if metadata else base
-    return NotRequired[field] if has_default or default is not parameter.empty else field
+    return NotRequired[field] if has_default else field
 
 
 def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapter[Any], dict[str, Any]]:
@@ -196,13 +194,9 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
             for name, field in fields.items():
                 _build(owner, {name: field}, names)
         where = f"Tool {owner!r} has a parameter {next(iter(fields), '')!r} of a type"
-        if (
-            isinstance(error, PydanticUndefinedAnnotation)
-            or getattr(error, "code", "") == "class-not-fully-defined"
-        ):
+        if isinstance(error, PydanticUndefinedAnnotation) or getattr(error, "code", "") == "class-not-fully-defined":
             raise UnresolvedAnnotation(
-                f"{where} that needs another one, which can not be found ({_reason(error)}); "
-                "define or import that one."
+                f"{where} that needs another one, which can not be found ({_reason(error)}); define or import that one."
             ) from error
         raise ToolDefinitionError(
             f"{where} that has no JSON Schema ({_reason(error)}); "

@@ -105,10 +105,18 @@ class Tool:
         if not callable(handler):
             raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
+        if isinstance(schema, bool):
+            raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
         validate = compile_schema(schema, owner=name)
-        wants_context = _takes_context(handler)
+        wants_context = _takes_context(handler, name)
         return cls(
-            define(options, name=name, id=f"schema.{name}", description=description, input_schema=schema or ANY_OBJECT),
+            define(
+                options,
+                name=name,
+                id=f"schema.{name}",
+                description=description,
+                input_schema=schema or ANY_OBJECT,
+            ),
             validate=validate,
             invoke=(
                 (lambda arguments, context: handler(Arguments(arguments), context))
@@ -130,27 +138,48 @@ class Tool:
             raise ToolDefinitionError(
                 f"{type(thing).__name__!r} has a definition of type {type(definition).__name__!r}; use ToolDefinition"
             )
-        run = thing.run
+        name, prepare = definition.name, getattr(thing, "prepare", None)
+        run: Any = thing.run
+        if not callable(run) or not _takes(run, 2):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has no run method of the form run(arguments, context); add one"
+            )
+        if prepare is not None and not callable(prepare):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has prepare={prepare!r:.200}; make it a method, or leave it out"
+            )
         return cls(
             definition,
             validate=compile_schema(definition.input_schema, owner=definition.name),
-            invoke=lambda arguments, context: run(Arguments(arguments), context),  # type: ignore[arg-type]
+            invoke=lambda arguments, context: run(Arguments(arguments), context),
             mode="async" if is_async(run) else "thread",
             needs_context=True,
             parameters=_properties(definition.input_schema),
-            prepare=getattr(thing, "prepare", None),
+            prepare=prepare,
             function=run,
         )
 
     def with_definition(self, **changes: Any) -> Tool:
-        """Return a tool that runs the same code under a changed definition; the id stays."""
+        """Return a tool that runs the same code under a changed definition; the id stays.
+
+        A changed input schema holds beside the tool's own: arguments must fit both.
+        """
         changed = object.__new__(type(self))
         for slot in Tool.__slots__:
             if hasattr(self, slot):
                 object.__setattr__(changed, slot, getattr(self, slot))
-        changed.definition = replace(self.definition, **changes)
+        changed.definition = definition = replace(self.definition, **changes)
         if "concurrency" in changes:
-            changed.claims = compile_claims(changed.definition.concurrency, owner=changed.name, parameters=None)
+            changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
+        if "input_schema" in changes:
+            changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
+        if "output_schema" in changes:
+            schema = definition.output_schema
+            changed.check_output = None if schema is None else compile_output_schema(schema, owner=changed.name)
+        if definition.isolation == "process":
+            changed.mode = "process"
+        elif self.mode == "process" and self.__wrapped__ is not None:
+            changed.mode = "async" if is_async(self.__wrapped__) else "thread"
         return changed
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -172,17 +201,35 @@ def is_async(function: Callable[..., Any]) -> bool:
     return not inspect.isroutine(function) and inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
-def _takes_context(handler: Callable[..., Any]) -> bool:
+def _takes_context(handler: Callable[..., Any], name: str) -> bool:
     """True when a raw-schema handler has room for a second positional argument."""
+    if not _takes(handler, 1) and not _takes(handler, 2):
+        raise ToolDefinitionError(
+            f"Tool {name!r} has a handler that does not take its arguments; write it as handler(args) or "
+            "handler(args, context)"
+        )
+    return _takes(handler, 2, unknown=False)
+
+
+def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) -> bool:
+    """True when `function` can be called with this many positional arguments."""
     try:
-        parameters = inspect.signature(handler).parameters.values()
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
+        return unknown  # Written in C, it does not say.
+    try:
+        signature.bind(*range(count))
+    except TypeError:
         return False
-    kinds = [parameter.kind for parameter in parameters]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
-        return True
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(kind in positional for kind in kinds) >= 2
+    return True
+
+
+def _both(first: Validate, second: Validate) -> Validate:
+    def validate(raw: bytes) -> dict[str, Any]:
+        first(raw)
+        return second(raw)
+
+    return validate
 
 
 def _properties(schema: Mapping[str, Any] | None) -> Iterable[str] | None:

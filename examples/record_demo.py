@@ -1,0 +1,54 @@
+"""Draw the picture of the demo for the README: the table halfway, then what the demo prints at its end.
+
+Run it as `python examples/record_demo.py`; it writes docs/images/demo.svg.
+"""
+
+import io
+import runpy
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from toolwright import Batch, Runtime
+from toolwright.cli.board import Board
+from toolwright.cli.live import draw
+from toolwright.cli.running import Watch
+from toolwright.cli.waits import Waits
+from toolwright.events import CallProgress
+from toolwright.hub import Subscription
+
+HERE = Path(__file__).parent
+PICTURE = HERE.parent / "docs" / "images" / "demo.svg"
+WIDTH = 110
+HALFWAY = 0.6
+
+
+def still(console: Console) -> Watch:
+    """A watch that prints the live table once, when a call is more than halfway."""
+
+    async def watch(runtime: Runtime, batch: Batch, events: Subscription) -> None:
+        waits = Waits(runtime.log.query(batch=batch.id), runtime.tools.snapshot())
+        board = Board()
+        async for event in events:
+            board.follow(event)
+            if isinstance(event, CallProgress) and event.total and event.current / event.total > HALFWAY:
+                break
+        console.print(draw(board, waits, height=100, now=time.time()))
+
+    return watch
+
+
+def record() -> str:
+    """Run the demo and return its picture."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    demo = runpy.run_path(str(HERE / "demo.py"))
+    demo["main"](console, still(console))
+    return console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
+
+
+if __name__ == "__main__":
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    PICTURE.write_text(record(), encoding="utf-8")
+    print(f"Wrote {PICTURE.relative_to(HERE.parent)}")

@@ -1,0 +1,104 @@
+"""Where a tool's code runs when it is not the event loop. Owns starting it there and stopping it; not when to."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolwright.calls.isolate import Child
+from toolwright.calls.services import RunServices, describe, make_context
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+
+
+class Place(Protocol):
+    """One attempt of a call, on a thread or in a process.
+
+    `stop` asks the code to end. `abandon`, after the grace, ends it by force where that can be done: True means that
+    it will end now. `released` is called when code that could not be ended has come to its end after all.
+    """
+
+    async def run(self) -> Any: ...
+
+    def stop(self) -> None: ...
+
+    def abandon(self) -> bool: ...
+
+    def released(self) -> None: ...
+
+
+class ThreadPlace:
+    """A sync tool on a thread. A thread can be asked to stop, through its context, but not made to."""
+
+    def __init__(self, run: CallRun) -> None:
+        self._run = run
+        self._future: asyncio.Future[Any] | None = None
+        self._after: Awaitable[Any] | None = None
+
+    async def run(self) -> Any:
+        run, plan = self._run, self._run.plan
+        context = make_context(run) if plan.needs_context else None
+        function = functools.partial(plan.invoke, run.arguments or {}, context)
+        self._future = run.host.threads.run(function, run.code_begins)
+        result = await self._future
+        if inspect.isawaitable(result):
+            self._after = result
+            return await result
+        return result
+
+    def stop(self) -> None:
+        assert self._future is not None and self._run.task is not None
+        if self._after is not None or self._run.host.threads.withdraw(self._future):
+            self._run.task.cancel()
+
+    def abandon(self) -> bool:
+        if self._after is None:
+            self._run.host.threads.give_up()
+        return False
+
+    def released(self) -> None:
+        if self._after is None:
+            self._run.host.threads.take_back()
+
+
+class ProcessPlace:
+    """A tool in a process of its own, which can be killed."""
+
+    def __init__(self, run: CallRun) -> None:
+        self._run = run
+        self._child: Child | None = None
+
+    async def run(self) -> Any:
+        run, plan = self._run, self._run.plan
+        described = describe(run) if plan.needs_context else None
+        try:
+            return await run.host.processes.run(plan.invoke, run.arguments or {}, described, self._hear, self._hold)
+        finally:
+            self._child = None
+
+    def stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+        elif self._run.task is not None:
+            self._run.task.cancel()  # The child is still starting.
+
+    def abandon(self) -> bool:
+        if self._child is None:
+            return False
+        self._child.kill()
+        return True
+
+    def released(self) -> None:
+        pass
+
+    def _hold(self, child: Child) -> None:
+        self._child = child
+        self._run.code_begins()
+
+    def _hear(self, kind: str, content: tuple[Any, ...]) -> None:
+        services = RunServices(self._run)
+        (services.report_progress if kind == "progress" else services.report_output)(*content)

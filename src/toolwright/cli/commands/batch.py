@@ -1,0 +1,85 @@
+"""`toolwright batch`: every call of a model's answer, at once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from toolwright.cli import options
+from toolwright.cli.exits import reported
+from toolwright.cli.live import live_table
+from toolwright.cli.outcomes import outcome_table
+from toolwright.cli.output import print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.payload import read_payload
+from toolwright.cli.running import Finished, run_calls
+from toolwright.cli.sources import load_tools
+from toolwright.cli.timeline import timeline as draw_timeline
+
+
+def batch(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-",
+            help="JSON: a list of calls, or a whole response of OpenAI or Anthropic; - reads stdin.",
+        ),
+    ],
+    tools: options.Tools = None,
+    as_json: options.Json = False,
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="PROVIDER", help="Whose shape the file has, where that can't be told by looking at it."),
+    ] = None,
+    timeline: Annotated[bool, typer.Option("--timeline", help="Draw when each call ran and why it waited.")] = False,
+    max_concurrency: options.MaxConcurrency = None,
+    timeout: options.Timeout = None,
+    read_only: options.ReadOnly = False,
+    approve: options.Approve = None,
+    fail_fast: options.FailFast = False,
+    spill_dir: options.SpillDir = None,
+    events: options.Events = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """Run a batch of calls and print one result for each, in call order.
+
+    On a terminal: a table that moves while calls run, then the outcomes.
+
+    With --json, or into a pipe: JSON in the shape the calls came in, ready to be sent back.
+    """
+    with reported():
+        screen, log = Console(), Console(stderr=True)
+        for_person = screen.is_terminal and not as_json
+        set_up_log(verbose)
+        policy = options.make_policy(
+            timeout=timeout,
+            read_only=read_only,
+            approve=approve,
+            spill_dir=spill_dir,
+            max_concurrency=max_concurrency,
+            fail_fast=fail_fast,
+        )
+        payload = read_payload(file, provider)
+        registry = load_tools(tools)
+        if for_person:
+            watch = live_table(screen)
+            finished = asyncio.run(run_calls(payload.calls, registry, policy, events_file=events, watch=watch))
+            screen.print(outcome_table(finished.outcomes))
+        else:
+            with stdout_kept_clean():
+                finished = asyncio.run(run_calls(payload.calls, registry, policy, events_file=events))
+            print_json(payload.write_results(finished.outcomes))
+        if timeline:
+            (screen if for_person else log).print(draw_timeline(finished.records))
+        if finished.interrupted:
+            log.print(_what_happened(finished), style="yellow")
+        raise typer.Exit(finished.exit_code)
+
+
+def _what_happened(finished: Finished) -> str:
+    stopped = [outcome for outcome in finished.outcomes if outcome.status == "cancelled"]
+    doubtful = sum(outcome.may_have_run for outcome in stopped)
+    over, never = len(finished.outcomes) - len(stopped), len(stopped) - doubtful
+    return f"Interrupted: {over} calls were over, {never} never ran, {doubtful} may have had an effect."

@@ -1,0 +1,72 @@
+"""`toolwright call`: one tool, once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from toolwright.cli import options
+from toolwright.cli.arguments import read_arguments
+from toolwright.cli.exits import reported
+from toolwright.cli.outcomes import explain
+from toolwright.cli.output import print_json, print_text, set_up_log, stdout_kept_clean
+from toolwright.cli.running import Finished, run_calls
+from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.states import seconds, state_text
+from toolwright.tools.call import ToolCall
+
+
+def call(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool to call.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS",
+            help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
+        ),
+    ] = None,
+    tools: options.Tools = None,
+    as_json: options.Json = False,
+    timeout: options.Timeout = None,
+    read_only: options.ReadOnly = False,
+    approve: options.Approve = None,
+    spill_dir: options.SpillDir = None,
+    events: options.Events = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """Call one tool and print what a model would read.
+
+    The text goes to stdout as it is, and how it went to stderr.
+
+    With --json the whole outcome goes to stdout.
+    """
+    with reported():
+        console = Console(stderr=True)
+        set_up_log(verbose)
+        policy = options.make_policy(timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir)
+        registry = load_tools(tools)
+        tool = require_tool(registry, name)
+        one = ToolCall(name=name, arguments=read_arguments(arguments or (), tool), source="user")
+        with stdout_kept_clean():
+            finished = asyncio.run(run_calls([one], registry, policy, events_file=events))
+        if as_json:
+            print_json(finished.outcomes[0].to_json())
+        else:
+            print_text(finished.outcomes[0].text)
+            console.print(_status(finished), soft_wrap=True)
+        raise typer.Exit(finished.exit_code)
+
+
+def _status(finished: Finished) -> Text:
+    outcome, record = finished.outcomes[0], finished.records[0]
+    line = state_text(outcome.status)
+    if outcome.attempts:
+        attempts = f", {outcome.attempts} attempts" if outcome.attempts > 1 else ""
+        line.append(f" in {seconds(record.run_time)}{attempts}", style="not bold")
+    if said := explain(outcome):
+        line.append(f": {said}", style="not bold")
+    return line

@@ -1,0 +1,83 @@
+"""How a command ends. Owns the exit codes, and turning an error into one line on stderr and its code.
+
+| code | meaning                                                                  |
+|------|--------------------------------------------------------------------------|
+| 0    | every call succeeded                                                     |
+| 1    | a call failed, was cancelled, or waits for something                     |
+| 2    | the command was used wrongly, its input is bad, or tools can't be loaded |
+| 70   | toolwright itself failed; the traceback is on stderr                     |
+| 130  | interrupted by Ctrl-C; what happened until then was printed              |
+| 141  | whoever read the output stopped reading                                  |
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from toolwright.errors import ToolwrightError
+from toolwright.tools.outcome import ToolOutcome
+
+SUCCEEDED = 0
+FAILED = 1
+BAD_INPUT = 2
+BROKEN = 70
+INTERRUPTED = 130
+UNREAD = 141
+
+MEANINGS = {
+    SUCCEEDED: "every call succeeded",
+    FAILED: "a call failed, was cancelled, or waits for something",
+    BAD_INPUT: "wrong usage, bad input, or tools that can't be loaded",
+    BROKEN: "toolwright itself failed",
+    INTERRUPTED: "interrupted by Ctrl-C",
+    UNREAD: "the reader of the output went away",
+}
+
+
+class BadInput(ToolwrightError):
+    """What the command was given can not be used; the message names it and the remedy."""
+
+
+def exit_code(outcomes: Iterable[ToolOutcome], *, interrupted: bool = False) -> int:
+    """The exit code that tells how a batch went."""
+    if interrupted:
+        return INTERRUPTED
+    return SUCCEEDED if all(outcome.ok for outcome in outcomes) else FAILED
+
+
+def complain(message: str) -> None:
+    """Say on stderr what is wrong."""
+    typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+    typer.echo(message, err=True)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn whatever goes wrong inside into a message and an exit code.
+
+    Raises:
+        typer.Exit: with the code.
+    """
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except ToolwrightError as error:
+        complain(str(error))
+        raise typer.Exit(BAD_INPUT) from None
+    except BrokenPipeError:
+        # Python flushes stdout once more when it ends, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(UNREAD) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:  # the edge of the process: a fault of ours must not look like a failed call
+        traceback.print_exc()
+        complain(f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above")
+        raise typer.Exit(BROKEN) from None

@@ -1,0 +1,98 @@
+"""The options that commands share. Owns their names, help and what they mean for the policy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toolwright.calls.policy import Policy, Rule
+from toolwright.cli.exits import BadInput
+from toolwright.errors import PolicyError
+
+_POLICY = "Policy"
+
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        "-t",
+        metavar="SOURCE",
+        help="Where tools come from: module, module:attribute, tools.py or tools.py:attribute. Repeatable. "
+        "Without it: the nearest pyproject.toml that has tools under \\[tool.toolwright].",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log on stderr, with tracebacks.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Time for a tool that names none itself.", rich_help_panel=_POLICY),
+]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Refuse tools that may change something.", rich_help_panel=_POLICY)
+]
+Approve = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TOOL",
+        help="Let this tool run though it needs approval; a name or a pattern such as 'git_*'. Repeatable.",
+        rich_help_panel=_POLICY,
+    ),
+]
+SpillDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        file_okay=False,
+        help="Keep outputs that are cut for the model here, whole.",
+        rich_help_panel=_POLICY,
+    ),
+]
+MaxConcurrency = Annotated[
+    int | None, typer.Option(metavar="N", help="Run at most so many calls at once.", rich_help_panel=_POLICY)
+]
+FailFast = Annotated[
+    bool, typer.Option("--fail-fast", help="Cancel the rest when a call fails.", rich_help_panel=_POLICY)
+]
+Events = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", dir_okay=False, help="Append every event to this file, as lines of JSON."),
+]
+
+
+def make_policy(
+    *,
+    timeout: float | None = None,
+    read_only: bool = False,
+    approve: list[str] | None = None,
+    spill_dir: Path | None = None,
+    max_concurrency: int | None = None,
+    fail_fast: bool = False,
+) -> Policy:
+    """The policy that the options ask for; what they leave out stays as in `Policy()`.
+
+    Raises:
+        BadInput: a value is not usable.
+    """
+    said: dict[str, Any] = {
+        "read_only": read_only,
+        "continue_on_failure": not fail_fast,
+        "spill_dir": spill_dir,
+    }
+    if timeout is not None:
+        said["timeout"] = timeout
+    if max_concurrency is not None:
+        said["max_concurrency"] = max_concurrency
+        # One batch in one session: the wider limits must not be the narrower ones.
+        for wider in ("session_concurrency", "runtime_concurrency"):
+            said[wider] = max(max_concurrency, getattr(Policy(), wider))
+    try:
+        if approve:
+            said["rules"] = [Rule("allow", tools=tuple(approve), name="--approve")]
+        return Policy(**said)
+    except PolicyError as error:
+        # It names the setting; whoever reads this typed the option.
+        message = re.sub(r"Policy\.(\w+)", lambda found: "--" + found[1].replace("_", "-"), str(error))
+        raise BadInput(message) from None

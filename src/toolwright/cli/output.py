@@ -1,0 +1,60 @@
+"""What goes to stdout and stderr. Owns keeping stdout for the command's own output."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+import msgspec
+import typer
+
+from toolwright import jsonx
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON: indented for a person on a terminal, one line for a program."""
+    data = jsonx.encode(value)
+    typer.echo(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
+
+
+def print_text(text: str) -> None:
+    """Print text as it is, with an end of line only if it has none."""
+    typer.echo(text.encode("utf-8", "replace"), nl=not text.endswith("\n"))
+
+
+class StderrHandler(logging.Handler):
+    """Writes to whatever stderr is at the moment: a live table puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(self.format(record), err=True)
+
+
+def set_up_log(verbose: bool) -> None:
+    """Show the library's log on stderr, or keep it away from a person who reads outcomes."""
+    log = logging.getLogger("toolwright")
+    log.handlers.clear()
+    log.propagate = False
+    if verbose:
+        log.setLevel(logging.DEBUG)
+    log.addHandler(StderrHandler() if verbose else logging.NullHandler())
+
+
+@contextmanager
+def stdout_kept_clean() -> Iterator[None]:
+    """Send what tools print, and what the programs they start print, to stderr."""
+    sys.stdout.flush()
+    kept: int | None = None
+    if sys.stdout is sys.__stdout__:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)

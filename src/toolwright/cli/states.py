@@ -1,0 +1,65 @@
+"""How calls are shown in little room. Owns signs and colours of states, short names, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from rich.text import Text
+
+Item = TypeVar("Item")
+
+
+class Look(NamedTuple):
+    """The sign and style of a state."""
+
+    sign: str
+    style: str
+
+
+LOOKS = {
+    "waiting": Look("○", "dim"),
+    "running": Look("●", "bold cyan"),
+    "success": Look("✓", "green"),
+    "failure": Look("✗", "bold red"),
+    "cancelled": Look("⊘", "yellow"),
+    "pending": Look("…", "magenta"),
+    "connection_required": Look("⇄", "magenta"),
+}
+
+
+def look_of(state: str) -> Look:
+    """The look of a state; one that is not known looks plain."""
+    return LOOKS.get(state, Look("·", ""))
+
+
+def state_text(state: str) -> Text:
+    """A state with its sign, in its colour."""
+    look = look_of(state)
+    return Text(f"{look.sign} {state.replace('_', ' ')}", style=look.style)
+
+
+def seconds(duration: float) -> str:
+    """A duration in as few characters as tell it."""
+    if duration < 1:
+        return f"{duration * 1000:.0f} ms"
+    return f"{duration:.2f} s" if duration < 10 else f"{duration:.0f} s"
+
+
+def short(name: str, room: int = 22) -> str:
+    """A name cut in its middle: ids of providers are long, and differ at their ends."""
+    return name if len(name) <= room else f"{name[: room // 2]}…{name[len(name) - room // 2 + 1 :]}"
+
+
+def pick(items: Sequence[Item], most: int, rank: Callable[[Item], Any]) -> list[Item]:
+    """The items of the lowest rank where not all can be shown, in the order they came in."""
+    if len(items) <= most:
+        return list(items)
+    ranked = sorted(range(len(items)), key=lambda place: rank(items[place]))
+    return [items[place] for place in sorted(ranked[:most])]
+
+
+def join_some(names: Sequence[str], most: int = 2) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(map(short, names[:most])) + (f" +{more}" if more > 0 else "")

@@ -1,0 +1,151 @@
+"""Anthropic messages. Owns `tool_use` and `tool_result` blocks; does not own sending them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolwright.ids import new_id
+from toolwright.jsonx import encode
+from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import Image, ToolOutcome
+from toolwright.wire import images as pictures
+from toolwright.wire.arguments import as_object
+from toolwright.wire.part import Part
+from toolwright.wire.results import from_text, in_call_order, is_error
+
+SHAPE = "Anthropic"
+
+
+def read_calls(payload: Any) -> list[ToolCall]:
+    """The calls in a response, a message, a list of messages or a list of content blocks.
+
+    Tools that the provider runs itself (`server_tool_use`) are not calls of ours.
+
+    Raises:
+        ConversionError: the payload has another shape.
+    """
+    return [_read_call(block) for block in _blocks(Part(payload, SHAPE, "payload")) if block.kind() == "tool_use"]
+
+
+def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    """The assistant message that makes these calls, in a list; an empty list for no calls.
+
+    Raises:
+        ConversionError: arguments are not an object, which is all that `input` may be.
+    """
+    blocks = [
+        {
+            "type": "tool_use",
+            "id": call.id or new_id("toolu"),
+            "name": call.name,
+            "input": as_object(call, SHAPE),
+        }
+        for call in calls
+    ]
+    return [{"role": "assistant", "content": blocks}] if blocks else []
+
+
+def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | None = None) -> list[dict[str, Any]]:
+    """The one user message that answers an assistant message, in a list: every result, in call order.
+
+    Raises:
+        ConversionError: `calls` are given and do not match the outcomes.
+    """
+    blocks = [_write_result(outcome) for outcome in in_call_order(outcomes, calls)]
+    return [{"role": "user", "content": blocks}] if blocks else []
+
+
+def read_results(messages: Any) -> list[ToolOutcome]:
+    """The results in a message, a list of messages or a list of content blocks; all else is passed over.
+
+    The name of a result's tool is taken from its call, when that is there too.
+
+    Raises:
+        ConversionError: a message or a block has another shape.
+    """
+    names: dict[str, str] = {}
+    outcomes = []
+    for block in _blocks(Part(messages, SHAPE, "messages")):
+        if block.kind() == "tool_use":
+            names[block.field("id").name()] = block.field("name").name()
+        elif block.kind() == "tool_result":
+            call_id = block.field("tool_use_id").name("the id of the call it answers")
+            content = block.field("content")
+            text, images = _read_content(content)
+            error = block.field("is_error").value is True
+            outcomes.append(from_text(content, call_id, names.get(call_id, ""), text, images=images, error=error))
+    return outcomes
+
+
+def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+    """The `tools` of a request."""
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in definitions
+    ]
+
+
+def _blocks(part: Part) -> list[Part]:
+    if part.is_list:
+        return [block for item in part.each() for block in _blocks(item)]
+    part.object("a message, or a list of content blocks")
+    if part.has("role"):
+        content = part.field("content")
+        if content.value is None or isinstance(content.value, str):
+            return []
+        blocks = content.each("text, or a list of content blocks")
+    else:
+        blocks = [part]
+    for block in blocks:
+        block.object("a content block")
+        block.field("type").name("the type of a content block")
+    return blocks
+
+
+def _read_call(block: Part) -> ToolCall:
+    return ToolCall(
+        name=block.field("name").name(),
+        arguments=block.field("input").object("the arguments as an object"),
+        id=block.field("id").name("the call's id"),
+    )
+
+
+def _write_result(outcome: ToolOutcome) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": outcome.call_id}
+    if outcome.images:
+        # A blank text block makes the provider refuse the message.
+        shown: list[dict[str, Any]] = [_text(outcome.text)] if outcome.text.strip() else []
+        block["content"] = shown + [_write_image(image) for image in outcome.images]
+    else:
+        block["content"] = outcome.text
+    if is_error(outcome):
+        block["is_error"] = True
+    return block
+
+
+def _write_image(image: Image) -> dict[str, Any]:
+    if not pictures.viewable(image):
+        return _text(pictures.stand_in(image))
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _read_content(content: Part) -> tuple[str, list[Image]]:
+    if content.value is None or isinstance(content.value, str):
+        return content.value or "", []
+    texts, images = [], []
+    for block in content.each("text, or a list of text and images"):
+        kind = block.kind()
+        if kind == "text":
+            texts.append(block.field("text").text())
+        elif kind == "image" and block.field("source").kind() == "base64":
+            source = block.field("source")
+            images.append(Image(source.field("data").text("base64 data"), source.field("media_type").name()))
+        else:
+            texts.append(encode(block.value).decode("utf-8"))
+    return "\n".join(texts), images

@@ -1,0 +1,90 @@
+"""The arguments of a call as providers carry them. Owns text and object forms; does not own validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolwright.errors import ConversionError
+from toolwright.jsonx import DecodeError, decode, encode
+from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
+from toolwright.wire.part import Part
+
+FREE = "input"
+"""The one argument of a custom tool, which a model calls with free text instead of JSON."""
+
+
+def read_arguments(part: Part) -> Any:
+    """Arguments exactly as given: the text a model wrote, or an object.
+
+    Raises:
+        ConversionError: they are neither.
+    """
+    if part.value is None or isinstance(part.value, (str, dict)):
+        return part.value
+    raise part.wrong("arguments: JSON text, or an object")
+
+
+def as_text(call: ToolCall, shape: str) -> str:
+    """The arguments as JSON text: what the model wrote to the letter, when it wrote text.
+
+    Raises:
+        ConversionError: they have no JSON form.
+    """
+    given = call.arguments
+    if given is None:
+        return "{}"
+    if isinstance(given, str):
+        return given
+    try:
+        return (bytes(given) if isinstance(given, (bytes, bytearray)) else encode(given)).decode("utf-8")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ConversionError(
+            f"{shape}: the arguments of call {call.id!r} to {call.name!r} have no JSON form ({error}); use plain values"
+        ) from error
+
+
+def as_object(call: ToolCall, shape: str) -> dict[str, Any]:
+    """The arguments as an object, for the providers that take nothing else.
+
+    Raises:
+        ConversionError: they are not an object, nor the JSON text of one.
+    """
+    given = call.arguments
+    if isinstance(given, dict):
+        return given
+    text = as_text(call, shape)
+    try:
+        found = decode(text) if text.strip() else {}
+    except (DecodeError, RecursionError, ValueError) as error:
+        raise ConversionError(
+            f"{shape}: the arguments of call {call.id!r} to {call.name!r} are not JSON ({error}); "
+            "this shape carries objects only"
+        ) from error
+    if not isinstance(found, dict):
+        raise ConversionError(
+            f"{shape}: the arguments of call {call.id!r} to {call.name!r} are a {type(found).__name__}; "
+            "this shape carries objects only"
+        )
+    return found
+
+
+def free_text(call: ToolCall, shape: str) -> str | None:
+    """What a model wrote for a custom tool; None for a call that has arguments in JSON."""
+    if call.kind != "custom":
+        return None
+    try:
+        found = as_object(call, shape)
+    except ConversionError:
+        return None
+    text = found.get(FREE)
+    return text if len(found) == 1 and isinstance(text, str) else None
+
+
+def takes_free_text(definition: ToolDefinition) -> bool:
+    """True for a custom tool whose one parameter is a string named `input`."""
+    properties = definition.input_schema.get("properties")
+    if definition.kind != "custom" or not isinstance(properties, dict) or set(properties) != {FREE}:
+        return False
+    parameter = properties[FREE]
+    return isinstance(parameter, dict) and parameter.get("type") == "string"

@@ -1,0 +1,135 @@
+"""The histories of OpenAI's two APIs. Owns where calls and results stand; does not own what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolwright.tools.call import ToolCall
+from toolwright.wire import openai_chat, openai_responses
+from toolwright.wire.arguments import FREE
+from toolwright.wire.history import AskedCall, Asking, Entry, Other, Result, id_of, name_of
+from toolwright.wire.part import Part, plain
+from toolwright.wire.results import INTERRUPTED_TEXT, interrupted
+
+
+class ChatLayout:
+    """An assistant message with `tool_calls`, and a tool message for each call directly after it."""
+
+    together = False
+
+    def split(self, messages: Sequence[Any]) -> list[Entry]:
+        """Take a history apart, in order."""
+        return [
+            self._entry(home, message, Part(message, openai_chat.SHAPE, f"messages[{home}]"))
+            for home, message in enumerate(messages)
+        ]
+
+    def _entry(self, home: int, message: Any, part: Part) -> Entry:
+        part.object("a message")
+        if part.field("role").value == "tool":
+            synthetic = part.field("content").value == INTERRUPTED_TEXT
+            return Result(home, id_of(part.field("tool_call_id")), message, synthetic)
+        if part.field("role").value == "assistant" and part.has("tool_calls"):
+            calls = tuple(_chat_call(item) for item in part.field("tool_calls").each("a list of tool calls"))
+            if calls:
+                return Asking(home, message, calls)
+        return Other(home, message)
+
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+        """The message of `asking`, with these ids for its calls."""
+        message = plain(asking.message)
+        calls = [{**plain(call), "id": call_id} for call, call_id in zip(message["tool_calls"], ids, strict=True)]
+        return {**message, "tool_calls": calls}
+
+    def addressed(self, result: Result, call_id: str) -> Any:
+        """The content of a result, as the answer to this call."""
+        return {**plain(result.content), "tool_call_id": call_id}
+
+    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+        """The content of a result that says that nothing is known of the call."""
+        return openai_chat.write_results([interrupted(call_id, call.name)])[0]
+
+    def join(self, entries: Sequence[Entry], messages: Sequence[Any]) -> list[Any]:
+        """Make a history of entries in their final order."""
+        return [entry.content if isinstance(entry, Result) else entry.message for entry in entries]
+
+
+class ResponsesLayout:
+    """Calls as items of their own. Those of one answer, and the reasoning between them, are one message."""
+
+    together = False
+
+    def split(self, messages: Sequence[Any]) -> list[Entry]:
+        """Take a history apart, in order."""
+        entries: list[Entry] = []
+        run: list[tuple[int, Any, Part]] = []
+        for home, item in enumerate(messages):
+            part = Part(item, openai_responses.SHAPE, f"messages[{home}]")
+            part.object("an item")
+            kind = part.kind()
+            if kind in openai_responses.CALLS or (kind == "reasoning" and run):
+                run.append((home, item, part))
+                continue
+            entries += _closed(run)
+            run = []
+            if kind in openai_responses.OUTPUTS:
+                synthetic = part.field("output").value == INTERRUPTED_TEXT
+                entries.append(Result(home, id_of(part.field("call_id")), item, synthetic))
+            else:
+                entries.append(Other(home, item))
+        return entries + _closed(run)
+
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+        """The items of `asking`, with these ids for its calls."""
+        fresh = iter(ids)
+        return [
+            {**plain(item), "call_id": next(fresh)} if _kind(item) in openai_responses.CALLS else item
+            for item in asking.message
+        ]
+
+    def addressed(self, result: Result, call_id: str) -> Any:
+        """The content of a result, as the answer to this call."""
+        return {**plain(result.content), "call_id": call_id}
+
+    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+        """The content of a result that says that nothing is known of the call."""
+        kind, arguments = ("custom", {FREE: ""}) if call.custom else (None, None)
+        asked = ToolCall(name=call.name, id=call_id, kind=kind, arguments=arguments)
+        return openai_responses.write_results([interrupted(call_id, call.name)], [asked])[0]
+
+    def join(self, entries: Sequence[Entry], messages: Sequence[Any]) -> list[Any]:
+        """Make a history of entries in their final order."""
+        joined: list[Any] = []
+        for entry in entries:
+            if isinstance(entry, Asking):
+                joined.extend(entry.message)
+            else:
+                joined.append(entry.content if isinstance(entry, Result) else entry.message)
+        return joined
+
+
+def _chat_call(part: Part) -> AskedCall:
+    part.object("a tool call")
+    called = part.field("custom" if part.has("custom") else "function")
+    name = name_of(called.field("name")) if isinstance(called.value, dict) else ""
+    return AskedCall(id_of(part.field("id")), name)
+
+
+def _closed(run: list[tuple[int, Any, Part]]) -> list[Entry]:
+    """The calls of one answer as one entry; reasoning after the last of them belongs to what follows."""
+    asking = [at for at, (_, _, part) in enumerate(run) if part.kind() in openai_responses.CALLS]
+    if not asking:
+        return []
+    end = asking[-1] + 1
+    calls = tuple(_responses_call(run[at][2]) for at in asking)
+    rest: list[Entry] = [Other(home, item) for home, item, _ in run[end:]]
+    return [Asking(run[0][0], [item for _, item, _ in run[:end]], calls), *rest]
+
+
+def _responses_call(part: Part) -> AskedCall:
+    return AskedCall(id_of(part.field("call_id")), name_of(part.field("name")), part.kind() == "custom_tool_call")
+
+
+def _kind(item: Any) -> Any:
+    return plain(item).get("type")

@@ -1,0 +1,213 @@
+"""The Model Context Protocol. Owns `tools/call`, its result and tool listings; does not own connections.
+
+`read_calls`, `write_calls`, `read_results` and `write_results` speak whole JSON-RPC messages, which is
+where MCP has its ids; `read_result` and `write_result` convert a bare `CallToolResult`, which has none. A
+JSON-RPC id is unique within one connection only: who serves several gives each its own scope.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from toolwright.ids import new_id
+from toolwright.jsonx import encode
+from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import Hints, ToolDefinition
+from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.wire.arguments import as_object
+from toolwright.wire.mcp_content import read_content, write_content
+from toolwright.wire.part import Part
+from toolwright.wire.results import from_text, in_call_order, is_error
+
+SHAPE = "MCP"
+_NUMBERED = re.compile(r"jsonrpc-(0|-?[1-9][0-9]{0,99})")
+
+
+def read_calls(payload: Any) -> list[ToolCall]:
+    """The calls in a `tools/call` request, its params, or a list of either. Bare params get a fresh id.
+
+    Raises:
+        ConversionError: the payload has another shape.
+    """
+    part = Part(payload, SHAPE, "payload")
+    return [_read_call(item) for item in (part.each() if part.is_list else [part])]
+
+
+def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    """A `tools/call` request for each call.
+
+    Raises:
+        ConversionError: arguments are not an object, which is all that MCP carries.
+    """
+    return [
+        {
+            "jsonrpc": "2.0",
+            "id": _to_rpc(call.id or new_id("call")),
+            "method": "tools/call",
+            "params": {"name": call.name, "arguments": as_object(call, SHAPE)},
+        }
+        for call in calls
+    ]
+
+
+def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | None = None) -> list[dict[str, Any]]:
+    """A JSON-RPC response for each outcome, in call order.
+
+    Raises:
+        ConversionError: `calls` are given and do not match the outcomes.
+    """
+    return [
+        {"jsonrpc": "2.0", "id": _to_rpc(outcome.call_id), "result": write_result(outcome)}
+        for outcome in in_call_order(outcomes, calls)
+    ]
+
+
+def read_results(messages: Any) -> list[ToolOutcome]:
+    """The outcomes that a response or a list of them tells of; requests are passed over, but name the tools.
+
+    Raises:
+        ConversionError: a message has another shape.
+    """
+    part = Part(messages, SHAPE, "messages")
+    names: dict[str, str] = {}
+    outcomes = []
+    for message in part.each() if part.is_list else [part]:
+        message.object("a JSON-RPC message")
+        if message.has("method"):
+            names.update((call.id or "", call.name) for call in read_calls(message.value))
+            continue
+        call_id = _from_rpc(message.field("id"))
+        tool = names.get(call_id, "")
+        if message.has("error"):
+            said = message.field("error").field("message").text("the message of an error")
+            failure = Failure(message=said, category="external", code="mcp_error")
+            outcomes.append(ToolOutcome(call_id=call_id, tool=tool, status="failure", failure=failure))
+        else:
+            outcomes.append(_read_result(message.field("result"), call_id, tool))
+    return outcomes
+
+
+def write_result(outcome: ToolOutcome) -> dict[str, Any]:
+    """An outcome as a `CallToolResult`. `structuredContent` is the whole value, when that is an object."""
+    result: dict[str, Any] = {"content": write_content(outcome), "isError": is_error(outcome)}
+    if outcome.ok and isinstance(outcome.value, dict):
+        result["structuredContent"] = outcome.value
+    return result
+
+
+def read_result(result: Any, *, call_id: str, tool: str) -> ToolOutcome:
+    """A `CallToolResult`, which names neither call nor tool, as the outcome of a call.
+
+    Raises:
+        ConversionError: the result has another shape.
+    """
+    return _read_result(Part(result, SHAPE, "result"), call_id, tool)
+
+
+def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+    """The `tools` of a listing. A hint that was not given is left out: MCP takes it as the dangerous one."""
+    written = []
+    for tool in definitions:
+        hints = tool.hints
+        annotations: dict[str, Any] = {"readOnlyHint": hints.readonly, "idempotentHint": hints.idempotent}
+        if hints.destructive is not None:
+            annotations["destructiveHint"] = hints.destructive
+        if hints.open_world is not None:
+            annotations["openWorldHint"] = hints.open_world
+        listed: dict[str, Any] = {
+            "name": tool.name,
+            "description": tool.description,
+            "inputSchema": tool.input_schema,
+            "annotations": annotations,
+        }
+        if tool.display_name is not None:
+            listed["title"] = tool.display_name
+        # A result that is no object has no `structuredContent` that a client could hold against the schema.
+        if tool.output_schema is not None and tool.output_schema.get("type") == "object":
+            listed["outputSchema"] = tool.output_schema
+        written.append(listed)
+    return written
+
+
+def read_tools(listing: Any) -> list[ToolDefinition]:
+    """The tools of a `tools/list` result, or of its list. Hints are a server's word, and no more than that.
+
+    Raises:
+        ConversionError: the listing has another shape.
+        ToolDefinitionError: a tool has a name that could not be called.
+    """
+    part = Part(listing, SHAPE, "listing")
+    tools = part if part.is_list else part.field("tools")
+    return [_read_tool(item) for item in tools.each("a list of tools")]
+
+
+def _read_call(part: Part) -> ToolCall:
+    part.object("a tools/call request, or its params")
+    params = part
+    call_id: str | None = None
+    if part.has("method"):
+        if part.field("method").value != "tools/call":
+            raise part.field("method").wrong("'tools/call'")
+        params, call_id = part.field("params"), _from_rpc(part.field("id"))
+    given = params.field("arguments")
+    arguments = {} if given.value is None else given.object("the arguments as an object")
+    return ToolCall(name=params.field("name").name(), arguments=arguments, id=call_id or new_id("call"))
+
+
+def _read_result(part: Part, call_id: str, tool: str) -> ToolOutcome:
+    part.object("a CallToolResult")
+    structured = part.field("structuredContent").value
+    content = part.field("content")
+    if content.value is None and structured is None:
+        raise content.wrong("a list of content blocks")
+    text, images, attachments = ("", (), ()) if content.value is None else read_content(content)
+    outcome = from_text(content, call_id, tool, text, images=images, error=part.field("isError").value is True)
+    if outcome.failure is not None:
+        # In whatever words a server fails, the model reads them as the JSON of an error.
+        return replace(outcome, attachments=attachments, model_text=None)
+    if structured is not None:
+        outcome = replace(outcome, payload=encode(structured), model_text=text or None)
+    return replace(outcome, attachments=attachments)
+
+
+def _read_tool(part: Part) -> ToolDefinition:
+    name = part.field("name").name("the name of a tool")
+    said = part.field("annotations")
+    hints = said.object("annotations") if said.value is not None else {}
+    output = part.field("outputSchema")
+    title = part.field("title").value or hints.get("title")
+    return ToolDefinition(
+        name=name,
+        id=name,
+        description=part.field("description").value or "",
+        display_name=title if isinstance(title, str) else None,
+        input_schema=part.field("inputSchema").object("a JSON schema"),
+        output_schema=None if output.value is None else output.object("a JSON schema"),
+        kind="mcp",
+        hints=Hints(
+            readonly=hints.get("readOnlyHint") is True,
+            destructive=_hint(hints.get("destructiveHint")),
+            idempotent=hints.get("idempotentHint") is True,
+            open_world=_hint(hints.get("openWorldHint")),
+        ),
+    )
+
+
+def _hint(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _from_rpc(part: Part) -> str:
+    """A JSON-RPC id as a call id. A number keeps a mark, so that the answer carries the same number again."""
+    if isinstance(part.value, int) and not isinstance(part.value, bool):
+        return f"jsonrpc-{part.value}"
+    return part.name("a JSON-RPC id: a string or a whole number")
+
+
+def _to_rpc(call_id: str) -> str | int:
+    numbered = _NUMBERED.fullmatch(call_id)
+    return int(numbered.group(1)) if numbered else call_id

@@ -1,0 +1,187 @@
+"""OpenAI chat completions. Owns `tool_calls` and tool messages; does not own sending them.
+
+A tool message carries text only. Images therefore follow in one user message after all tool messages of the
+batch, each call's behind a line that names the call, and `read_results` gives them back to their outcomes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from toolwright.ids import new_id
+from toolwright.jsonx import DecodeError, decode, encode
+from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import Image, ToolOutcome
+from toolwright.wire import images as pictures
+from toolwright.wire.arguments import FREE, as_text, free_text, read_arguments, takes_free_text
+from toolwright.wire.part import Part
+from toolwright.wire.results import from_text, in_call_order
+
+SHAPE = "OpenAI chat"
+_CAPTION = re.compile(r'Images from call (".*"):')
+
+
+def read_calls(payload: Any) -> list[ToolCall]:
+    """The calls in a completion (its first choice), a message, a list of messages or a list of calls.
+
+    A call without an id gets one, and so does a legacy `function_call`. The history must then hold
+    `write_calls` of the calls in place of the model's own message, or their results would answer nothing.
+
+    Raises:
+        ConversionError: the payload has another shape.
+    """
+    return _calls(Part(payload, SHAPE, "payload"))
+
+
+def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    """The assistant message that makes these calls, in a list; an empty list for no calls."""
+    written = [_write_call(call) for call in calls]
+    return [{"role": "assistant", "content": None, "tool_calls": written}] if written else []
+
+
+def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | None = None) -> list[dict[str, Any]]:
+    """The messages to append: one tool message for each outcome, in call order, then the images if any.
+
+    Raises:
+        ConversionError: `calls` are given and do not match the outcomes.
+    """
+    ordered = in_call_order(outcomes, calls)
+    messages: list[dict[str, Any]] = [
+        {"role": "tool", "tool_call_id": outcome.call_id, "content": outcome.text} for outcome in ordered
+    ]
+    content = [part for outcome in ordered if outcome.images for part in _write_images(outcome)]
+    if content:
+        messages.append({"role": "user", "content": content})
+    return messages
+
+
+def read_results(messages: Any) -> list[ToolOutcome]:
+    """The results in a message or a list of them; all else is passed over.
+
+    A result carries no tool name and no status: the name is taken from the call, when that is among the
+    messages, and `{"error": "..."}` reads as a failure.
+
+    Raises:
+        ConversionError: a message has another shape.
+    """
+    part = Part(messages, SHAPE, "messages")
+    names: dict[str, str] = {}
+    outcomes: list[ToolOutcome] = []
+    for message in part.each() if part.is_list else [part]:
+        message.object("a message")
+        role = message.field("role").value
+        if role == "tool":
+            call_id = message.field("tool_call_id").name("the id of the call it answers")
+            content = message.field("content")
+            outcomes.append(from_text(content, call_id, names.get(call_id, ""), _text(content)))
+        elif role == "assistant":
+            names.update((call.id, call.name) for call in _calls(message) if call.id)
+        elif role == "user" and message.field("content").is_list:
+            _attach(message.field("content"), outcomes)
+    return outcomes
+
+
+def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+    """The `tools` of a request. A custom tool with the string `input` as its one parameter gets free text."""
+    written: list[dict[str, Any]] = []
+    for tool in definitions:
+        about = {"name": tool.name, "description": tool.description}
+        if takes_free_text(tool):
+            written.append({"type": "custom", "custom": about})
+        else:
+            written.append({"type": "function", "function": {**about, "parameters": tool.input_schema}})
+    return written
+
+
+def _calls(part: Part) -> list[ToolCall]:
+    if part.is_list:
+        return [call for item in part.each() for call in _calls(item)]
+    part.object("a completion, a message, or a list of tool calls")
+    if part.has("choices"):
+        choices = part.field("choices").each("a list of choices")
+        if not choices:
+            raise part.field("choices").wrong("at least one choice")
+        return _calls(choices[0].field("message"))
+    if part.has("tool_calls"):
+        return [_read_call(item) for item in part.field("tool_calls").each("a list of tool calls")]
+    if part.has("function_call"):
+        return [_function(part.field("function_call"), None)]
+    if part.has("function", "custom"):
+        return [_read_call(part)]
+    if part.has("role"):
+        return []
+    raise part.wrong("a completion, a message, or a list of tool calls")
+
+
+def _read_call(part: Part) -> ToolCall:
+    part.object("a tool call")
+    given = part.field("id")
+    call_id = given.text() if given.value else None
+    if part.has("custom") and part.kind() in ("custom", None):
+        custom = part.field("custom")
+        name, text = custom.field("name").name(), custom.field("input").text("the text of a custom call")
+        return ToolCall(name=name, arguments={FREE: text}, id=call_id or new_id("call"), kind="custom")
+    return _function(part.field("function"), call_id)
+
+
+def _function(part: Part, call_id: str | None) -> ToolCall:
+    part.object("a function with a name and arguments")
+    arguments = read_arguments(part.field("arguments"))
+    return ToolCall(name=part.field("name").name(), arguments=arguments, id=call_id or new_id("call"))
+
+
+def _write_call(call: ToolCall) -> dict[str, Any]:
+    call_id = call.id or new_id("call")
+    text = free_text(call, SHAPE)
+    if text is not None:
+        return {"id": call_id, "type": "custom", "custom": {"name": call.name, "input": text}}
+    function = {"name": call.name, "arguments": as_text(call, SHAPE)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _write_images(outcome: ToolOutcome) -> list[dict[str, Any]]:
+    caption = f"Images from call {encode(outcome.call_id).decode('utf-8')}:"
+    content: list[dict[str, Any]] = [{"type": "text", "text": caption}]
+    for image in outcome.images:
+        if pictures.viewable(image):
+            content.append({"type": "image_url", "image_url": {"url": pictures.to_url(image)}})
+        else:
+            content.append({"type": "text", "text": pictures.stand_in(image)})
+    return content
+
+
+def _text(content: Part) -> str:
+    if content.value is None or isinstance(content.value, str):
+        return content.value or ""
+    parts = content.each("text, or a list of text parts")
+    return "\n".join(part.field("text").text() for part in parts)
+
+
+def _attach(content: Part, outcomes: list[ToolOutcome]) -> None:
+    """Give images back to the latest outcome of the call that their caption names."""
+    found: dict[str, list[Image]] = {}
+    owner: str | None = None
+    for part in content.each():
+        if part.kind() == "text":
+            owner = _captioned(part.field("text").text()) or owner
+        elif owner is not None and part.kind() == "image_url":
+            image = pictures.from_url(part.field("image_url").field("url").text())
+            if image is not None:
+                found.setdefault(owner, []).append(image)
+    for index in reversed(range(len(outcomes))):
+        given = found.pop(outcomes[index].call_id, None)
+        if given:
+            outcomes[index] = replace(outcomes[index], images=tuple(given))
+
+
+def _captioned(text: str) -> str | None:
+    match = _CAPTION.fullmatch(text)
+    try:
+        return decode(match.group(1), type=str) if match else None
+    except DecodeError:
+        return None

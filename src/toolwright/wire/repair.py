@@ -1,0 +1,165 @@
+"""Histories that providers would refuse, made acceptable. Owns pairing calls and results; knows no layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+
+from toolwright.errors import ConversionError
+from toolwright.wire.history import AskedCall, Asking, Entry, Layout, Result
+from toolwright.wire.history_anthropic import AnthropicLayout
+from toolwright.wire.history_openai import ChatLayout, ResponsesLayout
+
+_LAYOUTS = MappingProxyType[str, Layout](
+    {"openai-chat": ChatLayout(), "openai-responses": ResponsesLayout(), "anthropic": AnthropicLayout()}
+)
+
+
+class Repaired(Struct, frozen=True):
+    """A history in which every call has exactly one result, and what was done to it, in words."""
+
+    messages: list[Any]
+    changes: list[str]
+
+
+class _Slot:
+    """A call in a history and the result found for it."""
+
+    __slots__ = ("call", "id", "result")
+
+    def __init__(self, call: AskedCall) -> None:
+        self.call = call
+        self.id = call.id
+        self.result: Result | None = None
+
+
+_Slots = dict[Asking, list[_Slot]]
+
+
+def repair(messages: Sequence[Any], provider: str) -> Repaired:
+    """Give every call of a whole history exactly one result, where the provider wants it.
+
+    A call without a result gets one that says that it was interrupted. A result that answers nothing, or
+    answers again, is dropped, but a real one takes the place of one put in by an earlier repair. Results
+    are moved directly after their call's message. Ids that are missing or used twice are replaced. A
+    history that needs nothing comes back as it is, and so does one that was repaired before. The input is
+    never changed.
+
+    The history must be whole and at rest: calls that still run have no results either, and results whose
+    calls only the provider remembers (`previous_response_id`) look as if they answered nothing.
+
+    Raises:
+        ConversionError: the provider has no histories, or a message has another shape.
+    """
+    layout = _LAYOUTS.get(provider)
+    if layout is None:
+        raise ConversionError(
+            f"Provider {provider!r} has no history to repair; use one of {', '.join(sorted(_LAYOUTS))}"
+        )
+    changes: list[str] = []
+    entries = layout.split(messages)
+    slots = {entry: [_Slot(call) for call in entry.calls] for entry in entries if isinstance(entry, Asking)}
+    _match(entries, slots, changes)
+    _name(slots, changes)
+    kept = {slot.result for each in slots.values() for slot in each}
+    left = [entry for entry in entries if not isinstance(entry, Result) or entry in kept]
+    _note_moves(left, slots, layout, changes)
+    laid = [piece for entry in left for piece in _laid_out(entry, slots, layout, changes)]
+    return Repaired(layout.join(laid, messages) if changes else list(messages), changes)
+
+
+def _match(entries: list[Entry], slots: _Slots, changes: list[str]) -> None:
+    """Find the result of every call: an id used twice means the latest call before the result that has it."""
+    latest: dict[str, list[_Slot]] = {}
+    early: list[Result] = []
+    for entry in entries:
+        if isinstance(entry, Asking):
+            fresh: dict[str, list[_Slot]] = {}
+            for slot in slots[entry]:
+                fresh.setdefault(slot.id, []).append(slot)
+            latest |= fresh
+        elif isinstance(entry, Result):
+            if entry.id in latest:
+                _take(entry, latest[entry.id], changes)
+            else:
+                early.append(entry)
+    for result in early:
+        asked = [slot for each in slots.values() for slot in each if slot.id == result.id]
+        if asked:
+            _take(result, asked, changes)
+        else:
+            changes.append(f"Dropped a result for {result.id!r}: no call in the history has that id.")
+
+
+def _take(result: Result, asked: list[_Slot], changes: list[str]) -> None:
+    for slot in asked:
+        if slot.result is None:
+            slot.result = result
+            return
+    for slot in asked:
+        if slot.result is not None and slot.result.synthetic and not result.synthetic:
+            slot.result = result
+            changes.append(f"Replaced the synthetic result of call {slot.id!r} by the real one.")
+            return
+    changes.append(f"Dropped another result of call {result.id!r}, which has one already.")
+
+
+def _name(slots: _Slots, changes: list[str]) -> None:
+    """Give every call an id of its own. The first that uses an id keeps it."""
+    every = [slot for each in slots.values() for slot in each]
+    reserved = {slot.id for slot in every}
+    seen: set[str] = set()
+    for slot in every:
+        given = slot.id
+        if given and given not in seen:
+            seen.add(given)
+            continue
+        # Providers bound the length of an id, at 64 characters where they say.
+        stem, number = (given[:56], 2) if given else ("call", 1)
+        while (name := f"{stem}_{number}") in reserved:
+            number += 1
+        slot.id = name
+        reserved.add(name)
+        if given:
+            changes.append(f"Renamed a further call with the id {given!r} to {name!r}.")
+        else:
+            changes.append(f"Gave the id {name!r} to a call of {slot.call.name!r} that had none.")
+
+
+def _note_moves(left: list[Entry], slots: _Slots, layout: Layout, changes: list[str]) -> None:
+    for index, entry in enumerate(left):
+        if not isinstance(entry, Asking):
+            continue
+        answered = [slot for slot in slots[entry] if slot.result is not None]
+        first = answered[0].result.home if answered and answered[0].result else None
+        for at, slot in enumerate(answered, index + 1):
+            result = slot.result
+            in_place = at < len(left) and left[at] is result
+            if layout.together and result is not None:
+                in_place = in_place and result.home == first != entry.home
+            if not in_place:
+                changes.append(f"Moved the result of call {slot.id!r} to its place after the call.")
+
+
+def _laid_out(entry: Entry, slots: _Slots, layout: Layout, changes: list[str]) -> list[Entry]:
+    """An entry as it goes into the repaired history: a message with calls brings its results along."""
+    if isinstance(entry, Result):
+        return []
+    if not isinstance(entry, Asking):
+        return [entry]
+    asked = slots[entry]
+    if any(slot.id != slot.call.id for slot in asked):
+        entry = Asking(entry.home, layout.renamed(entry, [slot.id for slot in asked]), entry.calls)
+    laid: list[Entry] = [entry]
+    for slot in asked:
+        result = slot.result
+        if result is None:
+            result = Result(None, slot.id, layout.interrupted(slot.id, slot.call), True)
+            changes.append(f"Added a result for call {slot.id!r} of {slot.call.name!r}, which had none: interrupted.")
+        elif slot.id != result.id:
+            result = Result(result.home, slot.id, layout.addressed(result, slot.id), result.synthetic)
+        laid.append(result)
+    return laid

@@ -1,0 +1,118 @@
+"""What the tests of the command line share: a directory with tools, and a way to run the command in it."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+import toolwright
+from toolwright import jsonx
+from toolwright.cli.app import app
+
+TOOLS = '''
+import asyncio
+from toolwright import ToolContext, ToolError, tool
+
+
+@tool(readonly=True)
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first one.
+    """
+    return a + b
+
+
+@tool(readonly=True)
+def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@tool(key="{name}")
+def append(name: str, line: str) -> None:
+    """Append a line to a file."""
+    with open(name, "a") as file:
+        file.write(line + "\\\\n")
+
+
+@tool
+def refuse() -> None:
+    """Fail in an expected way."""
+    raise ToolError("Nothing doing", code="refused")
+
+
+@tool
+def crash() -> None:
+    """Fail in an unexpected way."""
+    raise KeyError("lost")
+
+
+@tool(approval="required")
+def launch() -> str:
+    """Do something grave."""
+    return "launched"
+
+
+@tool(readonly=True)
+async def hang() -> None:
+    """Never end."""
+    print("hanging", flush=True)
+    await asyncio.Event().wait()
+'''.replace("\\\\n", "\\n")
+
+
+class Ended(NamedTuple):
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return jsonx.decode(self.out)
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with tools in `kit.py`, where the test runs. What is imported there is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("COLUMNS", "120")
+    before = set(sys.modules)
+    (tmp_path / "kit.py").write_text(TOOLS)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def run(project: Path) -> Iterator[Run]:
+    """Runs the command in this process, with stdout and stderr that are no terminals."""
+    log = logging.getLogger("toolwright")
+    before = (list(log.handlers), log.propagate, log.level)
+
+    def invoke(*words: str | Path, stdin: str | None = None) -> Ended:
+        result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="toolwright")
+        return Ended(result.exit_code, result.stdout, result.stderr)
+
+    yield invoke
+    log.handlers[:], log.propagate, log.level = before
+
+
+@pytest.fixture
+def command(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words that start the command in a process of its own."""
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(Path(toolwright.__file__).parents[1]))
+    return [sys.executable, "-m", "toolwright.cli"]

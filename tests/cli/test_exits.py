@@ -1,0 +1,121 @@
+"""How commands end: exit codes, Ctrl-C, a reader that goes away, a missing extra."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import toolwright
+from tests.cli.conftest import Run
+from toolwright import ToolOutcome, ToolwrightError, jsonx
+from toolwright.cli.exits import exit_code, reported
+
+CODES = ("0", "1", "2", "70", "130", "141")
+
+
+def test_the_version_is_that_of_the_package(run: Run) -> None:
+    assert run("--version").out == f"toolwright {toolwright.__version__}\n"
+    assert run("--json", "--version").json == {"version": toolwright.__version__}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("tools", "--help"), ("call", "-h"), ("batch", "-h")])
+def test_every_help_page_tells_the_exit_codes(run: Run, words: tuple[str, ...]) -> None:
+    ended = run(*words)
+    assert ended.code == 0
+    codes = ended.out[ended.out.index("Exit codes:") :]
+    for code in CODES:
+        assert code in codes
+
+
+def test_the_help_shows_brackets_as_they_are_written(run: Run) -> None:
+    assert "[tool.toolwright]" in run("tools", "--help").out
+
+
+@pytest.mark.parametrize("words", [("frob",), ("tools", "--frob"), ("batch",)])
+def test_wrong_usage_ends_with_two(run: Run, words: tuple[str, ...]) -> None:
+    assert run(*words).code == 2
+
+
+@pytest.mark.parametrize(
+    ("statuses", "interrupted", "code"),
+    [
+        ([], False, 0),
+        (["success", "success"], False, 0),
+        (["success", "failure"], False, 1),
+        (["cancelled"], False, 1),
+        (["pending"], False, 1),
+        (["success"], True, 130),
+    ],
+)
+def test_the_code_tells_how_the_worst_call_went(statuses: list, interrupted: bool, code: int) -> None:
+    outcomes = [ToolOutcome(call_id="c", tool="t", status=status) for status in statuses]
+    assert exit_code(outcomes, interrupted=interrupted) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ToolwrightError("bad"), 2), (ValueError("ours"), 70), (KeyboardInterrupt(), 130)]
+)
+def test_an_error_becomes_its_code(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught, reported():
+        raise error
+    assert caught.value.exit_code == code
+    assert ("Traceback" in capsys.readouterr().err) == (code == 70)
+
+
+@pytest.mark.parametrize(
+    "words", [("call", "hang"), ("batch", "batch.json", "--max-concurrency", "1")], ids=["call", "batch"]
+)
+def test_ctrl_c_cancels_what_runs_and_still_prints_what_happened(
+    command: list[str], project: Path, words: tuple[str, ...]
+) -> None:
+    calls = [{"name": "echo", "arguments": {"text": "x"}}, {"name": "hang"}, {"name": "crash"}]
+    (project / "batch.json").write_bytes(jsonx.encode(calls))
+    with subprocess.Popen(
+        [*command, *words, "--json", "--tools", "kit.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "hanging\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    found = jsonx.decode(out)
+    outcomes = found if isinstance(found, list) else [found]
+    (hung,) = (item for item in outcomes if item["tool"] == "hang")
+    assert hung["status"] == "cancelled"
+    assert hung["reason"] == "interrupted by Ctrl-C"
+    assert hung["may_have_run"] is True
+    if len(outcomes) > 1:
+        assert [item["status"] for item in outcomes] == ["success", "cancelled", "cancelled"]
+        assert "Interrupted: 1 calls were over, 1 never ran, 1 may have had an effect." in err
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_a_call(command: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        ended = subprocess.run(
+            [*command, "call", "echo", "text=x", "-t", "kit.py"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.returncode == 141
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_a_missing_extra_is_one_line_with_the_remedy(missing: str, command: list[str]) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from toolwright.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert repr(missing) in ended.stderr
+    assert "pip install 'toolwright[cli]'" in ended.stderr

@@ -1,0 +1,83 @@
+"""Tool definitions in the shapes of the providers."""
+
+import pytest
+
+from tests.wire.shapes import dumped
+from toolwright.errors import ConversionError
+from toolwright.tools.definition import Hints, ToolDefinition
+from toolwright.wire import anthropic, mcp, openai_chat, openai_responses, plain
+
+pytestmark = pytest.mark.promise("OUT-08")
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = ToolDefinition(
+    name="weather",
+    id="weather",
+    description="The weather of a city.",
+    display_name="Weather",
+    input_schema=SCHEMA,
+    output_schema={"type": "object"},
+    hints=Hints(readonly=True, idempotent=True, destructive=False, open_world=True),
+)
+FREE = ToolDefinition(
+    name="run",
+    id="run",
+    description="Run code.",
+    kind="custom",
+    input_schema={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+)
+ABOUT = {"name": "weather", "description": "The weather of a city."}
+
+
+def test_each_provider_gets_tools_in_its_own_shape():
+    assert openai_chat.write_tools([WEATHER]) == [{"type": "function", "function": {**ABOUT, "parameters": SCHEMA}}]
+    assert openai_responses.write_tools([WEATHER]) == [
+        {"type": "function", **ABOUT, "parameters": SCHEMA, "strict": False}
+    ]
+    assert anthropic.write_tools([WEATHER]) == [{**ABOUT, "input_schema": SCHEMA}]
+    assert plain.write_tools([WEATHER]) == [{**ABOUT, "input_schema": SCHEMA, "output_schema": {"type": "object"}}]
+
+
+def test_a_custom_tool_that_takes_one_text_is_offered_as_such_where_that_exists():
+    about = {"name": "run", "description": "Run code."}
+    assert openai_chat.write_tools([FREE]) == [{"type": "custom", "custom": about}]
+    assert openai_responses.write_tools([FREE]) == [{"type": "custom", **about}]
+
+
+def test_an_mcp_listing_carries_the_hints_and_leaves_out_what_was_not_said():
+    silent = ToolDefinition(name="t", id="t", input_schema={"type": "object"}, output_schema={"type": "array"})
+    assert mcp.write_tools([WEATHER, silent]) == [
+        {
+            **ABOUT,
+            "title": "Weather",
+            "inputSchema": SCHEMA,
+            "outputSchema": {"type": "object"},
+            "annotations": {
+                "readOnlyHint": True,
+                "destructiveHint": False,
+                "idempotentHint": True,
+                "openWorldHint": True,
+            },
+        },
+        {
+            "name": "t",
+            "description": "",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": False, "idempotentHint": False},
+        },
+    ]
+
+
+def test_an_mcp_listing_is_read_into_definitions():
+    listing = {"tools": dumped(mcp.write_tools([WEATHER]))}
+    [read] = mcp.read_tools(listing)
+    assert (read.name, read.id, read.kind, read.display_name) == ("weather", "weather", "mcp", "Weather")
+    assert (read.input_schema, read.output_schema) == (SCHEMA, {"type": "object"})
+    assert read.hints == WEATHER.hints
+    [silent] = mcp.read_tools([{"name": "t", "inputSchema": {"type": "object"}}])
+    assert silent.hints == Hints()
+
+
+def test_an_mcp_listing_of_another_shape_is_refused_with_the_place():
+    with pytest.raises(ConversionError, match=r"listing\[0\]\.inputSchema is nothing; expected a JSON schema"):
+        mcp.read_tools([{"name": "t"}])
