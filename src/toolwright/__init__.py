@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         RegistryError,
         RuntimeClosed,
         ToolDefinitionError,
-        ToolError,
         ToolwrightError,
     )
     from toolwright.runtime import Runtime, Session
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         Image,
         Pending,
         Success,
+        ToolError,
         ToolOutcome,
     )
     from toolwright.tools.registry import ToolRegistry
@@ -74,7 +74,7 @@ _HOMES = {
     "ToolContext": "toolwright.tools.context",
     "ToolDefinition": "toolwright.tools.definition",
     "ToolDefinitionError": "toolwright.errors",
-    "ToolError": "toolwright.errors",
+    "ToolError": "toolwright.tools.outcome",
     "ToolOutcome": "toolwright.tools.outcome",
     "ToolRegistry": "toolwright.tools.registry",
     "ToolwrightError": "toolwright.errors",

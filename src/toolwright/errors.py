@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from toolwright.tools.outcome import Failure, ToolOutcome
+from typing import Any
 
 
 class ToolwrightError(Exception):
@@ -29,6 +26,18 @@ class RuntimeClosed(ToolwrightError):
     """The runtime is closed, or closing, and takes no more work."""
 
 
+class StoreError(ToolwrightError):
+    """A store can not be opened, read or written. It is never recorded as a tool's outcome."""
+
+
+class ReplayMismatch(ToolwrightError):
+    """A call's identity was used before, for another tool or other arguments; `differences` lists the first paths."""
+
+    def __init__(self, message: str, differences: Sequence[str]) -> None:
+        super().__init__(message)
+        self.differences = list(differences)
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 
@@ -36,7 +45,7 @@ class ConversionError(ToolwrightError):
 class BatchFailed(ToolwrightError):
     """A batch with `continue_on_failure=False` met a failure; carries the outcome of every call."""
 
-    def __init__(self, message: str, outcomes: Sequence[ToolOutcome]) -> None:
+    def __init__(self, message: str, outcomes: Sequence[Any]) -> None:
         super().__init__(message)
         self.outcomes = list(outcomes)
 
@@ -50,41 +59,3 @@ class InvalidArguments(ToolwrightError):
     def __init__(self, problems: Sequence[Any]) -> None:
         super().__init__("; ".join(str(getattr(problem, "message", problem)) for problem in problems))
         self.problems = list(problems)
-
-
-class ToolError(Exception):
-    """Raise it inside a tool to fail with a message that the model may read.
-
-    Any other exception counts as internal: the model sees one generic sentence, the record keeps the cause.
-
-    Args:
-        message: what the model reads.
-        category: one of the failure categories.
-        code: a short stable word for programs.
-        retry: whether running the call again is safe and may help.
-        retry_after: seconds to wait before that; implies `retry`.
-        detail: private text for the record and the log, never for the model.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        category: str = "execution",
-        code: str = "tool_error",
-        retry: bool = False,
-        retry_after: float | None = None,
-        detail: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        from toolwright.tools.outcome import Failure
-
-        self.failure: Failure = Failure(
-            category=category,
-            code=code,
-            message=message,
-            source="tool",
-            retry=retry or retry_after is not None,
-            retry_after=retry_after,
-            detail=detail,
-        )

@@ -68,8 +68,8 @@ class Event(Struct, frozen=True, gc=False):
 class BatchStarted(Event, frozen=True, gc=False):
     """A batch was taken on: the id and tool of each of its calls, in order."""
 
-    kind = "batch.started"
-    shown = ("calls", "parent")
+    kind: ClassVar[str] = "batch.started"
+    shown: ClassVar[tuple[str, ...]] = ("calls", "parent")
 
     calls: tuple[tuple[str, str], ...]
     parent: str | None = None
@@ -78,8 +78,8 @@ class BatchStarted(Event, frozen=True, gc=False):
 class BatchFinished(Event, frozen=True, gc=False):
     """Every call of a batch has its outcome."""
 
-    kind = "batch.finished"
-    shown = ("statuses",)
+    kind: ClassVar[str] = "batch.finished"
+    shown: ClassVar[tuple[str, ...]] = ("statuses",)
 
     statuses: dict[str, int]
 
@@ -87,7 +87,7 @@ class BatchFinished(Event, frozen=True, gc=False):
 class CallNote(Event, frozen=True, gc=False):
     """Something a running call says, or that is said about it."""
 
-    shown = ("call_id", "tool")
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool")
 
     call_id: str
     tool: str
@@ -96,9 +96,9 @@ class CallNote(Event, frozen=True, gc=False):
 class CallProgress(CallNote, frozen=True, gc=False):
     """A running call says how far it is."""
 
-    kind = "call.progress"
-    droppable = True
-    shown = ("call_id", "tool", "current", "total", "label")
+    kind: ClassVar[str] = "call.progress"
+    droppable: ClassVar[bool] = True
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "current", "total", "label")
 
     current: float
     total: float | None = None
@@ -108,9 +108,9 @@ class CallProgress(CallNote, frozen=True, gc=False):
 class CallOutput(CallNote, frozen=True, gc=False):
     """A running call sent a piece of output."""
 
-    kind = "call.output"
-    droppable = True
-    shown = ("call_id", "tool", "stream", "text")
+    kind: ClassVar[str] = "call.output"
+    droppable: ClassVar[bool] = True
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "stream", "text")
 
     stream: str
     text: str
@@ -119,8 +119,8 @@ class CallOutput(CallNote, frozen=True, gc=False):
 class CallRetrying(CallNote, frozen=True, gc=False):
     """An attempt failed and another will follow after `delay` seconds."""
 
-    kind = "call.retrying"
-    shown = ("call_id", "tool", "attempt", "delay", "code")
+    kind: ClassVar[str] = "call.retrying"
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "attempt", "delay", "code")
 
     attempt: int
     delay: float
@@ -130,8 +130,8 @@ class CallRetrying(CallNote, frozen=True, gc=False):
 class CallWarning(CallNote, frozen=True, gc=False):
     """Something about a call that its owner should look at, such as a loop."""
 
-    kind = "call.warning"
-    shown = ("call_id", "tool", "code", "message")
+    kind: ClassVar[str] = "call.warning"
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "code", "message")
 
     code: str
     message: str
@@ -140,8 +140,8 @@ class CallWarning(CallNote, frozen=True, gc=False):
 class EventsDropped(Event, frozen=True, gc=False):
     """The subscriber was too slow: this many events before the next one were dropped."""
 
-    kind = "events.dropped"
-    shown = ("count",)
+    kind: ClassVar[str] = "events.dropped"
+    shown: ClassVar[tuple[str, ...]] = ("count",)
 
     count: int
 
@@ -154,6 +154,11 @@ class CallEvent(Struct, frozen=True, gc=False):
     shown: ClassVar[tuple[str, ...]] = ()
 
     _record: CallFacts
+
+    @property
+    def at(self) -> float:
+        """When it happened, in seconds since the epoch."""
+        return self._record.queued_at
 
     @property
     def session(self) -> str:
@@ -188,8 +193,8 @@ class CallEvent(Struct, frozen=True, gc=False):
 class CallStarted(CallEvent, frozen=True, gc=False):
     """A call begins. Each has exactly one `CallFinished`, also where the tool never ran."""
 
-    kind = "call.started"
-    shown = ("arguments", "source", "parent")
+    kind: ClassVar[str] = "call.started"
+    shown: ClassVar[tuple[str, ...]] = ("arguments", "source", "parent")
 
     @property
     def at(self) -> float:
@@ -216,8 +221,8 @@ class CallStarted(CallEvent, frozen=True, gc=False):
 class CallFinished(CallEvent, frozen=True, gc=False):
     """A call has its outcome."""
 
-    kind = "call.finished"
-    shown = ("status", "category", "code", "attempts", "queue_time", "run_time", "replayed")
+    kind: ClassVar[str] = "call.finished"
+    shown: ClassVar[tuple[str, ...]] = ("status", "category", "code", "attempts", "queue_time", "run_time", "replayed")
 
     @property
     def at(self) -> float:

@@ -18,6 +18,9 @@ def _plain(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(value, "__fspath__"):
         return str(value)
+    for kind in (str, int, float):  # of which msgspec knows the type itself, but no class made of it
+        if isinstance(value, kind):
+            return kind(value)
     raise TypeError(f"a value of type {type(value).__name__!r} has no JSON form")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolwright.calls.batch import Batch, BatchSetting
 from toolwright.calls.execute import CallRun
@@ -16,10 +16,12 @@ from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, MemoryCallLog
+from toolwright.calls.remember import MemoryJournal, StoreJournal
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines, SystemClock
-from toolwright.errors import RuntimeClosed, ToolwrightError
+from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.call import ToolCall
@@ -54,6 +56,7 @@ class Session:
             schedule=Schedule(runtime._running),
             lingering=runtime._lingering,
             tasks=runtime._tasks,
+            journal=MemoryJournal(session_id) if runtime._journal is None else runtime._journal,
             run_nested=self._run_nested,
         )
         self._loops = LoopWatch()
@@ -73,7 +76,9 @@ class Session:
         Raises:
             BatchFailed: with `continue_on_failure=False`, a call failed.
         """
-        return await self._make(calls, scope, changes, CURRENT.get()).start(at_once=True).wait()
+        parent = CURRENT.get()
+        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
+        return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run one tool with these arguments."""
@@ -103,8 +108,12 @@ class Session:
         self._batches.add(batch)
         return batch
 
+    def _recovering(self, intents: list[Intent], scope: str) -> Batch:
+        calls = [ToolCall(id=intent.key.call_id, name=intent.tool_id, arguments=intent.arguments) for intent in intents]
+        return self._make(calls, scope, {}, None)
+
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
-        return await self._make(calls, run.owner.scope, {}, run).start(at_once=True).wait()
+        return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
     def _make_setting(self, policy: Policy) -> BatchSetting:
         return BatchSetting(
@@ -116,6 +125,17 @@ class Session:
             outer_limits=(self._limit, self._runtime._limit),
             tool_limit=self._runtime._tool_limit,
         )
+
+
+class Recovered(NamedTuple):
+    """What recovery did for one call: "rerun", "interrupted", "probed", or "left" where its tool is not known."""
+
+    session: str
+    scope: str
+    call_id: str
+    tool: str
+    action: str
+    outcome: ToolOutcome
 
 
 class Runtime:
@@ -146,11 +166,13 @@ class Runtime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sessions: dict[str, Session] = {}
         self._sinks: list[JsonLinesSink] = []
+        self._store: JournalStore | None = None
+        self._journal: StoreJournal | None = None
         self._closed = False
 
     @staticmethod
     def open(
-        store: str = ":memory:",
+        store: str | Path = ":memory:",
         *,
         tools: Iterable[Any] = (),
         policy: Policy | None = None,
@@ -160,11 +182,13 @@ class Runtime:
         call_log: CallLog | None = None,
         events_file: str | Path | None = None,
         clock: Clock | None = None,
+        sync: Literal["full", "normal"] = "full",
+        recover: bool = False,
     ) -> Opening:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
         Args:
-            store: where what happened is kept; ":memory:" keeps it for the life of the runtime.
+            store: where what happened is kept: the path of a file, or ":memory:" for the life of the runtime.
             tools: the tools that every session has; a registry, a scope or a view is used as it is, and followed.
             policy: the owner's decisions; the defaults are those of `Policy()`.
             before: hooks that see each call before it is authorised.
@@ -173,9 +197,9 @@ class Runtime:
             call_log: takes the records; by default the last 100,000 are kept in memory.
             events_file: a file that gets every event as a line of JSON.
             clock: where time comes from.
+            sync: "full" survives a power cut; "normal" survives a killed process, and is faster.
+            recover: finish what a crash cut off before anything else, as `recover` does.
         """
-        if store != ":memory:":
-            raise ToolwrightError(f"The store {store!r} can not be opened; the store of this version is ':memory:'")
         runtime = Runtime(
             tools=tools,
             policy=policy or Policy(),
@@ -183,10 +207,10 @@ class Runtime:
             call_log=call_log,
             clock=clock,
         )
-        return Opening(runtime, events_file)
+        return Opening(runtime, store, sync, recover, events_file)
 
     @staticmethod
-    def open_blocking(store: str = ":memory:", **options: Any) -> BlockingRuntime:
+    def open_blocking(store: str | Path = ":memory:", **options: Any) -> BlockingRuntime:
         """Open a runtime for code that is not async: the same methods, each waiting for its result."""
         from toolwright.blocking import BlockingRuntime
 
@@ -204,6 +228,26 @@ class Runtime:
         elif policy is not None or projector is not None:
             raise ToolwrightError(f"The session {session_id!r} is open already; give its policy when it is first made")
         return session
+
+    async def recover(self) -> list[Recovered]:
+        """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
+
+        The same happens to a call when its batch is run again.
+        """
+        self._require_open()
+        if self._store is None:
+            return []
+        groups: dict[tuple[str, str], list[Entry]] = {}
+        for entry in await self._store.unfinished():
+            key = entry.intent.key
+            groups.setdefault((key.session, key.scope), []).append(entry)
+        done: list[Recovered] = []
+        for (session, scope), entries in groups.items():
+            batch = self.session(session)._recovering([entry.intent for entry in entries], scope)
+            runs = list(batch.runs)
+            for run, outcome in zip(runs, await batch.start().wait(), strict=True):
+                done.append(Recovered(session, scope, run.call_id, run.name, run.recovered or "left", outcome))
+        return done
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -235,6 +279,8 @@ class Runtime:
             self._hub.close()
         for sink in self._sinks:
             await sink.close()
+        if self._store is not None:
+            await self._store.close()
 
     def _tool_limit(self, tool: Tool) -> Limit | None:
         capacity = tool.definition.concurrency.limit
@@ -253,14 +299,30 @@ class Runtime:
 class Opening:
     """A runtime about to open: `async with` it, or await it."""
 
-    def __init__(self, runtime: Runtime, events_file: str | Path | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: str | Path,
+        sync: Literal["full", "normal"],
+        recover: bool,
+        events_file: str | Path | None,
+    ) -> None:
         self._runtime = runtime
+        self._store = store
+        self._sync: Literal["full", "normal"] = sync
+        self._recover = recover
         self._events_file = events_file
 
     async def _open(self) -> Runtime:
+        runtime = self._runtime
+        if self._store != ":memory:":
+            runtime._store = open_store(self._store, self._sync)
+            runtime._journal = StoreJournal(runtime._store, runtime.clock)
         if self._events_file is not None:
-            self._runtime._sinks.append(JsonLinesSink(self._runtime.subscribe(), self._events_file))
-        return self._runtime
+            runtime._sinks.append(JsonLinesSink(runtime.subscribe(), self._events_file))
+        if self._recover:
+            await runtime.recover()
+        return runtime
 
     def __await__(self) -> Generator[Any, None, Runtime]:
         return self._open().__await__()
@@ -270,3 +332,14 @@ class Opening:
 
     async def __aexit__(self, *exc: Any) -> None:
         await self._runtime.close()
+
+
+def open_store(place: str | Path, sync: Literal["full", "normal"]) -> JournalStore:
+    """Open the store a place names: a path, or `sqlite:///` and a path."""
+    text = str(place)
+    scheme, found, rest = text.partition("://")
+    if found and scheme != "sqlite":
+        raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")
+    from toolwright.stores.sqlite.journal import SqliteJournalStore
+
+    return SqliteJournalStore(Path(rest.removeprefix("/") if found else text), sync=sync)

@@ -1,6 +1,7 @@
 """Running calls with a bound on real time. Owns giving up on a batch that hangs; does not own its cause."""
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,10 +10,17 @@ from toolwright import Session, ToolCall
 
 PATIENCE = 10.0  # seconds of real time, for a batch that never ends
 
+scopes = count()
+
+
+def fresh_scope() -> str:
+    """A scope that no batch had yet, so that a test may use an id again."""
+    return f"scope {next(scopes)}"
+
 
 async def run(session: Session, *calls: ToolCall, **changes: Any) -> list[Any]:
     """The outcomes of a batch; unlike a cancelled wait, giving up on it does not wait for it to stop."""
-    waiting = asyncio.ensure_future(session.run_batch(calls, **changes))
+    waiting = asyncio.ensure_future(session.run_batch(calls, **{"scope": fresh_scope(), **changes}))
     await asyncio.wait([waiting], timeout=PATIENCE)
     if not waiting.done():
         pytest.fail(f"The batch still runs after {PATIENCE} s.")

@@ -162,7 +162,7 @@ def with_examples(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.mark.promise("RUN-02", "RUN-03")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @with_examples
 @given(broken)
 def test_any_text_is_an_outcome_and_a_raw_tool_runs_only_with_what_fits(text: str | bytes):
@@ -188,7 +188,7 @@ def test_any_text_is_an_outcome_and_a_raw_tool_runs_only_with_what_fits(text: st
 
 
 @pytest.mark.promise("RUN-02", "RUN-03")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @with_examples
 @given(broken)
 def test_any_text_is_an_outcome_and_a_typed_tool_runs_only_with_its_types(text: str | bytes):
@@ -355,7 +355,7 @@ def changed(value: Any, draw: Any) -> Any:
 
 
 @pytest.mark.promise("RUN-03", "TOOL-04")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), schema=schemas)
 def test_random_schemas_are_judged_as_the_reference_judges_them(data: Any, schema: dict[str, Any]):
     validator = Draft202012Validator(schema)

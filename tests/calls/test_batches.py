@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.calls.running import run, run_one
+from tests.calls.running import fresh_scope, run, run_one
 from toolwright import (
     ScopedRegistry,
     Tool,
@@ -518,7 +518,7 @@ async def test_a_renamed_tool_is_called_by_its_new_name_or_its_id(open_runtime):
 
 
 def batch_id(session: Any, *calls: Any) -> Any:
-    batch = session.start_batch(calls)
+    batch = session.start_batch(calls, scope=fresh_scope())
     batch.cancel()
     return batch.id
 

@@ -261,6 +261,19 @@ async def test_what_a_rule_says_is_taken_as_true_or_false(open_session):
     assert (await decided(open_session, [Rule("deny", when=lambda request: None)]))[0] == "ran"  # type: ignore[arg-type,return-value]
 
 
+@pytest.mark.promise("AUTH-01")
+async def test_a_rule_can_not_change_the_arguments_it_judges(open_session):
+    def change(request: Request) -> bool:
+        request.arguments["path"] = "/etc/passwd"  # type: ignore[index]
+        return True
+
+    session = await open_session(
+        Tool.from_schema(name="read", handler=lambda args: args["path"]),
+        policy=Policy(rules=[Rule("allow", when=change)]),
+    )
+    assert (await run_one(session, "read", {"path": "/home"})).failure.code == "policy_error"
+
+
 @pytest.mark.promise("AUTH-01", "TOOL-06")
 async def test_a_tool_that_requires_approval_is_asked_about_unless_a_rule_says_more(open_session):
     assert await decided(open_session, [], approval="required") == ("needs_approval", "approval")

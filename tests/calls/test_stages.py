@@ -339,6 +339,71 @@ async def test_a_before_hook_that_breaks_fails_its_call_and_no_other(open_sessio
     assert (second.value, ran) == (2, [2])
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class HalfMade(ToolError):
+    def __init__(self) -> None:
+        pass
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+def cancel_own_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+@pytest.mark.promise("RUN-04", "RUN-05", "RUN-07")
+@pytest.mark.parametrize("stage", ["hook", "prepare"])
+@pytest.mark.parametrize(
+    "misbehave",
+    [SystemExit(1), asyncio.CancelledError(), GeneratorExit(), Unspeakable(), HalfMade(), cancel_own_task, Unprintable],
+    ids=["exit", "cancelled", "generator exit", "no text", "half made", "cancels itself", "unprintable"],
+)
+async def test_however_a_guard_breaks_the_tool_does_not_run_and_its_neighbours_do(open_session, stage, misbehave):
+    ran = []
+
+    async def guard(*args: Any) -> Any:
+        if args[-1].arguments["n"] != 1:
+            return None
+        if isinstance(misbehave, BaseException):
+            raise misbehave
+        made = misbehave()
+        await asyncio.sleep(0)
+        return made
+
+    @tool(prepare=guard if stage == "prepare" else None)  # type: ignore[arg-type]
+    async def work(n: int) -> int:
+        ran.append(n)
+        return n
+
+    session = await open_session(work, before=[guard] if stage == "hook" else [])
+    first, second = await run(session, *(ToolCall(name="work", arguments={"n": n}) for n in (1, 2)))
+    assert second.value == 2
+    if misbehave is Unprintable and stage == "prepare":
+        assert first.value == 1  # any object may be a payload
+    else:
+        assert (first.status != "success", ran) == (True, [2])
+
+
+@pytest.mark.promise("RUN-04", "TOOL-08")
+async def test_a_hook_or_prepare_step_may_find_the_arguments_wrong(open_session):
+    def prepare(arguments: Any, call: HookCall) -> None:
+        Arguments(arguments).require("path", str)
+
+    session = await open_session(Tool.from_schema(name="read", handler=lambda args: 1, prepare=prepare))
+    outcome = await run_one(session, "read", {"file": "a"})
+    assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "invalid_arguments")
+    assert "$.path: missing required field 'path'; the call gave 'file'" in outcome.failure.message
+
+
 @pytest.mark.promise("RUN-04")
 async def test_a_before_hook_may_fail_the_call_with_a_message_for_the_model(open_session):
     def hook(call: HookCall) -> None:
@@ -530,6 +595,17 @@ async def test_what_prepare_returns_is_in_the_context_of_the_run(open_session, i
 
 
 @pytest.mark.promise("RUN-05")
+async def test_the_context_carries_the_call_its_payload_and_whether_it_was_cancelled(open_runtime):
+    @tool(prepare=lambda arguments, call: {"prepared": True})
+    async def demo(ctx: ToolContext) -> list[Any]:
+        return [ctx.session_id, ctx.call_id, ctx.tool, ctx.prepared, ctx.attempt, ctx.max_attempts, ctx.cancelled]
+
+    runtime = await open_runtime(demo)
+    outcome = await run_one(runtime.session("session-1"), "demo")
+    assert outcome.value == ["session-1", "c1", "demo", {"prepared": True}, 1, 1, False]
+
+
+@pytest.mark.promise("RUN-05")
 async def test_a_tool_without_a_prepare_step_has_nothing_prepared(open_session):
     @tool
     async def work(ctx: ToolContext) -> Any:
@@ -597,7 +673,7 @@ async def test_a_prepare_step_that_breaks_fails_its_call_and_no_other(open_sessi
 
     outcomes = await run(await open_session(work), *(ToolCall(name="work", arguments={"n": n}) for n in (1, 2, 3)))
     assert [outcome.failure and outcome.failure.code for outcome in outcomes] == [
-        "tool_error",
+        "prepare_error",
         "refused",
         None,
     ]

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 SNIPPETS = [
-    pytest.param(found.group(1), id=f"{document.relative_to(ROOT)}:{document.read_text()[: found.start()].count(chr(10)) + 1}")
+    pytest.param(found.group(1), id=f"{document.relative_to(ROOT)}:{found.string.count(chr(10), 0, found.start()) + 1}")
     for document in DOCUMENTS
     for found in FENCE.finditer(document.read_text())
 ]

@@ -240,7 +240,7 @@ async def test_a_prepare_step_that_breaks_fails_its_own_call_alone(way, clock, o
     batch = runtime.session("s").start_batch([ToolCall(id="c1", name="breaks"), ToolCall(name="following")])
     await clock.advance(1)
     first, second = await ended(batch)
-    assert (first.status, first.failure.code) == ("failure", "tool_error")
+    assert (first.status, first.failure.code) == ("failure", "prepare_error")
     assert (second.status, second.value, ran) == ("success", "done", [])
 
 

@@ -42,6 +42,7 @@ def test_free_text_for_a_custom_tool_comes_back_as_it_was(name: str, written: st
     items = provider.write_calls([call])
     assert "custom" in repr(items)
     assert provider.read_calls(items) == [call]
+    assert "custom" not in repr(provider.write_calls([ToolCall(name="t", arguments={"input": ""}, id="c1")]))
 
 
 @pytest.mark.parametrize(
@@ -121,8 +122,10 @@ def test_an_mcp_request_is_answered_under_its_own_id(call_id: Any):
     assert type(again["id"]) is type(call_id)
 
 
-def test_the_params_of_an_mcp_call_are_enough():
-    [call] = mcp.read_calls({"name": "t", "arguments": {"a": 1}})
+@pytest.mark.parametrize("envelope", [None, "tools/call"])
+def test_an_mcp_call_without_its_envelope_gets_an_id(envelope: str | None):
+    params = {"name": "t", "arguments": {"a": 1}}
+    [call] = mcp.read_calls(params if envelope is None else {"method": envelope, "params": params})
     assert (call.name, call.arguments) == ("t", {"a": 1})
     assert call.id
 
@@ -160,7 +163,7 @@ def test_the_params_of_an_mcp_call_are_enough():
         (mcp, {"method": "tools/list", "id": 1}, "payload.method is 'tools/list'; expected 'tools/call'"),
         (
             mcp,
-            {"method": "tools/call", "params": {"name": "t"}},
+            {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t"}},
             "payload.id is nothing; expected a JSON-RPC id",
         ),
         (

@@ -89,6 +89,13 @@ def test_objects_of_an_sdk_are_repaired_like_the_dicts_they_stand_for(provider: 
     assert [item.call_id for item in read] == RULES[provider](repair(history, provider).messages)
 
 
+def test_what_an_sdk_left_unsaid_is_not_sent_back_in_a_message_that_was_changed():
+    _, lay_out = FORMS["openai-chat"]
+    [asked, _] = repair(dumped(lay_out([("ask", ("",))])), "openai-chat").messages
+    assert asked.keys() == {"role", "content", "tool_calls"}
+    assert asked["tool_calls"][0].keys() == {"id", "type", "function"}
+
+
 def test_a_dangling_anthropic_call_is_answered_in_the_user_message_that_follows():
     history = [
         {"role": "user", "content": "Go."},

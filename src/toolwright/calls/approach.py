@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 from toolwright import jsonx
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
-from toolwright.calls.prepare import PreparedCall, read_arguments, validate
-from toolwright.errors import InvalidArguments, ToolError
-from toolwright.tools.outcome import ConnectionRequired, Failure, Success, told
+from toolwright.calls.prepare import PreparedCall, invalid, read_arguments, validate
+from toolwright.errors import InvalidArguments
+from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
 
 log = logging.getLogger("toolwright.calls")
 
@@ -20,7 +21,25 @@ ANSWERS = (Answer, Success, Failure, ConnectionRequired)
 async def approach(
     entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, session: str, batch: str, max_bytes: int
 ) -> None:
-    """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments."""
+    """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments.
+
+    Whatever goes wrong here ends the call: a guard that breaks must not let it through.
+    """
+    try:
+        await _approach(entry, hooks, session, batch, max_bytes)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        entry.fail(broken("hook", "CancelledError: raised by a hook or prepare step, and by nobody else"))
+    except Exception as error:
+        log.exception("The way to call %r failed", entry.call_id)
+        entry.fail(broken("hook", told(error)))
+
+
+async def _approach(
+    entry: PreparedCall, hooks: tuple[BeforeHook, ...], session: str, batch: str, max_bytes: int
+) -> None:
     assert entry.tool is not None
     for hook in hooks:
         answer = await _asked(entry, "hook", hook, show(entry, session, batch))
@@ -31,7 +50,7 @@ async def approach(
         elif isinstance(answer, ANSWERS):
             entry.answer = answer
         elif answer is not None and entry.outcome is None:
-            entry.fail(_broken("hook", f"returned {answer!r:.200}; use None, ReplaceArguments, Answer or Failure"))
+            entry.fail(broken("hook", f"returned {answer!r:.200}; use None, ReplaceArguments, Answer or Failure"))
         if entry.outcome is not None or entry.answer is not None:
             return
     if entry.tool.prepare is not None:
@@ -45,21 +64,24 @@ async def approach(
 async def _asked(entry: PreparedCall, source: str, function: Any, *args: Any) -> Any:
     try:
         return await ask(function, *args)
-    except ToolError as error:
-        return error.failure
+    except asyncio.CancelledError:
+        raise
     except InvalidArguments as error:
-        return Failure(category="invalid_arguments", code="invalid_arguments", message=str(error))
-    except Exception as error:  # the host's or the tool's code: it ends this call and no other
-        log.exception("The %s's code before call %r failed", source, entry.call_id)
-        entry.fail(_broken(source, told(error)))
+        return invalid(entry.name, error)
+    except (Exception, SystemExit, GeneratorExit) as error:  # the host's or the tool's code
+        failure = getattr(error, "failure", None)
+        if isinstance(error, ToolError) and type(failure) is Failure:
+            return failure
+        log.error("The %s's code before call %r failed", source, entry.call_id, exc_info=error)
+        entry.fail(broken(source, told(error)))
         return None
 
 
-def _broken(source: str, detail: str) -> Failure:
+def broken(source: str, detail: str) -> Failure:
     what = "A hook" if source == "hook" else "The tool's prepare step"
     return Failure(
         category="internal",
-        code=f"{source}_error",
+        code="hook_error" if source == "hook" else "prepare_error",
         message=f"{what} failed before the tool ran; its details are in the log.",
         source="hook" if source == "hook" else "tool",
         detail=detail,

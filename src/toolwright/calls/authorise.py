@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -69,7 +70,7 @@ class Judge:
             session=self._session,
             call_id=prepared.call_id,
             tool=tool,
-            arguments=prepared.arguments or {},
+            arguments=MappingProxyType(prepared.arguments or {}),
             source=prepared.source,
             parent=prepared.parent_id,
         )

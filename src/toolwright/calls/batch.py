@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.approach import approach, show
+from toolwright.calls.approach import approach, broken, show
 from toolwright.calls.authorise import Judge, authorise
 from toolwright.calls.conflicts import ClaimIndex
 from toolwright.calls.execute import CallRun
@@ -25,9 +25,10 @@ from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare import PreparedCall, prepare, read_call
 from toolwright.calls.record import CallLog
+from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
 from toolwright.calls.schedule import Limit
-from toolwright.errors import BatchFailed
+from toolwright.errors import BatchFailed, ToolwrightError
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.registry import Snapshot
@@ -103,6 +104,7 @@ class Batch:
         self._stop_reason: str | None = None
         self._failed_call: str | None = None
         self._prepares = False
+        self._fault: Exception | None = None
         self._driver: asyncio.Task[None] | None = None
         limit = Limit("a slot of the batch", policy.max_concurrency)
         self._limits = (limit, *setting.outer_limits) if parent is None else (limit,)
@@ -116,6 +118,12 @@ class Batch:
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
             self._runs.append(run)
+        journal = host.journal
+        self._store = journal if isinstance(journal, StoreJournal) else None
+        if self._store is None:
+            for run in self._runs:
+                if run.named and run.outcome is None:
+                    journal.meet(run, scope)
         self.id = batch_id(self._runs)
         self._left = len(self._runs)
         self._outcomes: list[ToolOutcome | None] = [None] * self._left
@@ -129,39 +137,55 @@ class Batch:
             self._ended(self)
             return self
         self.report.batch_started(self.id, runs, None if self._parent is None else self._parent.call_id)
-        if self.setting.hooks.before or self._prepares:
-            self._driver = self.host.loop.create_task(self._approach())
+        if self.setting.hooks.before or self._prepares or self._store is not None:
+            self._driver = self.host.loop.create_task(self._drive())
+            self._driver.add_done_callback(self._driven)
             self.host.keep(self._driver)
         else:
             self._launch()
             self.lane.open(at_once=at_once)
         return self
 
+    async def _drive(self) -> None:
+        """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
+        try:
+            if self._store is not None:
+                await self._store.begin(self.host.session_id, self.scope, self.id, self._runs)
+            await self._approach()
+        except ToolwrightError as error:
+            self._fault = error
+
+    def _driven(self, driver: asyncio.Task[None]) -> None:
+        self._driver = None
+        if self._fault is not None:
+            self._stop_reason = self._stop_reason or "what the calls do could not be recorded"
+        elif driver.cancelled():
+            self._stop_reason = self._stop_reason or "the program is stopping"
+        self._launch()
+        self.lane.open(at_once=False)
+
     async def _approach(self) -> None:
-        """Let hooks and prepare steps see each call before any is authorised; then go on in call order."""
-        hooks, session, limit = (
-            self.setting.hooks.before,
-            self.host.session_id,
-            self.policy.max_argument_bytes,
-        )
+        """Let hooks and prepare steps see each call."""
+        hooks, session, limit = self.setting.hooks.before, self.host.session_id, self.policy.max_argument_bytes
+        if not hooks and not self._prepares:
+            return
+        runs = [run for run in self._runs if run.outcome is None and run.answer is None and run.shares is None]
         tasks = [
             self.host.loop.create_task(approach(run, hooks, session=session, batch=self.id, max_bytes=limit))
-            for run in self._runs
-            if run.outcome is None
+            for run in runs
         ]
         try:
             if tasks:
                 await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            self._stop_reason = self._stop_reason or "the program is stopping"
             for task in tasks:
                 task.cancel()
                 self.host.keep(task)
-        for run in self._runs:
+            raise
+        for run, task in zip(runs, tasks, strict=True):
             run.record.raw_arguments = run.raw
-        self._driver = None
-        self._launch()
-        self.lane.open(at_once=False)
+            if task.cancelled() or task.exception() is not None:
+                run.fail(broken("hook", "the code before the call was cancelled"))
 
     def _launch(self) -> None:
         """Authorise and schedule each call. The schedule starts it when its turn comes."""
@@ -175,8 +199,8 @@ class Batch:
         self._watch_loops()
         for run in list(self._runs):
             tool = run.tool
-            if run.concluded:
-                continue  # stopped by the failure of a call before it
+            if run.concluded or (run.shares is not None and self._stop_reason is None):
+                continue  # stopped by the failure of a call before it, or ended by the run it shares
             if run.outcome is not None or run.answer is not None or tool is None:
                 run.end_now(run.outcome or run.answer)
                 continue
@@ -271,7 +295,18 @@ class Batch:
             self._failed_call = outcome.call_id
             self.cancel(f"call {outcome.call_id!r} failed")
 
+    def store_failed(self, fault: Exception) -> None:
+        """Part of `RunOwner`: what happened can not be written down; say so to whoever waits, and start no more."""
+        if self._fault is None:
+            self._fault = fault
+        self.cancel("what the calls do could not be recorded")
+
     # --- what its owner may do
+
+    @property
+    def runs(self) -> tuple[CallRun, ...]:
+        """The calls, while they have no outcome."""
+        return tuple(self._runs)
 
     @property
     def done(self) -> bool:
@@ -301,6 +336,8 @@ class Batch:
             self.cancel("its caller was cancelled")
             await self._all_concluded()
             raise
+        if self._fault is not None:
+            raise self._fault
         outcomes: list[ToolOutcome] = self._outcomes  # type: ignore[assignment]
         if self._failed_call is not None:
             raise BatchFailed(f"Call {self._failed_call!r} failed and the batch was stopped", outcomes)

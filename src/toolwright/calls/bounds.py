@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolwright.tools.outcome import encodable
-
 
 def within(text: str, max_lines: int, max_bytes: int) -> bool:
     """True when the text needs no cut."""
     size = len(text)
-    if size > max_bytes or (size * 4 > max_bytes and len(text.encode("utf-8", "surrogatepass")) > max_bytes):
+    if size > max_bytes or (size * 4 > max_bytes and len(text.encode()) > max_bytes):
         return False
     return text.count("\n") < max_lines
 
@@ -21,7 +19,6 @@ def bound(text: str, max_lines: int, max_bytes: int, *, where: str | None = None
     The result has at most `max_lines` lines and `max_bytes` bytes of UTF-8 (256 at least) and splits no character.
     `where` names the place of the whole text, once it is there; a name too long to be shown is left out.
     """
-    text = encodable(text)
     if within(text, max_lines, max_bytes):
         return text
     cut = _Cut(text, max_lines, where)
@@ -33,7 +30,7 @@ def bound(text: str, max_lines: int, max_bytes: int, *, where: str | None = None
 
 def bound_within(message: str, wrap: Callable[[str], str], max_lines: int, max_bytes: int, where: str | None) -> str:
     """Bound a message so that the text around it is kept whole and all of it fits, whatever `wrap` escapes."""
-    cut = _Cut(encodable(message), max_lines, where)
+    cut = _Cut(message, max_lines, where)
     if where is not None and len(wrap(cut.to(0)).encode()) > max_bytes:
         return bound_within(message, wrap, max_lines, max_bytes, None)
     least, most = 0, max_bytes

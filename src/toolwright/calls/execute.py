@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Coroutine, Generator
 from types import CoroutineType, coroutine
@@ -17,6 +18,7 @@ from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.schedule import Ticket
 from toolwright.calls.services import about, make_context
 from toolwright.events import CallRetrying
+from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
@@ -43,6 +45,11 @@ class CallRun(Ticket):
     cancel_reason: str | None = None
     record: Any
     plan: Plan
+    # What the journal knows: the call's identity there, and who else waits for the same execution.
+    key: Any = None
+    shares: CallRun | None = None
+    sharers: tuple[CallRun, ...] = ()
+    recovered: str | None = None
 
     def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
         self.host = host
@@ -56,6 +63,14 @@ class CallRun(Ticket):
         host = self.host
         self.started = started = host.monotonic()
         self.owner.report.call_started(self, started)
+        if self.key is not None and host.journal.marks_start(self):
+            host.journal.mark_started(self, self._marked)
+        else:
+            self.owner.lane.add(self)
+
+    def _marked(self, fault: Exception | None) -> None:
+        if fault is not None:
+            self.owner.store_failed(fault)
         self.owner.lane.add(self)
 
     def refuse_deadlock(self, others: list[str]) -> None:
@@ -87,7 +102,7 @@ class CallRun(Ticket):
                 self.end_now(result)
                 raise
         else:
-            return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)
+            return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)  # type: ignore[arg-type]
         self.in_tool = False
         plan.bucket.discard(self)
         if type(result) is Failure and result.retry:
@@ -275,7 +290,23 @@ class CallRun(Ticket):
         self._give(await self.owner.finish(self, result))
 
     def _give(self, outcome: ToolOutcome) -> None:
-        """Give the call its outcome and free what it held."""
+        """Give the call its outcome and free what it held, once the journal has it."""
+        if self.key is None:
+            self._given(outcome)
+            return
+        if self.order and not self.done and self not in self.host.lingering:
+            # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+            (self.schedule.finish if self.claims is PARALLEL else self.schedule.free_slots)(self)
+        self.host.journal.finish(self, outcome, functools.partial(self._recorded, outcome))
+
+    def _recorded(self, outcome: ToolOutcome, fault: Exception | None) -> None:
+        if fault is not None:
+            self.owner.store_failed(fault)
+        self._given(outcome)
+        for sharer in self.sharers:
+            sharer.end_now(replace(outcome, replayed=True))
+
+    def _given(self, outcome: ToolOutcome) -> None:
         self.owner.call_concluded(self, outcome, self.host.monotonic())
         if self.order and not self.done and self not in self.host.lingering:
             self.schedule.finish(self)

@@ -319,4 +319,4 @@ def project(outcome: ToolOutcome, policy: Policy, projector: Projector | None) -
     except Exception as error:  # the host's code: the model reads that it failed, the outcome stays
         log.exception("The projector failed for call %r", outcome.call_id)
         text = error_text(f"The result could not be shown: {type(error).__name__}")
-    return replace(outcome, model_text=bound(text, policy.max_lines, policy.max_bytes))
+    return replace(outcome, model_text=bound(encodable(text), policy.max_lines, policy.max_bytes))

@@ -39,7 +39,7 @@ class Answer(Struct, frozen=True):
 
 BeforeAnswer = ReplaceArguments | Answer | Success | Failure | None
 BeforeHook = Callable[[HookCall], BeforeAnswer | Awaitable[BeforeAnswer]]
-AfterHook = Callable[[HookCall, ToolOutcome], ToolOutcome | None | Awaitable[ToolOutcome | None]]
+AfterHook = Callable[[HookCall, ToolOutcome], ToolOutcome | Awaitable[ToolOutcome | None] | None]
 Projector = Callable[[ToolOutcome], str]
 
 

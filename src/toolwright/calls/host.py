@@ -27,6 +27,7 @@ class CallHost:
         "channel",
         "clock",
         "deadlines",
+        "journal",
         "lingering",
         "loop",
         "monotonic",
@@ -52,6 +53,7 @@ class CallHost:
         schedule: Schedule,
         lingering: set[CallRun],
         tasks: set[asyncio.Task[Any]],
+        journal: Any,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
     ) -> None:
         self.session_id = session_id
@@ -64,6 +66,7 @@ class CallHost:
         self.schedule = schedule
         self.lingering = lingering
         self.tasks = tasks
+        self.journal = journal
         self.run_nested = run_nested
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.host import CallHost
@@ -27,13 +27,14 @@ LONGEST_SHIFT = 16
 class Shift:
     """One task of a lane, and the call that it must await, if any."""
 
-    __slots__ = ("begun", "rest", "run", "task")
+    __slots__ = ("begun", "rest", "run", "stopped", "task")
 
     run: CallRun
 
     def __init__(self) -> None:
         self.begun = False
         self.rest: Coroutine[Any, Any, None] | None = None
+        self.stopped = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -63,50 +64,67 @@ class Lane:
             self._new_shift()
 
     def _new_shift(self, at_once: bool = False) -> None:
-        shift, context, loop = Shift(), self._context.copy(), self._host.loop
-        shift.task = task = self._host.spawn(self._work(shift), context=context)
+        shift, context = Shift(), self._context.copy()
+        shift.task = self._host.spawn(self._work(shift), context=context)
         if at_once:
-            # The first steps must find the task they will go on in as the current one.
-            caller = asyncio.current_task(loop)
+            self._begin_now(shift, context)
+
+    def _begin_now(self, shift: Shift, context: Context) -> None:
+        """Take the first steps before the shift's own task does: they find it as the current one, and go on in it."""
+        loop, task = self._host.loop, shift.task
+        assert task is not None
+        caller = asyncio.current_task(loop)
+        if caller is not None:
+            asyncio._leave_task(loop, caller)
+        asyncio._enter_task(loop, task)
+        try:
+            context.run(self._begin, shift, None)
+        finally:
+            asyncio._leave_task(loop, task)
             if caller is not None:
-                asyncio._leave_task(loop, caller)
-            asyncio._enter_task(loop, task)
-            try:
-                context.run(self._begin, shift)
-            finally:
-                asyncio._leave_task(loop, task)
-                if caller is not None:
-                    asyncio._enter_task(loop, caller)
+                asyncio._enter_task(loop, caller)
+        if shift.rest is None:
+            return
+        shift.stopped = shift.run.stopping
+        if task.cancelling():
+            # A task that is cancelled before its first step never takes it: another must go on in its place.
+            rest, shift.rest = shift.rest, None
+            shift, run = Shift(), shift.run
+            shift.begun, shift.rest, shift.run, shift.stopped = True, rest, run, True
+            shift.task = self._host.spawn(self._work(shift), context=context)
+        shift.run.task = shift.task
 
     async def _work(self, shift: Shift) -> None:
         if not shift.begun:
-            self._begin(shift)
+            self._begin(shift, shift.task)
         if shift.rest is not None:
+            if shift.stopped:
+                assert shift.task is not None
+                shift.task.cancel()
             try:
                 await shift.rest
             except Exception as error:
                 shift.run.broke(error)
 
-    def _begin(self, shift: Shift) -> None:
-        """Take the first steps of calls until one of them waits."""
+    def _begin(self, shift: Shift, task: asyncio.Task[None] | None) -> None:
+        """Take the first steps of calls until one of them waits. `task` is what a cancellation would cancel."""
         shift.begun = True
-        ready, task = self._ready, shift.task
-        assert task is not None
+        ready, current = self._ready, shift.task
+        assert current is not None
         for _ in range(LONGEST_SHIFT):
             if not ready:
                 self._busy = False
                 return
-            run = ready.popleft()
+            run = shift.run = ready.popleft()
             run.task = task
             CURRENT.set(run)
             context = copy_context()
-            shift.run = run
             try:
                 shift.rest = run.begin()
             except Exception as error:
                 run.broke(error)
             # What a call leaves behind, in its context or as a cancellation, must not reach the next.
-            if shift.rest is not None or copy_context() != context or task.cancelling():
+            if shift.rest is not None or copy_context() != context or current.cancelling():
                 break
         if ready:
             self._new_shift()

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from toolwright.calls.isolate import ChildDied
 from toolwright.calls.prepare import invalid
-from toolwright.errors import InvalidArguments, ToolError
-from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
+from toolwright.errors import InvalidArguments
+from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, ToolError, told
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")

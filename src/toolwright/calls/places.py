@@ -51,7 +51,8 @@ class ThreadPlace:
         return result
 
     def stop(self) -> None:
-        assert self._future is not None and self._run.task is not None
+        assert self._future is not None
+        assert self._run.task is not None
         if self._after is not None or self._run.host.threads.withdraw(self._future):
             self._run.task.cancel()
 

@@ -46,12 +46,16 @@ class RunOwner(Protocol):
     id: str
     scope: str
     policy: Policy
-    report: RunReport
     lane: Lane
     setting: Any
+
+    @property
+    def report(self) -> RunReport: ...
 
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None: ...
 
     async def finish(self, run: CallRun, result: Any) -> ToolOutcome: ...
+
+    def store_failed(self, fault: Exception) -> None: ...
 
     def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None: ...

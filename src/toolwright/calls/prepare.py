@@ -50,6 +50,7 @@ class PreparedCall:
     parent_id: str | None = None
     source: CallSource = "model"
     call_id: str
+    named = False  # True when the call was given its id.
     name: str
 
     def fail(self, failure: Failure) -> None:
@@ -75,7 +76,7 @@ def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
         unknown = given.keys() - {"id", "name", "arguments", "source", "kind"}
         if unknown or "name" not in given:
             raise ToolwrightError(
-                f"The call {dict(given)!r:.200} is not a tool call; give it a name, arguments and an id and nothing else"
+                f"The call {dict(given)!r:.200} is not a tool call; give it a name, arguments and an id, no more"
             )
         call = ToolCall(**given)
     else:
@@ -95,6 +96,8 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
     """Resolve the tool, parse and validate the arguments. What fails here never reaches the tool."""
     name = entry.name = call.name
     call_id = entry.call_id = call.id or new_id("call")
+    if call.id is not None:
+        entry.named = True
     if call.source != "model":
         entry.source = call.source
     given = call.arguments

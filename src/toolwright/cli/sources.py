@@ -66,10 +66,8 @@ def _load(source: str, directory: Path) -> list[Tool]:
         )
     attribute = found["attribute"]
     try:
-        if attribute is None:
-            tools = list(_tools_of(module))
-        else:
-            tools = list(_tools_in(_attribute(module, attribute, source)))
+        given = _tools_of(module) if attribute is None else _tools_in(_attribute(module, attribute, source))
+        tools = list(given)
     except ToolDefinitionError as error:
         raise BadInput(f"The tools {source!r} can not be used: {error}") from error
     if not tools:

@@ -135,9 +135,7 @@ def _hints(options: ToolOptions, capabilities: frozenset[str], name: str) -> Hin
         if options.get("writes"):
             raise ToolDefinitionError(f"Tool {name!r} is readonly and claims to write; drop readonly or writes")
         if "writes_files" in capabilities:
-            raise ToolDefinitionError(
-                f"Tool {name!r} is readonly and can write files; drop readonly or writes_files"
-            )
+            raise ToolDefinitionError(f"Tool {name!r} is readonly and can write files; drop readonly or writes_files")
     return Hints(**cast("dict[str, bool]", given))
 
 

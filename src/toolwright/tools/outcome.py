@@ -63,6 +63,42 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
             force_setattr(self, "message", encodable(self.message))
 
 
+class ToolError(Exception):
+    """Raise it inside a tool to fail with a message that the model may read.
+
+    Any other exception counts as internal: the model sees one generic sentence, the record keeps the cause.
+
+    Args:
+        message: what the model reads.
+        category: one of the failure categories.
+        code: a short stable word for programs.
+        retry: whether running the call again is safe and may help.
+        retry_after: seconds to wait before that; implies `retry`.
+        detail: private text for the record and the log, never for the model.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        category: str = "execution",
+        code: str = "tool_error",
+        retry: bool = False,
+        retry_after: float | None = None,
+        detail: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.failure = Failure(
+            category=category,
+            code=code,
+            message=message,
+            source="tool",
+            retry=retry or retry_after is not None,
+            retry_after=retry_after,
+            detail=detail,
+        )
+
+
 class Image(Struct, frozen=True, gc=False):
     """A picture that a model sees natively: base64 data and its media type."""
 

@@ -141,13 +141,9 @@ class Tool:
         name, prepare = definition.name, getattr(thing, "prepare", None)
         run: Any = thing.run
         if not callable(run) or not _takes(run, 2):
-            raise ToolDefinitionError(
-                f"Tool {name!r} has no run method of the form run(arguments, context); add one"
-            )
+            raise ToolDefinitionError(f"Tool {name!r} has no run method of the form run(arguments, context); add one")
         if prepare is not None and not callable(prepare):
-            raise ToolDefinitionError(
-                f"Tool {name!r} has prepare={prepare!r:.200}; make it a method, or leave it out"
-            )
+            raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; make it a method, or leave it out")
         return cls(
             definition,
             validate=compile_schema(definition.input_schema, owner=definition.name),
@@ -198,7 +194,7 @@ def is_async(function: Callable[..., Any]) -> bool:
         function = function.func
     if inspect.iscoroutinefunction(function):
         return True
-    return not inspect.isroutine(function) and inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _takes_context(handler: Callable[..., Any], name: str) -> bool:

@@ -28,7 +28,9 @@ _NUMBERED = re.compile(r"jsonrpc-(0|-?[1-9][0-9]{0,99})")
 
 
 def read_calls(payload: Any) -> list[ToolCall]:
-    """The calls in a `tools/call` request, its params, or a list of either. Bare params get a fresh id.
+    """The calls in a `tools/call` request, its params, or a list of either.
+
+    What comes without its JSON-RPC envelope gets a fresh id.
 
     Raises:
         ConversionError: the payload has another shape.
@@ -152,7 +154,9 @@ def _read_call(part: Part) -> ToolCall:
     if part.has("method"):
         if part.field("method").value != "tools/call":
             raise part.field("method").wrong("'tools/call'")
-        params, call_id = part.field("params"), _from_rpc(part.field("id"))
+        params = part.field("params")
+        if part.has("id", "jsonrpc"):  # an SDK keeps the id apart, in the envelope of its request
+            call_id = _from_rpc(part.field("id"))
     given = params.field("arguments")
     arguments = {} if given.value is None else given.object("the arguments as an object")
     return ToolCall(name=params.field("name").name(), arguments=arguments, id=call_id or new_id("call"))

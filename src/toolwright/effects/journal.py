@@ -1,0 +1,92 @@
+"""The journal contract. Owns the identity of calls and the few verbs a store must offer; does not own SQL or policy.
+
+A call's identity is its session, scope and id. Its intent is in the journal before its tool runs, its outcome before
+its caller sees it. So after a crash each call is in one of three states: unknown (it never began), unfinished (it may
+have run), or finished (its outcome stands, for ever).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from toolwright.tools.outcome import ToolOutcome
+
+
+class CallKey(NamedTuple):
+    """What names one execution."""
+
+    session: str
+    scope: str
+    call_id: str
+
+
+class Intent(Struct, frozen=True):
+    """A call that is about to run. `position` is its place in its batch."""
+
+    key: CallKey
+    batch: str
+    position: int
+    tool: str
+    tool_id: str
+    arguments: bytes
+    source: str
+    parent: str | None
+    queued_at: float
+
+
+class Entry(Struct, frozen=True):
+    """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`."""
+
+    intent: Intent
+    owner: str
+    outcome: ToolOutcome | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+
+
+class JournalStore(Protocol):
+    """What a database must offer to be a journal.
+
+    What a method has returned is durable, as durable as the store promises to be when it is opened. Several processes
+    may use one store; `owner` names this one, and `is_alive` tells whether another still runs.
+
+    A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
+    """
+
+    owner: str
+
+    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+        """Write the intents of a batch, all or none. Where a key is taken, nothing is written for it, and its entry
+        is returned in its place."""
+        ...
+
+    async def start(self, key: CallKey, started_at: float) -> bool:
+        """Write that the tool of a call begins now. A call without it did not run."""
+        ...
+
+    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+        """Write the outcome of a call this process owns. False when it is no longer this one's to write."""
+        ...
+
+    async def forget(self, key: CallKey) -> bool:
+        """Take back the intent of a call that this process owns and that did not run."""
+        ...
+
+    async def take_over(self, key: CallKey, owner: str) -> bool:
+        """Make an unfinished call of a dead owner this process's. False when somebody else was first."""
+        ...
+
+    async def unfinished(self, session: str | None = None) -> list[Entry]:
+        """The unfinished calls of owners that are not alive, oldest first."""
+        ...
+
+    async def is_alive(self, owner: str) -> bool:
+        """True while the process behind an owner's name runs."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is queued and let go of the store."""
+        ...

@@ -1,0 +1,1 @@
+"""Where what is remembered is kept."""

@@ -1,0 +1,1 @@
+"""One SQLite file as the store of a runtime."""
