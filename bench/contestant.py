@@ -53,8 +53,8 @@ class Watcher:
 
     async def settle(self) -> None:
         """Return once every event of every expected batch was taken."""
-        while self._finished < self._expected:
-            await asyncio.sleep(0)  # noqa: ASYNC110 - an event would cost the watcher a check for each one it takes
+        while self._finished < self._expected:  # noqa: ASYNC110 - an event would cost the watcher a check each time
+            await asyncio.sleep(0)
         if self._subscription.dropped:
             raise RuntimeError(f"{self._subscription.dropped} events were dropped; hold more than {EVENTS_HELD}.")
 

@@ -20,13 +20,13 @@ from toolwright.calls.remember import MemoryJournal, StoreJournal
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines, SystemClock
-from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.effects.journal import CallKey, Intent, JournalStore
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.call import ToolCall
-from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.registry import ToolRegistry
+from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.registry import ToolRegistry, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
@@ -96,6 +96,8 @@ class Session:
 
     def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
         self._runtime._require_open()
+        if not isinstance(scope, str) or encodable(scope) != scope:
+            raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
         # What a batch may do holds for the calls that its tools make, in this session.
         above = parent.owner if parent is not None and parent.host is self._host else None
         setting = self._setting if above is None else above.setting
@@ -109,8 +111,17 @@ class Session:
         return batch
 
     def _recovering(self, intents: list[Intent], scope: str) -> Batch:
-        calls = [ToolCall(id=intent.key.call_id, name=intent.tool_id, arguments=intent.arguments) for intent in intents]
-        return self._make(calls, scope, {}, None)
+        tools = self.tools.snapshot()
+        calls = [
+            ToolCall(
+                id=intent.key.call_id,
+                name=intent.tool if find(tools, intent.tool_id) is None else intent.tool_id,
+                arguments=intent.arguments,
+                source=intent.source,  # type: ignore[arg-type]
+            )
+            for intent in intents
+        ]
+        return self._make(calls, scope, {"continue_on_failure": True}, None)
 
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
@@ -128,7 +139,10 @@ class Session:
 
 
 class Recovered(NamedTuple):
-    """What recovery did for one call: "rerun", "interrupted", "probed", or "left" where its tool is not known."""
+    """What recovery did for one call: "rerun", "run" where it had not begun, "interrupted", "probed", or "left".
+
+    It is left where its tool is not known, or its arguments no longer fit.
+    """
 
     session: str
     scope: str
@@ -221,8 +235,8 @@ class Runtime:
         self._require_open()
         session = self._sessions.get(session_id)
         if session is None:
-            if not isinstance(session_id, str) or not session_id:
-                raise ToolwrightError(f"The session id {session_id!r} is not usable; use a non-empty string")
+            if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
+                raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
             session = self._sessions[session_id] = Session(self, session_id, policy or self.policy, hooks)
         elif policy is not None or projector is not None:
@@ -237,17 +251,31 @@ class Runtime:
         self._require_open()
         if self._store is None:
             return []
-        groups: dict[tuple[str, str], list[Entry]] = {}
-        for entry in await self._store.unfinished():
-            key = entry.intent.key
-            groups.setdefault((key.session, key.scope), []).append(entry)
         done: list[Recovered] = []
-        for (session, scope), entries in groups.items():
-            batch = self.session(session)._recovering([entry.intent for entry in entries], scope)
-            runs = list(batch.runs)
-            for run, outcome in zip(runs, await batch.start().wait(), strict=True):
-                done.append(Recovered(session, scope, run.call_id, run.name, run.recovered or "left", outcome))
+        seen: set[CallKey] = set()
+        while entries := [entry for entry in await self._store.unfinished() if entry.intent.key not in seen]:
+            # A call of an unfinished call comes after it: run again, it makes the call itself.
+            cut_off = {entry.intent.key for entry in entries}
+            groups: dict[tuple[str, str], list[Intent]] = {}
+            for intent in [entry.intent for entry in entries]:
+                session, scope, _ = intent.key
+                if intent.parent is None or CallKey(session, scope, intent.parent) not in cut_off:
+                    groups.setdefault((session, scope), []).append(intent)
+            if not groups:
+                break
+            for (session, scope), intents in groups.items():
+                seen.update(intent.key for intent in intents)
+                done += await self._recover(self.session(session)._recovering(intents, scope), session, scope)
         return done
+
+    async def _recover(self, batch: Batch, session: str, scope: str) -> list[Recovered]:
+        runs = batch.runs
+        outcomes = await batch.start().wait()
+        return [
+            Recovered(session, scope, run.call_id, run.name, run.recovered or "left", outcome)
+            for run, outcome in zip(runs, outcomes, strict=True)
+            if not outcome.replayed  # else another process was first
+        ]
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -315,13 +343,17 @@ class Opening:
 
     async def _open(self) -> Runtime:
         runtime = self._runtime
-        if self._store != ":memory:":
-            runtime._store = open_store(self._store, self._sync)
-            runtime._journal = StoreJournal(runtime._store, runtime.clock)
-        if self._events_file is not None:
-            runtime._sinks.append(JsonLinesSink(runtime.subscribe(), self._events_file))
-        if self._recover:
-            await runtime.recover()
+        try:
+            if str(self._store) != ":memory:":
+                runtime._store = open_store(self._store, self._sync)
+                runtime._journal = StoreJournal(runtime._store, runtime.clock)
+            if self._events_file is not None:
+                runtime._sinks.append(JsonLinesSink(runtime.subscribe(), self._events_file))
+            if self._recover:
+                await runtime.recover()
+        except BaseException:
+            await runtime.close()
+            raise
         return runtime
 
     def __await__(self) -> Generator[Any, None, Runtime]:

@@ -1,6 +1,7 @@
 """One batch: an outcome for each call, in order, whatever the calls are."""
 
 import asyncio
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -124,8 +125,9 @@ async def test_many_calls_give_as_many_outcomes(open_session):
         '  {"n":2,\n"path":"a"}\n',
         b'{"path": "a", "n": 2}',
         bytearray(b'{"path": "a", "n": 2}'),
+        MappingProxyType({"path": "a", "n": 2}),
     ],
-    ids=["object", "text", "text with space around", "bytes", "bytearray"],
+    ids=["object", "text", "text with space around", "bytes", "bytearray", "mapping"],
 )
 async def test_arguments_may_be_an_object_or_its_json_text(open_session, arguments):
     @tool
@@ -207,12 +209,13 @@ async def test_arguments_over_the_limit_are_refused_with_their_size(open_session
     session = await open_session(
         Tool.from_schema(name="raw", handler=lambda args: ran.append(1)), policy=Policy(max_argument_bytes=20)
     )
-    assert (await run_one(session, "raw", {"a": "x" * 12})).ok  # {"a":"xxxxxxxxxxxx"} has 20 bytes
+    for fitting in ({"a": "x" * 12}, '{"a":"xxxxxxxxxxxx"}', MappingProxyType({"a": "x" * 12})):  # 20 bytes of JSON
+        assert (await run_one(session, "raw", fitting)).ok
     for arguments in ({"a": "x" * 13}, '{"a":"' + "x" * 13 + '"}', {"a": "üüüüüüü"}):
         outcome = await run_one(session, "raw", arguments)
         assert (outcome.failure.category, outcome.failure.code) == ("resource_limit", "arguments_too_long")
         assert "the limit is 20" in outcome.failure.message
-    assert ran == [1]
+    assert ran == [1, 1, 1]
 
 
 @pytest.mark.promise("RUN-02")

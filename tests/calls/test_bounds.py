@@ -159,6 +159,8 @@ def test_a_cut_text_keeps_to_its_limits_and_counts_exactly(text: str, repeat: in
     max_bytes=st.integers(256, 1500),
 )
 @example(message="\x01", repeat=10_000, max_lines=2000, max_bytes=256)
+@example(message="\x01", repeat=48, max_lines=2000, max_bytes=300)
+@example(message="\x01", repeat=49, max_lines=2000, max_bytes=300)
 @example(message='"', repeat=10_000, max_lines=2000, max_bytes=51_200)
 @example(message="a\n", repeat=3000, max_lines=1, max_bytes=256)
 def test_an_error_is_bounded_the_same_way_and_stays_json(message: str, repeat: int, max_lines: int, max_bytes: int):

@@ -552,7 +552,7 @@ async def test_an_after_hook_may_turn_a_failure_into_a_success_and_back(open_ses
         "no status",
     ],
 )
-async def test_an_after_hook_that_breaks_fails_the_call_and_shows_nothing_of_it(open_session, hook):
+async def test_an_after_hook_that_breaks_fails_the_call_and_shows_nothing_of_it(open_session, hook, caplog):
     @tool
     async def reveal() -> Success:
         return Success("secret", raw_output="secret")
@@ -571,6 +571,7 @@ async def test_an_after_hook_that_breaks_fails_the_call_and_shows_nothing_of_it(
     assert (outcome.value, outcome.raw_output, outcome.may_have_run) == (None, None, True)
     assert "secret" not in json.dumps(outcome.to_json())
     assert outcome.failure.detail
+    assert "A hook after call 'c1' failed" in caplog.text
 
 
 # --- a tool's own prepare step

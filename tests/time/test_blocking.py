@@ -157,6 +157,20 @@ def test_a_sync_tool_may_call_others_through_the_portal_as_part_of_its_call():
     assert nested.parent == outcome.call_id
 
 
+@pytest.mark.promise("SCHED-06", "RUN-08")
+def test_a_sync_tool_that_holds_the_only_thread_may_call_sync_tools_through_the_portal():
+    @tool(parallel=True)
+    def inner() -> str:
+        return "inner"
+
+    @tool(parallel=True)
+    def outer() -> str:
+        return str(runtime.session("s").call("inner").value)
+
+    with Runtime.open_blocking(tools=[inner, outer], policy=Policy(runtime_concurrency=1)) as runtime:
+        assert runtime.session("s").call("outer").value == "inner"
+
+
 @pytest.mark.promise("RUN-08")
 def test_using_the_portal_on_its_own_loop_is_refused_before_it_waits_for_itself():
     @tool

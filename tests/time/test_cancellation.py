@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import fail_after
 from tests.time.watching import ended, finished, of_call, record, take_all
-from toolwright import Policy, RetryPolicy, RuntimeClosed, ToolCall, ToolContext, ToolError, tool
+from toolwright import Failure, Policy, RetryPolicy, RuntimeClosed, ToolCall, ToolContext, ToolError, tool
 
 WAYS = ["batch.cancel", "session.cancel", "runtime.close", "task.cancel"]
 
@@ -289,24 +289,29 @@ async def test_a_call_cancelled_between_two_attempts_may_have_run(clock, open_ru
 
 
 @pytest.mark.promise("CANCEL-01", "RETRY-01")
-async def test_a_failure_inside_the_grace_is_not_tried_again(clock, open_runtime):
+@pytest.mark.parametrize("raised", [True, False])
+async def test_a_failure_inside_the_grace_is_not_tried_again(raised, clock, open_runtime):
     attempts = []
 
     @tool(idempotent=True, retry=RetryPolicy(attempts=3, base_delay=0, jitter=0))
-    async def flaky() -> None:
+    async def flaky() -> Failure:
         attempts.append(clock.monotonic())
         try:
             await clock.sleep(3600)
         except asyncio.CancelledError:
-            raise ToolError("interrupted", retry=True) from None
+            if raised:
+                raise ToolError("interrupted", retry=True) from None
+        return Failure(message="interrupted", retry=True)
 
     runtime = await open_runtime(flaky)
     batch = runtime.session("s").start_batch([ToolCall(id="c1", name="flaky")])
     await clock.advance(4)
     batch.cancel()
     await clock.advance(60)
-    assert batch.done
+    (outcome,) = await ended(batch)
     assert attempts == [0.0]
+    assert outcome.attempts == 1
+    assert outcome.status == ("cancelled" if raised else "failure")
 
 
 @pytest.mark.promise("CANCEL-01")
@@ -399,6 +404,50 @@ async def test_cancelling_does_not_wait_for_a_hook_after_the_tool_that_hangs(way
     outcome = record(runtime, "c1").outcome
     # The tool did run to its end; whatever the call is called now, it must not say that it did not.
     assert outcome.status == "success" or outcome.may_have_run
+
+
+@pytest.mark.promise("CANCEL-01")
+@pytest.mark.parametrize("way", WAYS)
+async def test_cancelling_does_not_wait_for_a_hook_after_a_call_that_never_ran(way, clock, open_runtime, finale):
+    async def hang(call, outcome):
+        await finale.wait()
+
+    @tool
+    async def fails() -> None:
+        raise ToolError("no")
+
+    runtime = await open_runtime(fails, after=[hang])
+    stopping = Stopping(way, clock, runtime, [ToolCall(id="c1", name="fails"), ToolCall(id="c2", name="nobody")])
+    await clock.advance(1)
+    stopping.begin()
+    await clock.advance(0.05)
+    await stopping.end()
+    assert record(runtime, "c2").category == "not_found"
+
+
+@pytest.mark.promise("CANCEL-01", "TIME-01")
+@pytest.mark.parametrize("way", WAYS)
+async def test_cancelling_does_not_wait_for_a_hook_after_a_call_that_was_given_up(way, clock, open_runtime, finale):
+    async def hang(call, outcome):
+        await finale.wait()
+
+    @tool(timeout=10)
+    async def stubborn() -> None:
+        while not finale.is_set():
+            try:
+                await finale.wait()
+            except asyncio.CancelledError:
+                continue
+
+    runtime = await open_runtime(stubborn, after=[hang])
+    stopping = Stopping(way, clock, runtime, [ToolCall(id="c1", name="stubborn")])
+    await clock.advance(10.05)
+    stopping.begin()
+    await clock.advance(0.05)
+    assert record(runtime, "c1").status in ("failure", "cancelled")
+    assert record(runtime, "c1").outcome.failure is not None or record(runtime, "c1").outcome.may_have_run
+    if way != "runtime.close":  # which gives the code itself a last chance
+        await stopping.end()
 
 
 @pytest.mark.promise("CANCEL-01")
@@ -680,6 +729,7 @@ async def test_a_close_that_is_interrupted_still_ends_threads_and_tasks(clock, o
         gate.open()
         async for _ in watcher:  # ends only when the runtime is closed
             pass
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 @pytest.mark.promise("CANCEL-02")

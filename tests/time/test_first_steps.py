@@ -196,6 +196,56 @@ async def test_a_caller_cancelled_after_any_number_of_turns_gets_every_call_ende
 
 
 @pytest.mark.promise("CANCEL-01")
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_cancelled_right_after_its_first_step_sees_it_and_has_its_grace(way, clock, open_runtime):
+    seen = []
+
+    @tool(parallel=True)
+    async def tidy() -> str:
+        seen.append("begun")
+        try:
+            await clock.sleep(3600)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            await clock.sleep(0.03)
+        return "half of it"
+
+    runtime = await open_runtime(tidy)
+    session = runtime.session("s")
+    task = begin(way, session, [ToolCall(id="c1", name="tidy")])
+    asyncio.get_running_loop().call_soon(session.cancel)  # comes right after the first step of the task
+    await clock.advance(0.03)
+    assert task.done()
+    (outcome,) = await task
+    if seen:
+        assert seen == ["begun", "cancelled"]
+        assert (outcome.status, outcome.value) == ("success", "half of it")
+    else:
+        assert (outcome.status, outcome.may_have_run) == ("cancelled", False)
+
+
+@pytest.mark.promise("CANCEL-01")
+@pytest.mark.parametrize("isolation", ["none", "process"])
+async def test_a_call_cancelled_before_its_thread_or_process_began_does_not_run(
+    isolation, clock, open_runtime, tmp_path
+):
+    @tool(isolation=isolation)
+    def leaves_a_trace() -> None:
+        (tmp_path / "trace").write_text("here")
+
+    runtime = await open_runtime(leaves_a_trace)
+    session = runtime.session("s")
+    task = begin("run_batch", session, [ToolCall(id="c1", name="leaves_a_trace")])
+    asyncio.get_running_loop().call_soon(session.cancel)
+    await clock.advance(0.05)
+    assert task.done()
+    (outcome,) = await task
+    assert (outcome.status, outcome.may_have_run) == ("cancelled", False)
+    await runtime.close()
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.promise("CANCEL-01")
 @pytest.mark.parametrize("turns", range(6))
 @pytest.mark.parametrize("with_hooks", [True, False])
 async def test_a_batch_cancelled_after_any_number_of_turns_gets_every_call_ended(

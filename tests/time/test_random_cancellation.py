@@ -30,7 +30,17 @@ actions = st.one_of(
     st.tuples(st.just("cancel waiter"), st.integers(0, 3)),
     st.tuples(st.just("cancel session"), st.sampled_from("st")),
     st.tuples(st.just("open gate"), st.integers(0, 3)),
-    st.tuples(st.just("start batch"), st.tuples(st.sampled_from("st"), st.lists(calls, max_size=5), st.booleans())),
+    st.tuples(
+        st.just("start batch"),
+        st.tuples(
+            st.sampled_from("st"),
+            st.lists(calls, max_size=5),
+            st.fixed_dictionaries(
+                {"continue_on_failure": st.booleans(), "queue_timeout": st.sampled_from([None, 0.5])}
+            ),
+            st.booleans(),
+        ),
+    ),
 )
 
 
@@ -43,7 +53,8 @@ class Scene:
         self.begun: list[str] = []
         self.batches: list[Any] = []
         self.waiters: list[asyncio.Task[Any]] = []
-        self.calls: dict[str, str] = {}
+        self.started: set[str] = set()
+        self.count = 0
         self.hooked = hooked
 
     def tools(self) -> list[Any]:
@@ -116,16 +127,20 @@ class Scene:
         elif self.waiters and verb == "cancel waiter":
             self.waiters[thing % len(self.waiters)].cancel()
 
-    def start(self, session: str, batch: list[dict[str, Any]], go_on: bool) -> None:
+    def start(self, session: str, batch: list[dict[str, Any]], changes: dict[str, Any], waits: bool) -> None:
         made = []
         for arguments in batch:
-            call_id = f"c{len(self.calls)}"
-            self.calls[call_id] = arguments["tool"]
+            self.count += 1
             rest = {name: value for name, value in arguments.items() if name != "tool"}
-            made.append(ToolCall(id=call_id, name=arguments["tool"], arguments=rest))
-        started = self.runtime.session(session).start_batch(made, continue_on_failure=go_on)
-        self.batches.append(started)
-        self.waiters.append(asyncio.create_task(started.wait()))
+            made.append(ToolCall(id=f"c{self.count}", name=arguments["tool"], arguments=rest))
+        if waits:
+            coroutine = self.runtime.session(session).run_batch(made, **changes)
+        else:
+            started = self.runtime.session(session).start_batch(made, **changes)
+            self.started.update(str(call.id) for call in made)
+            self.batches.append(started)
+            coroutine = started.wait()
+        self.waiters.append(asyncio.create_task(coroutine))
 
     async def close(self) -> None:
         for gate in self.gates:
@@ -143,7 +158,7 @@ class Scene:
 
 def check(scene: Scene) -> None:
     log = list(scene.runtime.log)
-    assert {record.call_id for record in log} >= scene.calls.keys()
+    assert {record.call_id for record in log} >= scene.started
     assert len({record.call_id for record in log}) == len(log)
     events = take_all(scene.events)
     of: dict[str, list[Any]] = {}
@@ -173,8 +188,8 @@ def check(scene: Scene) -> None:
     assert sum(event.kind == "batch.finished" for event in events) == sum(
         event.kind == "batch.started" for event in events
     )
-    for batch, waiter in zip(scene.batches, scene.waiters, strict=True):
-        assert batch.done
+    assert all(batch.done for batch in scene.batches)
+    for waiter in scene.waiters:
         assert waiter.done()
         if not waiter.cancelled() and (error := waiter.exception()) is not None:
             assert isinstance(error, BatchFailed)
@@ -190,15 +205,16 @@ def check(scene: Scene) -> None:
 @given(
     first=st.lists(calls, min_size=1, max_size=6),
     rest=st.lists(actions, max_size=12),
+    waits=st.booleans(),
     hooked=st.booleans(),
 )
-def test_every_call_has_one_outcome_one_record_and_one_pair_of_events(first, rest, hooked):
+def test_every_call_has_one_outcome_one_record_and_one_pair_of_events(first, rest, waits, hooked):
     async def play() -> None:
         scene = Scene(hooked)
         await scene.open()
         try:
             try:
-                scene.start("s", first, True)
+                scene.start("s", first, {}, waits)
                 for verb, thing in rest:
                     await scene.act(verb, thing)
             finally:

@@ -27,8 +27,8 @@ from toolwright.calls.prepare import PreparedCall, prepare, read_call
 from toolwright.calls.record import CallLog
 from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
-from toolwright.calls.schedule import Limit
-from toolwright.errors import BatchFailed, ToolwrightError
+from toolwright.calls.schedule import Limit, Ticket
+from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.registry import Snapshot
@@ -107,7 +107,8 @@ class Batch:
         self._fault: Exception | None = None
         self._driver: asyncio.Task[None] | None = None
         limit = Limit("a slot of the batch", policy.max_concurrency)
-        self._limits = (limit, *setting.outer_limits) if parent is None else (limit,)
+        self._above = _unfinished(parent)
+        self._limits = (limit, *_not_held(setting.outer_limits, self._above))
         self._runs: list[CallRun] = []
         seen: set[str] = set()
         for given in calls:
@@ -121,9 +122,7 @@ class Batch:
         journal = host.journal
         self._store = journal if isinstance(journal, StoreJournal) else None
         if self._store is None:
-            for run in self._runs:
-                if run.named and run.outcome is None:
-                    journal.meet(run, scope)
+            journal.meet(self._runs, scope)
         self.id = batch_id(self._runs)
         self._left = len(self._runs)
         self._outcomes: list[ToolOutcome | None] = [None] * self._left
@@ -151,8 +150,8 @@ class Batch:
         try:
             if self._store is not None:
                 await self._store.begin(self.host.session_id, self.scope, self.id, self._runs)
-            await self._approach()
-        except ToolwrightError as error:
+            await self._approach(self._runs)
+        except Exception as error:  # whatever it is: what could not be written down must not run
             self._fault = error
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
@@ -164,12 +163,28 @@ class Batch:
         self._launch()
         self.lane.open(at_once=False)
 
-    async def _approach(self) -> None:
+    def start_over(self, run: CallRun) -> None:
+        """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
+        run.shares = None
+        self.host.keep(self.host.loop.create_task(self._start_over(run)))
+
+    async def _start_over(self, run: CallRun) -> None:
+        try:
+            if self._store is not None:
+                await self._store.begin(self.host.session_id, self.scope, self.id, [run])
+            elif not run.concluded:
+                self.host.journal.meet([run], self.scope)
+            await self._approach([run])
+        except Exception as error:
+            self.store_failed(error)
+        self._launch([run])
+
+    async def _approach(self, runs: Iterable[CallRun]) -> None:
         """Let hooks and prepare steps see each call."""
         hooks, session, limit = self.setting.hooks.before, self.host.session_id, self.policy.max_argument_bytes
         if not hooks and not self._prepares:
             return
-        runs = [run for run in self._runs if run.outcome is None and run.answer is None and run.shares is None]
+        runs = [run for run in runs if run.outcome is None and run.answer is None and run.shares is None]
         tasks = [
             self.host.loop.create_task(approach(run, hooks, session=session, batch=self.id, max_bytes=limit))
             for run in runs
@@ -187,17 +202,18 @@ class Batch:
             if task.cancelled() or task.exception() is not None:
                 run.fail(broken("hook", "the code before the call was cancelled"))
 
-    def _launch(self) -> None:
+    def _launch(self, again: Iterable[CallRun] = ()) -> None:
         """Authorise and schedule each call. The schedule starts it when its turn comes."""
         plans, submit, queue_timeout = (
             self.setting.plans,
             self.host.schedule.submit,
             self.policy.queue_timeout,
         )
-        siblings = None if self._parent is None else ClaimIndex()
-        parent = None if self._parent is None or self._parent.done else self._parent
-        self._watch_loops()
-        for run in list(self._runs):
+        siblings = None if self._above is None else ClaimIndex()
+        parent = self._above
+        if not again:
+            self._watch_loops()
+        for run in list(again or self._runs):
             tool = run.tool
             if run.concluded or (run.shares is not None and self._stop_reason is None):
                 continue  # stopped by the failure of a call before it, or ended by the run it shares
@@ -237,9 +253,7 @@ class Batch:
 
     def _limits_with(self, tool_limit: Limit, parent: CallRun | None) -> tuple[Limit, ...]:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""
-        if parent is not None and any(tool_limit in above.limits for above in (parent, *parent.ancestors())):
-            return self._limits
-        return (*self._limits, tool_limit)
+        return (*self._limits, *_not_held((tool_limit,), parent))
 
     def _warn_of_loop(self, run: CallRun, warning: str) -> None:
         if run.tool is not None and run.tool.definition.hints.polling:
@@ -355,6 +369,20 @@ class Batch:
             waiter: asyncio.Future[None] = self.host.loop.create_future()
             self._waiters.append(waiter)
             await waiter
+
+
+def _unfinished(parent: CallRun | None) -> CallRun | None:
+    """The nearest ancestor that still runs: what it holds serves the calls it made, directly or not."""
+    while parent is not None and parent.done:
+        parent = parent.parent  # type: ignore[assignment]
+    return parent
+
+
+def _not_held(limits: tuple[Limit, ...], parent: Ticket | None) -> tuple[Limit, ...]:
+    if parent is None:
+        return limits
+    held = {limit for above in (parent, *parent.ancestors()) for limit in above.limits}
+    return tuple(limit for limit in limits if limit not in held)
 
 
 def batch_id(entries: Iterable[PreparedCall]) -> str:

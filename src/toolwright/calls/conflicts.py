@@ -1,115 +1,86 @@
 """Who must wait for whom. Owns the index of claims; does not own slots, tasks or time.
 
 Resources are places in one tree, so one rule covers everything: an exclusive call writes the whole tree, a parallel
-one reads its root, a key and a path are places in it. A claim is met by looking at its own place, at tree claims on
-the way up, and, for a tree claim, at what lies below. No pair of calls is ever compared.
+one reads its root, a key and a path are places in it. A claim stands in one line of its own place, by what it does
+there, and in one line of each place above, as something that is read or written below.
 
-A crowd is the set of unfinished tickets of one sort at one place. A ticket that must wait for a whole crowd does not
-take an edge to each member: the crowd is folded into one knot that waits for its members and stands for them from then
-on. So a ticket is folded at most once per place, and the number of edges stays in proportion to the number of tickets.
+Lines are in call order. A ticket is held up at a place while a line that conflicts with its own begins with an earlier
+ticket, and may start when it is held up nowhere. So nobody is compared with anybody: a ticket that joins looks whether
+lines are empty, one that leaves moves up those that stand first. It may leave at any time, also while it waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 from toolwright.tools.claims import Claim
 
-Crowd = dict["Knot", None]
+READ: Final = 0
+WRITE: Final = 1
+READ_TREE: Final = 2
+WRITE_TREE: Final = 3
+READ_BELOW: Final = 4
+WRITE_BELOW: Final = 5
+
+CONFLICTS: Final = (
+    (WRITE_TREE, WRITE),
+    (WRITE, READ, WRITE_TREE, READ_TREE),
+    (WRITE_BELOW, WRITE_TREE, WRITE),
+    (WRITE_TREE, READ, WRITE_BELOW, READ_BELOW, WRITE, READ_TREE),
+    (WRITE_TREE,),
+    (WRITE_TREE, READ_TREE),
+)
+"""For each line of a place, the lines that conflict with it."""
 
 
-class Knot:
-    """A point in the order of calls: it is untied when everything it waits for is."""
+class Claimant:
+    """Someone who holds claims or waits for them. `order` rises with each one that joins an index."""
 
-    # Defaults of the class: most knots never wait for anything, and none of this is written for them.
-    blockers: set[Knot] | None = None
-    followers: list[Knot] | None = None
-    crowd: Crowd | None = None
+    # Defaults of the class: most never wait for anything, and none of this is written for them.
+    order = 0
     done = False
-
-    def wait_for(self, other: Knot) -> None:
-        """Do not untie before `other`."""
-        if other.done or other is self:
-            return
-        if self.blockers is None:
-            self.blockers = set()
-        elif other in self.blockers:
-            return
-        self.blockers.add(other)
-        if other.followers is None:
-            other.followers = [self]
-        else:
-            other.followers.append(self)
+    held_up = 0
+    spots: Sequence[Spot] = ()
 
 
-def untie(knot: Knot) -> list[Knot]:
-    """Mark a knot as done and return the tickets that nothing blocks any more, in order."""
-    if knot.followers is None:
-        knot.done = True
-        return []
-    free: list[Knot] = []
-    stack = [knot]
-    while stack:
-        current = stack.pop()
-        current.done = True
-        followers = current.followers
-        if followers is None:
-            continue
-        current.followers = None
-        for follower in followers:
-            blockers = follower.blockers
-            if blockers is None or follower.done:
-                continue
-            blockers.discard(current)
-            if not blockers:
-                follower.blockers = None
-                if type(follower) is Knot:
-                    if follower.crowd is not None:
-                        follower.crowd.pop(follower, None)
-                    stack.append(follower)
-                else:
-                    free.append(follower)
-    return free
+Line = OrderedDict[Claimant, None]
 
 
 class Place:
-    """One resource: the claims on it alone, on it as a tree, and on what lies below it."""
+    """One resource, with the lines of those who do something to it, to it and all below it, or below it."""
 
-    __slots__ = (
-        "below_readers",
-        "below_writers",
-        "children",
-        "name",
-        "parent",
-        "readers",
-        "tree_readers",
-        "tree_writers",
-        "writers",
-    )
+    __slots__ = ("_spots", "children", "lines", "name", "parent", "waiting")
 
     def __init__(self, parent: Place | None, name: str) -> None:
         self.parent = parent
         self.name = name
         self.children: dict[str, Place] = {}
-        self.readers: Crowd = {}
-        self.writers: Crowd = {}
-        self.tree_readers: Crowd = {}
-        self.tree_writers: Crowd = {}
-        self.below_readers: Crowd = {}
-        self.below_writers: Crowd = {}
+        self.lines: list[Line | None] = [None, None, None, None, None, None]
+        # Of each line, those who are held up here.
+        self.waiting: list[deque[Claimant] | None] = [None, None, None, None, None, None]
+        self._spots: list[tuple[Spot, ...] | None] = [None, None, None, None]
 
     @property
     def empty(self) -> bool:
-        return not (
-            self.children
-            or self.readers
-            or self.writers
-            or self.tree_readers
-            or self.tree_writers
-            or self.below_readers
-            or self.below_writers
-        )
+        return not self.children and not any(self.lines)
+
+    def spots(self, claim: Claim) -> tuple[Spot, ...]:
+        """Where a claim on this place stands: in one line here, and in one of each place above."""
+        number = (WRITE_TREE if claim.write else READ_TREE) if claim.tree else (WRITE if claim.write else READ)
+        spots = self._spots[number]
+        if spots is None:
+            made: list[Spot] = [(self, number)]
+            upper = self.parent
+            while upper is not None:
+                made.append((upper, WRITE_BELOW if claim.write else READ_BELOW))
+                upper = upper.parent
+            spots = self._spots[number] = tuple(made)
+        return spots
+
+
+Spot = tuple[Place, int]
 
 
 class ClaimIndex:
@@ -118,77 +89,79 @@ class ClaimIndex:
     __slots__ = ("_root", "exclusive", "shared")
 
     def __init__(self) -> None:
-        self._root = Place(None, "")
-        # The crowds of exclusive and of parallel calls, for the schedule's shortest way.
-        self.exclusive = self._root.tree_writers
-        self.shared = self._root.readers
+        self._root = root = Place(None, "")
+        # The lines of parallel and of exclusive calls, for the schedule's shortest way.
+        self.shared: Line = OrderedDict()
+        self.exclusive: Line = OrderedDict()
+        root.lines[READ], root.lines[WRITE_TREE] = self.shared, self.exclusive
 
     @property
     def empty(self) -> bool:
         """True when no ticket holds a claim."""
         return self._root.empty
 
-    def add(self, ticket: Knot, claims: Iterable[Claim]) -> None:
-        """Make `ticket` wait for the earlier tickets it conflicts with, and later ones for it."""
-        root = self._root
-        places = [root if not claim.resource else self._reach(claim.resource) for claim in claims]
-        # First meet every claim, then take them: a ticket never waits for itself.
-        for claim, place in zip(claims, places, strict=True):
-            self._meet(ticket, claim, place)
-        for claim, place in zip(claims, places, strict=True):
-            self._take(ticket, claim, place)
-
-    def remove(self, ticket: Knot, claims: Iterable[Claim]) -> None:
-        """Give up the claims of a ticket that is untied."""
-        for claim in claims:
-            place = self._find(claim.resource)
-            if place is None:
-                continue
-            if claim.tree:
-                (place.tree_writers if claim.write else place.tree_readers).pop(ticket, None)
-            else:
-                (place.writers if claim.write else place.readers).pop(ticket, None)
-            upper = place.parent
-            while upper is not None:
-                (upper.below_writers if claim.write else upper.below_readers).pop(ticket, None)
-                upper = upper.parent
-            if place.parent is not None:
-                self._prune(place)
-
-    def _meet(self, ticket: Knot, claim: Claim, place: Place) -> None:
-        write = claim.write
-        _wait_for_all(ticket, place.writers)
-        if write:
-            _wait_for_all(ticket, place.readers)
-        if claim.tree:
-            _wait_for_all(ticket, place.below_writers)
-            if write:
-                _wait_for_all(ticket, place.below_readers)
-        upper: Place | None = place
-        while upper is not None:
-            _wait_for_all(ticket, upper.tree_writers)
-            if write:
-                _wait_for_all(ticket, upper.tree_readers)
-            upper = upper.parent
-
-    def _take(self, ticket: Knot, claim: Claim, place: Place) -> None:
-        if claim.write:
-            # Whoever conflicts with the earlier claims here conflicts with this one too, and this one waits for them.
-            place.readers.clear()
-            place.writers.clear()
-            if claim.tree:
-                place.below_readers.clear()
-                place.below_writers.clear()
-                place.tree_readers.clear()
-                place.tree_writers.clear()
-        if claim.tree:
-            (place.tree_writers if claim.write else place.tree_readers)[ticket] = None
+    def add(self, ticket: Claimant, claims: Sequence[Claim]) -> bool:
+        """Let a ticket join; True when it conflicts with nobody who is here, and so is not held up."""
+        place = self._root
+        if len(claims) == 1:
+            if claims[0].resource:
+                place = self._reach(claims[0].resource)
+            spots = place.spots(claims[0])
         else:
-            (place.writers if claim.write else place.readers)[ticket] = None
-        upper = place.parent
-        while upper is not None:
-            (upper.below_writers if claim.write else upper.below_readers)[ticket] = None
-            upper = upper.parent
+            found = (spot for claim in claims for spot in self._reach(claim.resource).spots(claim))
+            spots = tuple(dict.fromkeys(found))
+        ticket.spots = spots
+        # First look everywhere, then join: a ticket never waits for itself.
+        held_up: list[Spot] = []
+        for spot in spots:
+            lines = spot[0].lines
+            for other in CONFLICTS[spot[1]]:
+                if lines[other]:
+                    held_up.append(spot)
+                    break
+        for place, number in spots:
+            line = place.lines[number]
+            if line is None:
+                line = place.lines[number] = OrderedDict()
+            line[ticket] = None
+        if not held_up:
+            return True
+        for place, number in held_up:
+            waiting = place.waiting[number]
+            if waiting is None:
+                waiting = place.waiting[number] = deque()
+            waiting.append(ticket)
+        ticket.held_up = len(held_up)
+        return False
+
+    def remove(self, ticket: Claimant) -> list[Claimant]:
+        """Let a ticket leave, whether it is held up or not; return those who are held up nowhere any more."""
+        ticket.done = True
+        freed: list[Claimant] = []
+        for place, number in ticket.spots or ((self._root, READ),):
+            line = place.lines[number]
+            assert line is not None
+            del line[ticket]
+            for other in CONFLICTS[number]:
+                if place.waiting[other]:
+                    _move_up(place, other, freed)
+            if not line and place.parent is not None:
+                self._prune(place)
+        return freed
+
+    def ahead_of(self, ticket: Claimant, most: int = 3) -> list[Claimant]:
+        """Those who hold a ticket up; of many, the latest few."""
+        found: list[Claimant] = []
+        for place, number in ticket.spots:
+            for other in CONFLICTS[number]:
+                line = place.lines[other]
+                if line:
+                    for earlier in reversed(line):
+                        if earlier.order < ticket.order and earlier not in found:
+                            found.append(earlier)
+                            if len(found) == most:
+                                return found
+        return found
 
     def _reach(self, resource: tuple[str, ...]) -> Place:
         place = self._root
@@ -199,35 +172,33 @@ class ClaimIndex:
             place = child
         return place
 
-    def _find(self, resource: tuple[str, ...]) -> Place | None:
-        place: Place | None = self._root
-        for name in resource:
-            if place is None:
-                return None
-            place = place.children.get(name)
-        return place
-
     def _prune(self, place: Place) -> None:
         while place.parent is not None and place.empty:
             del place.parent.children[place.name]
             place = place.parent
 
 
-def _wait_for_all(ticket: Knot, crowd: Crowd) -> None:
-    if not crowd:
-        return
-    if len(crowd) > 1:
-        fold = Knot()
-        for member in crowd:
-            fold.wait_for(member)
-        if fold.blockers is None:
-            crowd.clear()
-            return
-        crowd.clear()
-        crowd[fold] = None
-        fold.crowd = crowd
-    for member in crowd:
-        ticket.wait_for(member)
+def _move_up(place: Place, number: int, freed: list[Claimant]) -> None:
+    """Let go on, in one line of a place, those who now stand before everyone they conflict with here."""
+    lines, waiting = place.lines, place.waiting[number]
+    assert waiting is not None
+    first: float = float("inf")
+    for other in CONFLICTS[number]:
+        line = lines[other]
+        if line:
+            order = next(iter(line)).order
+            if order < first:
+                first = order
+    while waiting:
+        head = waiting[0]
+        if not head.done:
+            # Equal: it stands there itself, with another of its claims.
+            if head.order > first:
+                return
+            head.held_up -= 1
+            if not head.held_up:
+                freed.append(head)
+        waiting.popleft()
 
 
 def overlap(ours: Iterable[Claim], theirs: Iterable[Claim]) -> bool:
@@ -244,18 +215,33 @@ def _conflict(one: Claim, other: Claim) -> bool:
     return shorter.tree and longer.resource[: len(shorter.resource)] == shorter.resource
 
 
-def describe(crowd: Iterable[Any], limit: int = 3) -> list[Any]:
-    """The real tickets behind a set of knots, up to a few."""
-    found: list[Any] = []
-    seen: set[Knot] = set()
-    stack = list(crowd)
-    while stack and len(found) < limit:
-        knot = stack.pop()
-        if knot in seen:
+def can_end(start: Claimant, needs: Callable[[Claimant], tuple[Collection[Claimant], bool]]) -> bool:
+    """True unless `start` waits, in the end, for itself.
+
+    `needs` says what someone waits for, and whether for all of these or for any one. Whoever waits for nothing can
+    end, and so can whoever waits for those that can; the others wait for each other for ever.
+    """
+    missing: dict[Claimant, int] = {}
+    behind: dict[Claimant, list[Claimant]] = {}
+    ending: list[Claimant] = []
+    stack = [start]
+    while stack:
+        current = stack.pop()
+        if current in missing:
             continue
-        seen.add(knot)
-        if type(knot) is Knot:
-            stack.extend(knot.blockers or ())
-        else:
-            found.append(knot)
-    return found
+        others, every = needs(current)
+        missing[current] = (len(others) if every else 1) if others else 0
+        if not others:
+            ending.append(current)
+        for other in others:
+            behind.setdefault(other, []).append(current)
+            stack.append(other)
+    while ending:
+        current = ending.pop()
+        if current is start:
+            return True
+        for waiter in behind.get(current, ()):
+            missing[waiter] -= 1
+            if missing[waiter] == 0:
+                ending.append(waiter)
+    return False

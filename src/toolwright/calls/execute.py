@@ -40,6 +40,7 @@ class CallRun(Ticket):
     in_tool = False
     pausing = False
     finishing = False
+    late: asyncio.Task[None] | None = None
     expired = False
     concluded = False
     cancel_reason: str | None = None
@@ -50,6 +51,7 @@ class CallRun(Ticket):
     shares: CallRun | None = None
     sharers: tuple[CallRun, ...] = ()
     recovered: str | None = None
+    cut_off_after_start = False
 
     def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
         self.host = host
@@ -102,7 +104,7 @@ class CallRun(Ticket):
                 self.end_now(result)
                 raise
         else:
-            return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)  # type: ignore[arg-type]
+            return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)
         self.in_tool = False
         plan.bucket.discard(self)
         if type(result) is Failure and result.retry:
@@ -115,9 +117,13 @@ class CallRun(Ticket):
         self._give(outcome)
         return None
 
-    async def _rest(self, attempt: Awaitable[Any]) -> None:
+    async def _rest(self, attempt: Any) -> None:
         """Wait for the first attempt to end, and finish the call."""
-        await self._finish(await self._attempt(attempt))
+        if self.cancel_reason is not None and not self.ran:
+            attempt.close()
+            await self._finish(self._cancelled())
+        else:
+            await self._finish(await self._attempt(attempt))
 
     async def _attempt(self, attempt: Awaitable[Any]) -> Any:
         self.in_tool = True
@@ -204,9 +210,12 @@ class CallRun(Ticket):
 
     def cancel(self, reason: str) -> None:
         """Stop the call: at once when it has not started, else after its grace."""
-        if self.concluded or self.cancel_reason is not None:
+        if self.cancel_reason is not None or (self.concluded and self.late is None):
             return
         self.cancel_reason = reason
+        if self.late is not None:
+            self._start_grace()
+            return
         if self.started is None:
             if self.order:
                 self.schedule.withdraw(self)
@@ -243,6 +252,14 @@ class CallRun(Ticket):
 
     def give_up(self) -> None:
         """The grace is over: end the call without waiting for its code."""
+        if self.late is not None:
+            # A hook hangs, after the call was given up.
+            late, self.late = self.late, None
+            late.cancel()
+            outcome = self.owner.settle(self, self._cancelled())
+            assert outcome is not None
+            self._give(outcome)
+            return
         if self.finishing and not self.concluded:
             # A hook hangs. The tool's code has ended, so its claims are free.
             self.end_now(self._cancelled())
@@ -284,17 +301,21 @@ class CallRun(Ticket):
         if outcome is not None:
             self._give(outcome)
         else:
-            self.host.keep(self.host.loop.create_task(self._finish_late(result)))
+            self.late = self.host.loop.create_task(self._finish_late(result))
+            self.host.keep(self.late)
 
     async def _finish_late(self, result: Any) -> None:
-        self._give(await self.owner.finish(self, result))
+        outcome = await self.owner.finish(self, result)
+        if self.late is not None:
+            self.late = None
+            self._give(outcome)
 
     def _give(self, outcome: ToolOutcome) -> None:
         """Give the call its outcome and free what it held, once the journal has it."""
         if self.key is None:
             self._given(outcome)
             return
-        if self.order and not self.done and self not in self.host.lingering:
+        if self.host.journal.takes_time and self.order and not self.done and self not in self.host.lingering:
             # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
             (self.schedule.finish if self.claims is PARALLEL else self.schedule.free_slots)(self)
         self.host.journal.finish(self, outcome, functools.partial(self._recorded, outcome))
@@ -304,6 +325,11 @@ class CallRun(Ticket):
             self.owner.store_failed(fault)
         self._given(outcome)
         for sharer in self.sharers:
+            if fault is not None:
+                sharer.owner.store_failed(fault)
+            elif outcome.status == "cancelled" and not outcome.may_have_run and not sharer.concluded:
+                sharer.owner.start_over(sharer)
+                continue
             sharer.end_now(replace(outcome, replayed=True))
 
     def _given(self, outcome: ToolOutcome) -> None:

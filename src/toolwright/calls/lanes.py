@@ -85,22 +85,22 @@ class Lane:
                 asyncio._enter_task(loop, caller)
         if shift.rest is None:
             return
-        shift.stopped = shift.run.stopping
         if task.cancelling():
             # A task that is cancelled before its first step never takes it: another must go on in its place.
             rest, shift.rest = shift.rest, None
             shift, run = Shift(), shift.run
             shift.begun, shift.rest, shift.run, shift.stopped = True, rest, run, True
             shift.task = self._host.spawn(self._work(shift), context=context)
-        shift.run.task = shift.task
 
     async def _work(self, shift: Shift) -> None:
         if not shift.begun:
             self._begin(shift, shift.task)
         if shift.rest is not None:
-            if shift.stopped:
-                assert shift.task is not None
-                shift.task.cancel()
+            # Only from here on can the task be cancelled; what came before that is made up for.
+            run = shift.run
+            run.task = task = shift.task
+            if task is not None and (shift.stopped or run.stopping):
+                task.cancel()
             try:
                 await shift.rest
             except Exception as error:

@@ -43,7 +43,7 @@ class ThreadPlace:
         run, plan = self._run, self._run.plan
         context = make_context(run) if plan.needs_context else None
         function = functools.partial(plan.invoke, run.arguments or {}, context)
-        self._future = run.host.threads.run(function, run.code_begins)
+        self._future = run.host.threads.run(function, run.code_begins, beyond=run.parent is not None)
         result = await self._future
         if inspect.isawaitable(result):
             self._after = result

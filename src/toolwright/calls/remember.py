@@ -8,8 +8,9 @@ awaits the batch, and never becomes an outcome.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,12 +23,14 @@ from toolwright.calls.mishaps import internal
 from toolwright.clock import Clock
 from toolwright.effects.journal import CallKey, Entry, Intent, JournalStore
 from toolwright.errors import ReplayMismatch, StoreError
-from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.outcome import Failure, ToolError, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
 
 POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
+LEFT = "left"
+"""What was done so far for a call that a crash cut off: nothing."""
 
 
 class MemoryJournal:
@@ -36,30 +39,49 @@ class MemoryJournal:
     Only calls that were given an id can come again, so only these are kept.
     """
 
+    takes_time = False
+
     def __init__(self, session: str) -> None:
         self._session = session
-        self._calls: dict[CallKey, CallRun | tuple[str, bytes, ToolOutcome]] = {}
+        self._calls: dict[CallKey, tuple[str, bytes, CallRun | ToolOutcome]] = {}
 
-    def meet(self, run: CallRun, scope: str) -> None:
-        """Let a call that was given an id meet its past.
+    def meet(self, runs: Iterable[CallRun], scope: str) -> None:
+        """Let the calls of a batch that were given an id meet their past, all or none.
 
         Raises:
-            ReplayMismatch: its identity was used before, for something else.
+            ReplayMismatch: an identity was used before, for something else.
         """
+        met: list[CallRun] = []
+        try:
+            for run in runs:
+                if run.named and run.outcome is None:
+                    self._meet(run, scope)
+                    met.append(run)
+        except ReplayMismatch:
+            for run in met:
+                if run.key is not None:
+                    del self._calls[run.key]
+                if run.shares is not None:
+                    run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
+            raise
+
+    def _meet(self, run: CallRun, scope: str) -> None:
         assert run.tool is not None
         key = CallKey(self._session, scope, run.call_id)
         known = self._calls.get(key)
         if known is None:
             run.key = key
-            self._calls[key] = run
-        elif isinstance(known, CallRun):
-            assert known.tool is not None
-            _require_same(run, known.name, known.tool.definition.id, known.raw)
-            run.shares = known
-            known.sharers = (*known.sharers, run)
+            # As they were given: a hook may replace the arguments later.
+            self._calls[key] = (run.tool.definition.id, run.raw, run)
+            return
+        tool_id, arguments, past = known
+        if isinstance(past, CallRun):
+            _require_same(run, past.name, tool_id, arguments)
+            run.shares = past
+            past.sharers = (*past.sharers, run)
         else:
-            _require_same(run, known[2].tool, known[0], known[1])
-            run.outcome = replace(known[2], replayed=True)
+            _require_same(run, past.tool, tool_id, arguments)
+            run.outcome = replace(past, replayed=True)
 
     def marks_start(self, run: CallRun) -> bool:
         """Memory ends with the process, so there is nothing to mark."""
@@ -68,16 +90,18 @@ class MemoryJournal:
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Keep the outcome of a call, and go on at once."""
         assert run.key is not None
-        assert run.tool is not None
         if outcome.status == "cancelled" and not outcome.may_have_run:
             self._calls.pop(run.key, None)
         else:
-            self._calls[run.key] = (run.tool.definition.id, run.raw, outcome)
+            tool_id, arguments, _ = self._calls[run.key]
+            self._calls[run.key] = (tool_id, arguments, outcome)
         then(None)
 
 
 class StoreJournal:
     """The journal of a runtime, in a store that outlives the process."""
+
+    takes_time = True
 
     def __init__(self, store: JournalStore, clock: Clock) -> None:
         self._store = store
@@ -94,59 +118,90 @@ class StoreJournal:
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         intents = [_intent(run, CallKey(session, scope, run.call_id), batch, now) for run in waiting]
-        entries = await self._store.begin(intents)
-        for run, intent, entry in zip(waiting, intents, entries, strict=True):
+        if not waiting:
+            return
+        while not await self._written(waiting, intents):
+            await self._clock.sleep(POLL)
+        for run in waiting:
+            if run.recovered == LEFT:
+                await self._recover(run)
+        for run in waiting:
+            if run.concluded and run.key is not None:  # cancelled meanwhile
+                await (self._store.release if run.recovered == LEFT else self._store.forget)(run.key)
+                self._drop(run)
+
+    async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
+        """Write the intents and let each call meet its past; False while another process runs one of them."""
+        job = asyncio.ensure_future(self._store.begin(intents))
+        # When it is done, and no later: what the store answers next may be that one of these calls is finished.
+        job.add_done_callback(functools.partial(self._meet, waiting, intents))
+        stopped: asyncio.CancelledError | None = None
+        while not job.done():
+            # What is written must be known here, or it could not be taken back: stopping waits for it.
+            try:
+                await asyncio.shield(job)
+            except asyncio.CancelledError as error:
+                stopped = error
+            except Exception:
+                break
+        entries = job.result()
+        for run, entry in zip(waiting, entries, strict=True):
             if entry is not None:
                 before = entry.intent
                 _require_same(run, before.tool, before.tool_id, before.arguments)
-            else:
-                run.key = intent.key
-                self._live[intent.key] = run
-        for run, intent, entry in zip(waiting, intents, entries, strict=True):
+        if stopped is not None:
+            raise stopped
+        return not any(self._runs_elsewhere(entry) for entry in entries)
+
+    def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
+        if job.cancelled() or job.exception() is not None:
+            return
+        entries = job.result()
+        if not any(self._runs_elsewhere(entry) for entry in entries):
+            for run, intent, entry in zip(waiting, intents, entries, strict=True):
+                self._claim(run, intent.key, entry)
+
+    def _runs_elsewhere(self, entry: Entry | None) -> bool:
+        return entry is not None and entry.outcome is None and entry.owner != self._store.owner
+
+    def _claim(self, run: CallRun, key: CallKey, entry: Entry | None) -> None:
+        """Say whose a call is: this run's, or another's that has or will have the outcome."""
+        other = self._live.get(key)
+        if entry is not None and entry.outcome is not None:
+            run.outcome = replace(entry.outcome, replayed=True)
+        elif entry is not None and other is not None:
+            run.shares = other
+            other.sharers = (*other.sharers, run)
+        else:
+            run.key = key
+            self._live[key] = run
             if entry is not None:
-                await self._meet(run, intent, entry)
+                run.recovered = LEFT
+                run.cut_off_after_start = entry.started_at is not None
 
-    async def _meet(self, run: CallRun, intent: Intent, entry: Entry) -> None:
-        """Decide what becomes of a call that the journal knows already."""
-        key = intent.key
-        while entry.outcome is None:
-            other = self._live.get(key)
-            if other is not None and other is not run:
-                run.shares = other
-                other.sharers = (*other.sharers, run)
-                return
-            if entry.owner != self._store.owner and await self._store.is_alive(entry.owner):
-                await self._clock.sleep(POLL)
-            elif await self._store.take_over(key, entry.owner):
-                run.key = key
-                self._live[key] = run
-                await self._recover(run, began=entry.started_at is not None)
-                return
-            (found,) = await self._store.begin([intent])
-            if found is None:
-                run.key = key
-                self._live[key] = run
-                return
-            entry = found
-        run.outcome = replace(entry.outcome, replayed=True)
+    def _drop(self, run: CallRun) -> None:
+        if self._live.get(run.key) is run:
+            del self._live[run.key]
 
-    async def _recover(self, run: CallRun, *, began: bool) -> None:
+    async def _recover(self, run: CallRun) -> None:
         """A call was cut off by a crash: do what its tool says, unless it had not even begun."""
         assert run.tool is not None
         policy = run.tool.definition.on_crash
         if policy == "rerun":
             run.recovered = "rerun"
-        elif not began:
+        elif not run.cut_off_after_start:
             run.recovered = "run"
         elif callable(policy):
-            run.recovered = "probed"
             try:
                 found = await ask(policy, jsonx.decode(run.raw))
+            except ToolError as error:
+                found = error.failure
             except Exception as error:  # a tool's code
                 log.exception("The probe of tool %r failed for call %r", run.name, run.call_id)
                 found = replace(internal(error), code="probe_failed")
             if found is not None:
                 run.answer = found if isinstance(found, ANSWERS) else Answer(found)
+            run.recovered = "probed"
         else:
             run.recovered = "interrupted"
             run.answer = _interrupted(run.name, asks=policy == "ask")
@@ -158,30 +213,39 @@ class StoreJournal:
     def mark_started(self, run: CallRun, then: Callable[[Exception | None], None]) -> None:
         """Commit that a call begins, and call `then` with None, or with what went wrong."""
         assert run.key is not None
-        self._when_done(self._store.start(run.key, run.record.started_at), then)
+        self._when_done(run, self._store.start(run.key, run.record.started_at), then)
 
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
-        if outcome.status == "cancelled" and not outcome.may_have_run:
+        if outcome.status != "cancelled" or outcome.may_have_run:
+            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+        elif run.recovered == LEFT:
+            # Nobody has decided yet what a crash did to it: that stays to be done.
+            job = self._store.release(run.key)
+        else:
             # It did not run: nothing to remember, and it may run another time.
             job = self._store.forget(run.key)
-        else:
-            record = run.record
-            job = self._store.finish(run.key, outcome, record.started_at, self._clock.now())
 
         def committed(fault: Exception | None) -> None:
-            self._live.pop(run.key, None)
+            self._drop(run)
             then(fault)
 
-        self._when_done(job, committed)
+        self._when_done(run, job, committed)
 
-    def _when_done(self, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
+    def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:
+            fault: BaseException | None
             if task.cancelled():
-                then(StoreError("The journal was closed before it could write"))
+                fault = StoreError(f"The journal was closed before it could write about call {run.call_id!r}")
             else:
-                then(task.exception())  # type: ignore[arg-type]
+                fault = task.exception()
+                if fault is None and not task.result():
+                    fault = StoreError(
+                        f"The call {run.call_id!r} was taken over by another process, which believes that this one "
+                        "is gone; do not remove files beside the store while it is in use"
+                    )
+            then(fault)  # type: ignore[arg-type]
 
         asyncio.ensure_future(job).add_done_callback(done)
 
@@ -203,7 +267,8 @@ def _interrupted(name: str, *, asks: bool) -> Failure:
 
 def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:
     assert run.tool is not None
-    if tool_id != run.tool.definition.id:
+    # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
+    if tool_id != run.tool.definition.id and tool != run.name:
         differences = [f"tool: {tool!r} before, {run.name!r} now"]
     elif arguments != run.raw:
         differences = list(_differences("$", jsonx.decode(arguments), jsonx.decode(run.raw)))[:5]

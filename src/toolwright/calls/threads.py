@@ -47,17 +47,20 @@ class ThreadPool:
         self._idle = 0
         self._closed = False
 
-    def run(self, function: Callable[[], Any], begun: Callable[[], None] | None = None) -> asyncio.Future[Any]:
+    def run(
+        self, function: Callable[[], Any], begun: Callable[[], None] | None = None, *, beyond: bool = False
+    ) -> asyncio.Future[Any]:
         """Run `function` on a thread, in a copy of the caller's context; the future has what it returns or raises.
 
-        `begun` is called on the loop once the function has a thread, which is at once unless all are busy.
+        `begun` is called on the loop once the function has a thread, which is at once unless all are busy. `beyond`
+        adds a thread rather than wait for one: for a nested call, whose ancestors may hold them all.
         """
         job = _Job(asyncio.get_running_loop(), function, begun)
         with self._lock:
             idle = self._idle > 0
             if idle:
                 self._idle -= 1
-            elif self._threads < self._size:
+            elif beyond or self._threads < self._size:
                 self._threads += 1
             else:
                 self._backlog.append(job)

@@ -38,20 +38,25 @@ class Intent(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`."""
+    """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
+
+    `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
+    """
 
     intent: Intent
     owner: str
     outcome: ToolOutcome | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    cut_off: bool = False
 
 
 class JournalStore(Protocol):
     """What a database must offer to be a journal.
 
     What a method has returned is durable, as durable as the store promises to be when it is opened. Several processes
-    may use one store; `owner` names this one, and `is_alive` tells whether another still runs.
+    may use one store; `owner` names this one. An owner is alive until its process ends or closes the store, and only
+    the owner of an unfinished call may write to it. What is asked first is done first, and answered first.
 
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
     """
@@ -59,32 +64,32 @@ class JournalStore(Protocol):
     owner: str
 
     async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
-        """Write the intents of a batch, all or none. Where a key is taken, nothing is written for it, and its entry
-        is returned in its place."""
+        """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
+
+        Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
+        over, that entry is `cut_off`. While another living owner runs one of the calls, nothing is written at all: a
+        batch that waits must not hold what somebody else may be waiting for.
+        """
         ...
 
     async def start(self, key: CallKey, started_at: float) -> bool:
-        """Write that the tool of a call begins now. A call without it did not run."""
+        """Write that the tool of a call begins now. False when the call is not this process's to run."""
         ...
 
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
-        """Write the outcome of a call this process owns. False when it is no longer this one's to write."""
+        """Write the outcome of a call. False when it is no longer this process's to write."""
         ...
 
     async def forget(self, key: CallKey) -> bool:
         """Take back the intent of a call that this process owns and that did not run."""
         ...
 
-    async def take_over(self, key: CallKey, owner: str) -> bool:
-        """Make an unfinished call of a dead owner this process's. False when somebody else was first."""
+    async def release(self, key: CallKey) -> bool:
+        """Let go of an unfinished call that may have run: whoever begins it next finds it `cut_off`."""
         ...
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """The unfinished calls of owners that are not alive, oldest first."""
-        ...
-
-    async def is_alive(self, owner: str) -> bool:
-        """True while the process behind an owner's name runs."""
         ...
 
     async def close(self) -> None:

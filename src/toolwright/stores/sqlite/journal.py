@@ -17,7 +17,7 @@ from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.owners import OwnerLock, is_alive
 from toolwright.stores.sqlite.writer import Sync, Writer
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import ToolOutcome, encodable
 
 VERSION = 1
 """The version of the schema this code writes, in `PRAGMA user_version`."""
@@ -28,6 +28,9 @@ _COLUMNS = (
     "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
     "owner, started_at, finished_at, outcome"
 )
+_KEY = "session = ? AND scope = ? AND call_id = ?"
+NOBODY = ""
+"""The owner of an unfinished call that its owner let go of."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ToolOutcome).decode
 
@@ -44,9 +47,12 @@ class SqliteJournalStore:
             raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
         self.path = Path(path)
         self.owner = uuid7()
-        self._number = 0
-        self._writer = Writer(self.path, self._prepare, sync)
-        self._lock = OwnerLock(self.path, self._number)
+        self._locks: list[OwnerLock] = []
+        try:
+            self._writer = Writer(self.path, self._prepare, sync)
+        except BaseException:
+            self._let_go()
+            raise
 
     @property
     def commits(self) -> int:
@@ -54,88 +60,75 @@ class SqliteJournalStore:
         return self._writer.commits
 
     def _prepare(self, connection: apsw.Connection) -> None:
-        """Make or check the schema, and enter this process among the owners."""
+        """Make or check the schema, and enter this process among the owners, in one transaction."""
         application = _one(connection, "PRAGMA application_id")
         version = _one(connection, "PRAGMA user_version")
         if application == 0 and version == 0 and _one(connection, "SELECT count(*) FROM sqlite_schema") == 0:
-            schema = files("toolwright.stores.sqlite").joinpath("schema.sql").read_text()
-            connection.execute(
-                f"BEGIN IMMEDIATE; {schema};"
-                f" PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT"
-            )
+            connection.execute(files("toolwright.stores.sqlite").joinpath("schema.sql").read_text("utf-8"))
+            connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}")
         elif application != APPLICATION:
-            raise StoreError(f"{str(self.path)!r} belongs to another program; choose another file")
+            raise StoreError(f"The store {str(self.path)!r} belongs to another program; choose another file")
         elif version > VERSION:
             raise StoreError(
-                f"{str(self.path)!r} was written by a newer toolwright (schema {version}, this one knows {VERSION}); "
-                "upgrade toolwright"
+                f"The store {str(self.path)!r} was written by a newer toolwright (schema {version}, this one knows "
+                f"{VERSION}); upgrade toolwright"
             )
-        self._number = _one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
+        number = _one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
+        try:
+            self._locks.append(OwnerLock(self.path, number))
+        except OSError as error:
+            raise StoreError(
+                f"The store {str(self.path)!r} can not be opened: no file may be made beside it ({error.strerror}); "
+                "check the permissions of its directory"
+            ) from error
 
     async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
         """Part of `JournalStore`."""
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             known = self._find(connection, [intent.key for intent in intents])
-            rows = [_row(intent, self.owner) for intent in intents if intent.key not in known]
-            connection.executemany(
-                "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent,"
-                " queued_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
+            owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
+            dead = self._dead(connection, owners)
+            if dead == owners:
+                for key, entry in known.items():
+                    if entry.outcome is None and entry.owner in dead:
+                        connection.execute(f"UPDATE calls SET owner = ? WHERE {_KEY}", (self.owner, *key))
+                        known[key] = replace(entry, owner=self.owner, cut_off=True)
+                connection.executemany(
+                    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source,"
+                    " parent, queued_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [_row(intent, self.owner) for intent in intents if intent.key not in known],
+                )
             return [known.get(intent.key) for intent in intents]
 
         return await self._writer.do(work)
 
     async def start(self, key: CallKey, started_at: float) -> bool:
         """Part of `JournalStore`."""
-
-        def work(connection: apsw.Connection) -> bool:
-            connection.execute(
-                "UPDATE calls SET started_at = ? WHERE session = ? AND scope = ? AND call_id = ? AND owner = ?"
-                " AND outcome IS NULL",
-                (started_at, *key, self.owner),
-            )
-            return connection.changes() == 1
-
-        return await self._writer.do(work)
+        return await self._change("UPDATE calls SET started_at = ?", (started_at,), key)
 
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         """Part of `JournalStore`."""
-        if outcome.cached_value is not msgspec.UNSET:
-            outcome = replace(outcome, cached_value=msgspec.UNSET)
-        values = (started_at, finished_at, outcome.status, _encode(outcome), *key, self.owner)
-
-        def work(connection: apsw.Connection) -> bool:
-            connection.execute(
-                "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?"
-                " WHERE session = ? AND scope = ? AND call_id = ? AND owner = ? AND outcome IS NULL",
-                values,
-            )
-            return connection.changes() == 1
-
-        return await self._writer.do(work)
+        return await self._change(
+            "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?",
+            (started_at, finished_at, outcome.status, _packed(outcome)),
+            key,
+        )
 
     async def forget(self, key: CallKey) -> bool:
         """Part of `JournalStore`."""
+        return await self._change("DELETE FROM calls", (), key)
 
-        def work(connection: apsw.Connection) -> bool:
-            connection.execute(
-                "DELETE FROM calls WHERE session = ? AND scope = ? AND call_id = ? AND owner = ? AND outcome IS NULL",
-                (*key, self.owner),
-            )
-            return connection.changes() == 1
-
-        return await self._writer.do(work)
-
-    async def take_over(self, key: CallKey, owner: str) -> bool:
+    async def release(self, key: CallKey) -> bool:
         """Part of `JournalStore`."""
+        return await self._change("UPDATE calls SET owner = ?", (NOBODY,), key)
+
+    async def _change(self, statement: str, values: tuple[Any, ...], key: CallKey) -> bool:
+        """Change an unfinished call of this process; False when it is not, or no longer, its own."""
 
         def work(connection: apsw.Connection) -> bool:
             connection.execute(
-                "UPDATE calls SET owner = ? WHERE session = ? AND scope = ? AND call_id = ? AND owner = ?"
-                " AND outcome IS NULL",
-                (self.owner, *key, owner),
+                f"{statement} WHERE {_KEY} AND owner = ? AND outcome IS NULL", (*values, *key, self.owner)
             )
             return connection.changes() == 1
 
@@ -148,25 +141,29 @@ class SqliteJournalStore:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM calls WHERE outcome IS NULL ORDER BY queued_at, position"
             )
-            return [_entry(row) for row in rows if session is None or row[0] == session]
+            entries = [_entry(row) for row in rows if session is None or row[0] == session]
+            dead = self._dead(connection, {entry.owner for entry in entries} - {self.owner})
+            return [entry for entry in entries if entry.owner in dead]
 
-        entries = await self._writer.do(work)
-        living = {owner: await self.is_alive(owner) for owner in {entry.owner for entry in entries}}
-        return [entry for entry in entries if not living[entry.owner]]
-
-    async def is_alive(self, owner: str) -> bool:
-        """Part of `JournalStore`."""
-        if owner == self.owner:
-            return True
-        number = await self._writer.do(
-            lambda connection: _one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
-        )
-        return number is not None and is_alive(self.path, number)
+        return await self._writer.do(work)
 
     async def close(self) -> None:
         """Part of `JournalStore`."""
         await self._writer.close()
-        self._lock.release()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for lock in self._locks:
+            lock.release()
+
+    def _dead(self, connection: apsw.Connection, owners: set[str]) -> set[str]:
+        """Those of the owners whose process is gone, or that are nobody."""
+        dead = set()
+        for owner in owners:
+            number = _one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
+            if number is None or not is_alive(self.path, number):
+                dead.add(owner)
+        return dead
 
     @staticmethod
     def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
@@ -180,6 +177,26 @@ class SqliteJournalStore:
             (session, scope, wanted),
         )
         return {entry.intent.key: entry for entry in map(_entry, rows)}
+
+
+def _packed(outcome: ToolOutcome) -> bytes:
+    if outcome.cached_value is not msgspec.UNSET:
+        outcome = replace(outcome, cached_value=msgspec.UNSET)
+    try:
+        return _encode(outcome)
+    except UnicodeEncodeError:
+        # Some text of the tool's, an exception's for one, has no form in UTF-8: the rest must be kept all the same.
+        return _encode(_encodable(msgspec.to_builtins(outcome, builtin_types=(bytes,))))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {name: _encodable(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encodable(item) for item in value]
+    return value
 
 
 def _row(intent: Intent, owner: str) -> tuple[Any, ...]:

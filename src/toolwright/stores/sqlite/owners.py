@@ -2,6 +2,7 @@
 
 Each process that opens a store holds a lock on a file of its own beside it. The operating system lets go of the lock
 when the process ends, however it ends, and not before: one that was only stopped for a while is not taken for dead.
+A number is given once, so that the file of a dead owner can be removed for good.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import weakref
 from pathlib import Path
 
 
@@ -17,24 +19,36 @@ class OwnerLock:
 
     def __init__(self, store: Path, number: int) -> None:
         self._path = _path_of(store, number)
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._fd = _lock(self._path)
+        _held.add(self)
 
     def release(self) -> None:
         """Say goodbye; what is left unfinished is anybody's from now on."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        os.close(self._fd)
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the file. The lock goes with the last process that has it open."""
+        _held.discard(self)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def is_alive(store: Path, number: int) -> bool:
-    """True while the process that took this number holds its lock."""
+    """True while the process that took this number holds its lock. What a dead one left is removed."""
+    path = _path_of(store, number)
     try:
-        fd = os.open(_path_of(store, number), os.O_RDWR)
+        fd = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared: two who ask at once must not take each other for the owner.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):
+            path.unlink()
     except BlockingIOError:
         return True
     finally:
@@ -42,5 +56,33 @@ def is_alive(store: Path, number: int) -> bool:
     return False
 
 
+def _lock(path: Path) -> int:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            # Between making it and locking it, somebody may have taken it for what a dead owner left.
+            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
+                return fd
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
 def _path_of(store: Path, number: int) -> Path:
     return store.with_name(f"{store.name}-owner-{number}")
+
+
+_held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """A fork shares its parent's locks, and would keep the dead parent alive."""
+    for lock in list(_held):
+        lock.drop()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -22,7 +22,8 @@ CREATE TABLE calls (
 -- Recovery looks at what is unfinished, and at nothing else.
 CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;
 
--- The processes that wrote here; each holds a lock on its byte of the lock file while it lives.
+-- The processes that wrote here; each holds a lock on a file named by its number while it lives. None is removed:
+-- a number that was given again could make a dead owner look alive.
 CREATE TABLE owners (
     number INTEGER PRIMARY KEY,
     name   TEXT NOT NULL UNIQUE

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import apsw
 
-from toolwright.errors import StoreError
+from toolwright.errors import StoreError, ToolwrightError
 
 T = TypeVar("T")
 Sync = Literal["full", "normal"]
+BUSY = 10_000
+"""Milliseconds to wait for another program that writes to the file."""
 
 
 class _Job:
@@ -36,6 +40,8 @@ class Writer:
 
     def __init__(self, path: Path, prepare: Callable[[apsw.Connection], None], sync: Sync) -> None:
         self._path = path
+        self._process = os.getpid()
+        self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.commits = 0
         self._connection = self._open(prepare, sync)
@@ -49,27 +55,52 @@ class Writer:
             StoreError: the store could not write; nothing of the transaction is there.
         """
         job = _Job(work)
-        self._jobs.put(job)
+        if self._closed:
+            job.future.set_exception(StoreError(f"The store {str(self._path)!r} is closed; open it again"))
+        elif self._process != os.getpid():
+            remedy = "open it again in each process after a fork"
+            job.future.set_exception(StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}"))
+        else:
+            self._jobs.put(job)
         return job.future
 
     async def close(self) -> None:
         """Commit what is queued and close the file."""
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+        if self._process == os.getpid():  # a fork has no copy of the thread
+            await asyncio.to_thread(self._thread.join)
 
     def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync) -> apsw.Connection:
         try:
             connection = apsw.Connection(str(self._path))
             try:
-                connection.set_busy_timeout(10_000)
-                connection.execute(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {sync}")
+                connection.set_busy_timeout(BUSY)
+                connection.execute(f"PRAGMA synchronous = {sync}; BEGIN IMMEDIATE")
                 prepare(connection)
+                connection.execute("COMMIT")
+                # Not before `prepare` knows the file as ours: it changes the file for every other program.
+                self._become_wal(connection)
             except BaseException:
                 connection.close()
                 raise
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be opened: {_reason(error)}") from error
+            raise StoreError(f"The store {str(self._path)!r} can not be opened: {self._reason(error)}") from error
         return connection
+
+    def _become_wal(self, connection: apsw.Connection) -> None:
+        """Switch to the write-ahead log. SQLite does not wait for others here, so we do."""
+        until = time.monotonic() + BUSY / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            except apsw.BusyError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _work(self) -> None:
         ending = False
@@ -90,34 +121,43 @@ class Writer:
 
     def _commit(self, jobs: list[_Job]) -> None:
         connection = self._connection
+        begun = False
         try:
             connection.execute("BEGIN IMMEDIATE")
+            begun = True
             results = [job.work(connection) for job in jobs]
             connection.execute("COMMIT")
             self.commits += 1
         except Exception as error:
             with contextlib.suppress(apsw.Error):
                 connection.execute("ROLLBACK")
-            if len(jobs) > 1:
+            if begun and len(jobs) > 1:
                 # One of them is at fault: the others must not suffer for it.
                 for job in jobs:
                     self._commit([job])
-                return
-            self._deliver(jobs, [self._explained(error)])
+            else:
+                self._deliver(jobs, [self._explained(error) for _ in jobs])
         else:
             self._deliver(jobs, results)
 
     def _explained(self, error: Exception) -> Exception:
-        if isinstance(error, apsw.Error):
-            told = StoreError(f"The store {str(self._path)!r} could not write: {_reason(error)}")
-            told.__cause__ = error
-            return told
-        return error
+        if isinstance(error, ToolwrightError):
+            return error
+        reason = self._reason(error) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
+        told = StoreError(f"The store {str(self._path)!r} could not write: {reason}")
+        told.__cause__ = error
+        return told
 
     def _deliver(self, jobs: list[_Job], results: list[Any]) -> None:
         loop = jobs[0].loop
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_set_results, jobs, results)
+
+    def _reason(self, error: apsw.Error) -> str:
+        name = type(error).__name__.removesuffix("Error")
+        if name == "CantOpen":
+            return _why_not_opened(self._path)
+        return _REASONS.get(name, str(error))
 
 
 def _set_results(jobs: list[_Job], results: list[Any]) -> None:
@@ -130,16 +170,21 @@ def _set_results(jobs: list[_Job], results: list[Any]) -> None:
             job.future.set_result(result)
 
 
-def _reason(error: apsw.Error) -> str:
-    name = type(error).__name__.removesuffix("Error")
-    remedies = {
-        "Full": "the disk is full; free some space",
-        "ReadOnly": "it can not be written to; check its permissions",
-        "Busy": "another program holds it; wait, or stop that program",
-        "Locked": "another program holds it; wait, or stop that program",
-        "NotADB": "it is not a SQLite database; choose another file",
-        "Corrupt": "it is damaged; restore it from a copy",
-        "CantOpen": "it can not be opened; check the path and its permissions",
-        "IO": "the disk reports an error",
-    }
-    return remedies.get(name, str(error))
+def _why_not_opened(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no directory {str(path.parent)!r}; make it first"
+    if path.is_dir():
+        return "it is a directory; give the path of a file"
+    return "the system does not allow it; check the permissions of the file and its directory"
+
+
+_REASONS = {
+    "Full": "the disk is full; free some space",
+    "ReadOnly": "it can not be written to; check the permissions of the file and its directory",
+    "Busy": "another program holds it; wait, or stop that program",
+    "Locked": "another program holds it; wait, or stop that program",
+    "NotADB": "it is not a SQLite database; choose another file",
+    "Corrupt": "it is damaged; restore it from a copy",
+    "IO": "the disk reports an error; check it, and the space left on it",
+    "TooBig": "it is larger than a store can hold; let tools return less",
+}
