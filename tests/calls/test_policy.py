@@ -69,6 +69,12 @@ async def test_an_allowed_call_names_the_rule_that_allowed_it(open_session):
 
 
 @pytest.mark.promise("AUTH-01")
+async def test_rules_that_do_not_match_decide_nothing(open_session):
+    rules = [Rule("deny", "other"), Rule("deny", "act", when=lambda request: False), Rule("ask", source="user")]
+    assert await decided(open_session, rules) == ("ran", None)
+
+
+@pytest.mark.promise("AUTH-01")
 async def test_a_rule_without_a_name_is_named_after_what_it_says(open_session):
     assert await decided(open_session, [Rule("deny", ("act", "x*"))]) == ("denied", "deny act, x*")
 
@@ -482,6 +488,23 @@ def test_an_async_rule_is_refused_for_it_would_always_match():
 def test_a_policy_that_makes_no_sense_is_refused_when_it_is_made(wrong: dict[str, Any], message: str):
     with pytest.raises(PolicyError, match=message):
         Policy(**wrong)
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_the_least_of_everything_is_a_policy_too(open_session):
+    least = Policy(
+        max_concurrency=1,
+        session_concurrency=1,
+        runtime_concurrency=1,
+        grace=0,
+        max_lines=1,
+        max_bytes=256,
+        max_argument_bytes=2,
+        max_output_bytes=256,
+        record_bytes=0,
+    )
+    outcomes = await run(await open_session(named("act"), policy=least), *(ToolCall(name="act") for _ in range(3)))
+    assert [outcome.value for outcome in outcomes] == ["act", "act", "act"]
 
 
 @pytest.mark.promise("AUTH-01")

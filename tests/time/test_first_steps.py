@@ -84,7 +84,7 @@ async def test_a_failure_in_a_first_step_reaches_threads_and_what_waits_for_one(
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("waits_before", [0, 1])
 async def test_a_tool_that_cancels_its_own_session_is_cancelled_itself(way, waits_before, clock, open_runtime):
-    seen = []
+    seen: list[str] = []
 
     @tool
     async def stop_all() -> str:
@@ -222,6 +222,33 @@ async def test_a_call_cancelled_right_after_its_first_step_sees_it_and_has_its_g
         assert (outcome.status, outcome.value) == ("success", "half of it")
     else:
         assert (outcome.status, outcome.may_have_run) == ("cancelled", False)
+
+
+@pytest.mark.promise("CANCEL-01")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("who", ["the session", "the tool itself", "its caller"])
+async def test_a_call_cancelled_at_its_first_step_that_does_not_stop_is_given_up(way, who, clock, open_runtime, finale):
+    @tool(parallel=True)
+    async def stubborn() -> None:
+        if who == "the tool itself":
+            session.cancel()
+        while not finale.is_set():
+            try:
+                await finale.wait()
+            except asyncio.CancelledError:
+                continue
+
+    runtime = await open_runtime(stubborn)
+    session = runtime.session("s")
+    task = begin(way, session, [ToolCall(id="c1", name="stubborn")])
+    if who == "the session":
+        asyncio.get_running_loop().call_soon(session.cancel)
+    elif who == "its caller":
+        asyncio.get_running_loop().call_soon(task.cancel)
+    await clock.advance(0.05)
+    assert task.done()
+    outcome = record(runtime, "c1").outcome
+    assert outcome.status == "cancelled"
 
 
 @pytest.mark.promise("CANCEL-01")

@@ -108,7 +108,7 @@ class Scene:
         async def hook(call: Any, *outcome: Any) -> None:
             await self.clock.sleep(0.05)
 
-        hooks = {"before": [hook], "after": [hook]} if self.hooked else {}
+        hooks: dict[str, Any] = {"before": [hook], "after": [hook]} if self.hooked else {}
         policy = Policy(max_concurrency=3, session_concurrency=4, runtime_concurrency=5, on_loop="ignore")
         self.runtime = await Runtime.open(tools=self.tools(), clock=self.clock, policy=policy, **hooks)
         self.events = self.runtime.subscribe(limit=1_000_000)

@@ -278,7 +278,7 @@ async def test_nested_calls_find_a_thread_even_when_their_siblings_and_ancestors
     batch = runtime.session("s").start_batch([ToolCall(name="outer")])
     async with fail_after(5):
         await gate.reached.wait()
-        finished_calls = set()
+        finished_calls: set[str] = set()
         while len(finished_calls) < 2:
             event = await anext(events)
             if event.kind == "call.finished":

@@ -105,6 +105,7 @@ class Batch:
         self._failed_call: str | None = None
         self._prepares = False
         self._fault: Exception | None = None
+        self._plain = setting.policy.continue_on_failure
         self._driver: asyncio.Task[None] | None = None
         limit = Limit("a slot of the batch", policy.max_concurrency)
         self._above = _unfinished(parent)
@@ -121,8 +122,8 @@ class Batch:
             self._runs.append(run)
         journal = host.journal
         self._store = journal if isinstance(journal, StoreJournal) else None
-        if self._store is None:
-            journal.meet(self._runs, scope)
+        if self._store is None and journal.meet(self._runs, scope):
+            self._plain = False
         self.id = batch_id(self._runs)
         self._left = len(self._runs)
         self._outcomes: list[ToolOutcome | None] = [None] * self._left
@@ -137,6 +138,7 @@ class Batch:
             return self
         self.report.batch_started(self.id, runs, None if self._parent is None else self._parent.call_id)
         if self.setting.hooks.before or self._prepares or self._store is not None:
+            self._plain = False
             self._driver = self.host.loop.create_task(self._drive())
             self._driver.add_done_callback(self._driven)
             self.host.keep(self._driver)
@@ -166,6 +168,7 @@ class Batch:
     def start_over(self, run: CallRun) -> None:
         """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
         run.shares = None
+        self._plain = False
         self.host.keep(self.host.loop.create_task(self._start_over(run)))
 
     async def _start_over(self, run: CallRun) -> None:
@@ -215,11 +218,12 @@ class Batch:
             self._watch_loops()
         for run in list(again or self._runs):
             tool = run.tool
-            if run.concluded or (run.shares is not None and self._stop_reason is None):
-                continue  # stopped by the failure of a call before it, or ended by the run it shares
-            if run.outcome is not None or run.answer is not None or tool is None:
-                run.end_now(run.outcome or run.answer)
-                continue
+            if not self._plain or run.arguments is None or tool is None:
+                if run.concluded or (run.shares is not None and self._stop_reason is None):
+                    continue  # stopped by the failure of a call before it, or ended by the run it shares
+                if run.outcome is not None or run.answer is not None or tool is None:
+                    run.end_now(run.outcome or run.answer)
+                    continue
             plan = run.plan = plans.get(tool) or self.setting.plan(tool)
             if plan.allowed_by is None:
                 authorise(run, self.setting.judge)
@@ -260,6 +264,7 @@ class Batch:
             return
         self.report.warn(run, "loop", warning)
         if self.policy.on_loop == "refuse":
+            self._plain = False
             run.decided_by = "on_loop"
             run.fail(
                 Failure(

@@ -12,7 +12,7 @@ lines are empty, one that leaves moves up those that stand first. It may leave a
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from toolwright.tools.claims import Claim
@@ -66,9 +66,16 @@ class Place:
     def empty(self) -> bool:
         return not self.children and not any(self.lines)
 
+    def join(self, ticket: Claimant, number: int) -> None:
+        """Put a ticket at the end of a line."""
+        line = self.lines[number]
+        if line is None:
+            line = self.lines[number] = OrderedDict()
+        line[ticket] = None
+
     def spots(self, claim: Claim) -> tuple[Spot, ...]:
         """Where a claim on this place stands: in one line here, and in one of each place above."""
-        number = (WRITE_TREE if claim.write else READ_TREE) if claim.tree else (WRITE if claim.write else READ)
+        number = line_of(claim)
         spots = self._spots[number]
         if spots is None:
             made: list[Spot] = [(self, number)]
@@ -83,13 +90,18 @@ class Place:
 Spot = tuple[Place, int]
 
 
+def line_of(claim: Claim) -> int:
+    """The line of its own place that a claim stands in."""
+    return (WRITE_TREE if claim.write else READ_TREE) if claim.tree else (WRITE if claim.write else READ)
+
+
 class ClaimIndex:
     """The claims of unfinished tickets, found by resource."""
 
-    __slots__ = ("_root", "exclusive", "shared")
+    __slots__ = ("exclusive", "root", "shared")
 
     def __init__(self) -> None:
-        self._root = root = Place(None, "")
+        self.root = root = Place(None, "")
         # The lines of parallel and of exclusive calls, for the schedule's shortest way.
         self.shared: Line = OrderedDict()
         self.exclusive: Line = OrderedDict()
@@ -98,19 +110,11 @@ class ClaimIndex:
     @property
     def empty(self) -> bool:
         """True when no ticket holds a claim."""
-        return self._root.empty
+        return self.root.empty
 
     def add(self, ticket: Claimant, claims: Sequence[Claim]) -> bool:
         """Let a ticket join; True when it conflicts with nobody who is here, and so is not held up."""
-        place = self._root
-        if len(claims) == 1:
-            if claims[0].resource:
-                place = self._reach(claims[0].resource)
-            spots = place.spots(claims[0])
-        else:
-            found = (spot for claim in claims for spot in self._reach(claim.resource).spots(claim))
-            spots = tuple(dict.fromkeys(found))
-        ticket.spots = spots
+        ticket.spots = spots = self.spots(claims)
         # First look everywhere, then join: a ticket never waits for itself.
         held_up: list[Spot] = []
         for spot in spots:
@@ -120,10 +124,7 @@ class ClaimIndex:
                     held_up.append(spot)
                     break
         for place, number in spots:
-            line = place.lines[number]
-            if line is None:
-                line = place.lines[number] = OrderedDict()
-            line[ticket] = None
+            place.join(ticket, number)
         if not held_up:
             return True
         for place, number in held_up:
@@ -138,16 +139,28 @@ class ClaimIndex:
         """Let a ticket leave, whether it is held up or not; return those who are held up nowhere any more."""
         ticket.done = True
         freed: list[Claimant] = []
-        for place, number in ticket.spots or ((self._root, READ),):
-            line = place.lines[number]
-            assert line is not None
-            del line[ticket]
+        for place, number in ticket.spots or ((self.root, READ),):
+            self.leave(ticket, place, number)
             for other in CONFLICTS[number]:
                 if place.waiting[other]:
                     _move_up(place, other, freed)
-            if not line and place.parent is not None:
-                self._prune(place)
         return freed
+
+    def spots(self, claims: Sequence[Claim]) -> tuple[Spot, ...]:
+        """Where these claims stand, each spot once."""
+        if len(claims) == 1:
+            return self._reach(claims[0].resource).spots(claims[0])
+        return tuple(dict.fromkeys(spot for claim in claims for spot in self._reach(claim.resource).spots(claim)))
+
+    def leave(self, ticket: Claimant, place: Place, number: int) -> None:
+        """Take a ticket out of one line, and forget places where nobody is."""
+        line = place.lines[number]
+        assert line is not None
+        del line[ticket]
+        if not line:
+            while place.parent is not None and place.empty:
+                del place.parent.children[place.name]
+                place = place.parent
 
     def ahead_of(self, ticket: Claimant, most: int = 3) -> list[Claimant]:
         """Those who hold a ticket up; of many, the latest few."""
@@ -164,7 +177,7 @@ class ClaimIndex:
         return found
 
     def _reach(self, resource: tuple[str, ...]) -> Place:
-        place = self._root
+        place = self.root
         for name in resource:
             child = place.children.get(name)
             if child is None:
@@ -172,10 +185,48 @@ class ClaimIndex:
             place = child
         return place
 
-    def _prune(self, place: Place) -> None:
-        while place.parent is not None and place.empty:
-            del place.parent.children[place.name]
-            place = place.parent
+
+class Presence:
+    """The claims of tickets that are there, in no order: for asking who conflicts with a claim."""
+
+    __slots__ = ("_index", "_spots")
+
+    def __init__(self) -> None:
+        self._index = ClaimIndex()
+        self._spots: dict[Claimant, tuple[Spot, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._spots)
+
+    def __iter__(self) -> Iterator[Claimant]:
+        return iter(self._spots)
+
+    def add(self, ticket: Claimant, claims: Sequence[Claim]) -> None:
+        """Let a ticket be there."""
+        self._spots[ticket] = spots = self._index.spots(claims)
+        for place, number in spots:
+            place.join(ticket, number)
+
+    def discard(self, ticket: Claimant) -> None:
+        """Let a ticket go, if it is there."""
+        for place, number in self._spots.pop(ticket, ()):
+            self._index.leave(ticket, place, number)
+
+    def conflicting(self, claims: Iterable[Claim]) -> Iterator[Claimant]:
+        """Those who are there and conflict with these claims, some perhaps more than once."""
+        for claim in claims:
+            place: Place | None = self._index.root
+            below = CONFLICTS[WRITE_BELOW if claim.write else READ_BELOW]
+            for name in claim.resource:
+                assert place is not None
+                for number in below:
+                    yield from place.lines[number] or ()
+                place = place.children.get(name)
+                if place is None:
+                    break
+            else:
+                for number in CONFLICTS[line_of(claim)]:
+                    yield from place.lines[number] or ()  # type: ignore[union-attr]
 
 
 def _move_up(place: Place, number: int, freed: list[Claimant]) -> None:
@@ -213,35 +264,3 @@ def _conflict(one: Claim, other: Claim) -> bool:
         return True
     shorter, longer = (one, other) if len(one.resource) <= len(other.resource) else (other, one)
     return shorter.tree and longer.resource[: len(shorter.resource)] == shorter.resource
-
-
-def can_end(start: Claimant, needs: Callable[[Claimant], tuple[Collection[Claimant], bool]]) -> bool:
-    """True unless `start` waits, in the end, for itself.
-
-    `needs` says what someone waits for, and whether for all of these or for any one. Whoever waits for nothing can
-    end, and so can whoever waits for those that can; the others wait for each other for ever.
-    """
-    missing: dict[Claimant, int] = {}
-    behind: dict[Claimant, list[Claimant]] = {}
-    ending: list[Claimant] = []
-    stack = [start]
-    while stack:
-        current = stack.pop()
-        if current in missing:
-            continue
-        others, every = needs(current)
-        missing[current] = (len(others) if every else 1) if others else 0
-        if not others:
-            ending.append(current)
-        for other in others:
-            behind.setdefault(other, []).append(current)
-            stack.append(other)
-    while ending:
-        current = ending.pop()
-        if current is start:
-            return True
-        for waiter in behind.get(current, ()):
-            missing[waiter] -= 1
-            if missing[waiter] == 0:
-                ending.append(waiter)
-    return False

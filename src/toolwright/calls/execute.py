@@ -92,7 +92,6 @@ class CallRun(Ticket):
             return self._rest(self._elsewhere(plan))
         self.attempt = 1
         self.in_tool = self.ran = True
-        plan.bucket.add(self, self.started)
         try:
             made = plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
             waiting = made.send(None) if type(made) is CoroutineType else None
@@ -104,9 +103,9 @@ class CallRun(Ticket):
                 self.end_now(result)
                 raise
         else:
+            plan.bucket.add(self, self.started)
             return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)
         self.in_tool = False
-        plan.bucket.discard(self)
         if type(result) is Failure and result.retry:
             return self._finish(result)
         outcome = self.owner.settle(self, result)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CURRENT: ContextVar[CallRun | None] = ContextVar("toolwright_call", default=None)
 """The call whose code is running; child tasks inherit it."""
 
-LONGEST_SHIFT = 16
+LONGEST_SHIFT = 32
 """How many calls one task runs before the event loop gets a turn."""
 
 

@@ -45,17 +45,18 @@ class MemoryJournal:
         self._session = session
         self._calls: dict[CallKey, tuple[str, bytes, CallRun | ToolOutcome]] = {}
 
-    def meet(self, runs: Iterable[CallRun], scope: str) -> None:
-        """Let the calls of a batch that were given an id meet their past, all or none.
+    def meet(self, runs: Iterable[CallRun], scope: str) -> bool:
+        """Let the calls of a batch that were given an id meet their past, all or none; True when one has a past.
 
         Raises:
             ReplayMismatch: an identity was used before, for something else.
         """
         met: list[CallRun] = []
+        known = False
         try:
             for run in runs:
                 if run.named and run.outcome is None:
-                    self._meet(run, scope)
+                    known |= self._meet(run, scope)
                     met.append(run)
         except ReplayMismatch:
             for run in met:
@@ -64,8 +65,9 @@ class MemoryJournal:
                 if run.shares is not None:
                     run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
             raise
+        return known
 
-    def _meet(self, run: CallRun, scope: str) -> None:
+    def _meet(self, run: CallRun, scope: str) -> bool:
         assert run.tool is not None
         key = CallKey(self._session, scope, run.call_id)
         known = self._calls.get(key)
@@ -73,7 +75,7 @@ class MemoryJournal:
             run.key = key
             # As they were given: a hook may replace the arguments later.
             self._calls[key] = (run.tool.definition.id, run.raw, run)
-            return
+            return False
         tool_id, arguments, past = known
         if isinstance(past, CallRun):
             _require_same(run, past.name, tool_id, arguments)
@@ -82,6 +84,7 @@ class MemoryJournal:
         else:
             _require_same(run, past.tool, tool_id, arguments)
             run.outcome = replace(past, replayed=True)
+        return True
 
     def marks_start(self, run: CallRun) -> bool:
         """Memory ends with the process, so there is nothing to mark."""

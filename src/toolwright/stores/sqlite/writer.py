@@ -149,9 +149,10 @@ class Writer:
         return told
 
     def _deliver(self, jobs: list[_Job], results: list[Any]) -> None:
-        loop = jobs[0].loop
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_set_results, jobs, results)
+        for loop in {job.loop for job in jobs}:  # nearly always one
+            answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_set_results, answers)
 
     def _reason(self, error: apsw.Error) -> str:
         name = type(error).__name__.removesuffix("Error")
@@ -160,8 +161,8 @@ class Writer:
         return _REASONS.get(name, str(error))
 
 
-def _set_results(jobs: list[_Job], results: list[Any]) -> None:
-    for job, result in zip(jobs, results, strict=True):
+def _set_results(answers: list[tuple[_Job, Any]]) -> None:
+    for job, result in answers:
         if job.future.done():
             continue
         if isinstance(result, Exception):

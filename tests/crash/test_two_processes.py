@@ -1,0 +1,217 @@
+"""Several processes on one store."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.crash.programs import Program
+from tests.support import fail_after
+from toolwright import Runtime, ToolCall, tool
+from toolwright.errors import StoreError
+
+HOLD = """
+@tool
+async def hold() -> str:
+    note("held")
+    say("inside")
+    await hear()
+    return "held by another"
+
+async def main():
+    async with Runtime.open(store, tools=[hold]) as runtime:
+        await runtime.session("s").run_batch([ToolCall(id="c1", name="hold")])
+        say("done")
+"""
+CALL = ToolCall(id="c1", name="hold")
+
+
+@pytest.mark.promise("EFF-12", "EFF-11")
+async def test_a_call_that_runs_in_another_process_is_waited_for_and_shared(crashes):
+    @tool
+    async def hold() -> str:
+        raise AssertionError("It must not run twice.")
+
+    other = crashes.start(HOLD)
+    assert other.hear() == "inside"
+    async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as runtime:
+        assert await runtime.recover() == []
+        batch = runtime.session("s").start_batch([CALL])
+        assert not batch.done
+        other.tell("go")
+        (outcome,) = await batch
+    assert other.wait() == ["done"]
+
+    assert (outcome.value, outcome.replayed) == ("held by another", True)
+    assert crashes.ledger == ["held"]
+
+
+@pytest.mark.promise("EFF-12")
+async def test_a_process_that_is_only_stopped_is_not_taken_for_dead(crashes):
+    @tool
+    async def hold() -> str:
+        raise AssertionError("It must not run twice.")
+
+    other = crashes.start(HOLD)
+    assert other.hear() == "inside"
+    os.kill(other.pid, signal.SIGSTOP)
+    async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as runtime:
+        assert await runtime.recover() == []
+        os.kill(other.pid, signal.SIGCONT)
+        other.tell("go")
+        (outcome,) = await runtime.session("s").run_batch([CALL])
+    other.wait()
+
+    assert outcome.value == "held by another"
+
+
+@pytest.mark.promise("EFF-12", "EFF-05")
+async def test_a_call_is_taken_over_when_the_process_that_runs_it_dies(crashes):
+    @tool
+    async def hold() -> str:
+        raise AssertionError("It must not run twice.")
+
+    other = crashes.start(HOLD)
+    assert other.hear() == "inside"
+    async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as runtime:
+        batch = runtime.session("s").start_batch([CALL])
+        other.kill()
+        (outcome,) = await batch
+
+    assert outcome.failure is not None
+    assert outcome.failure.category == "interrupted"
+
+
+@pytest.mark.promise("EFF-12")
+async def test_a_batch_that_waits_for_another_process_holds_nothing_and_can_be_cancelled(crashes):
+    @tool
+    async def hold() -> str:
+        return "ran here"
+
+    other = crashes.start(HOLD)
+    assert other.hear() == "inside"
+    mine = ToolCall(id="mine", name="hold")
+    async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as waiting:
+        batch = waiting.session("s").start_batch([mine, CALL])
+        async with Runtime.open(crashes.store, tools=[hold]) as third:
+            (outcome,) = await third.session("s").run_batch([mine])
+        batch.cancel()
+        statuses = [one.status for one in await batch]
+    other.kill()
+
+    assert outcome.value == "ran here"
+    assert statuses == ["cancelled", "cancelled"]
+
+
+@pytest.mark.promise("EFF-12")
+async def test_a_former_owner_may_not_write_any_more(crashes):
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hold() -> str:
+        entered.set()
+        await leave.wait()
+        return "too late"
+
+    async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as former:
+        batch = former.session("s").start_batch([CALL])
+        await entered.wait()
+        (crashes.folder / "agent.db-owner-1").unlink()  # what no program should do
+        async with Runtime.open(crashes.store, tools=[hold]) as other:
+            (taken,) = await other.session("s").run_batch([CALL])
+        leave.set()
+        with pytest.raises(StoreError, match="'c1' was taken over"):
+            await batch
+
+    assert taken.failure is not None
+    assert taken.failure.category == "interrupted"
+
+
+@pytest.mark.promise("EFF-12", "EFF-05")
+async def test_a_child_that_outlives_its_parent_does_not_keep_the_parents_calls(crashes):
+    @tool
+    async def hold() -> str:
+        return "never"
+
+    program = crashes.start("""
+import signal
+
+@tool
+async def hold() -> str:
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    say(pid)
+    await asyncio.Event().wait()
+
+async def main():
+    async with Runtime.open(store, tools=[hold]) as runtime:
+        await runtime.session("s").run_batch([ToolCall(id="c1", name="hold")])
+""")
+    child = program.hear()
+    program.kill()
+    try:
+        async with fail_after(10), Runtime.open(crashes.store, tools=[hold]) as runtime:
+            (recovered,) = await runtime.recover()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+    assert recovered.action == "interrupted"
+
+
+@pytest.mark.promise("EFF-12", "EFF-07")
+def test_a_store_that_was_open_before_a_fork_is_refused_in_the_child(crashes):
+    program = crashes.start("""
+from toolwright.stores.sqlite.journal import SqliteJournalStore
+
+journal = SqliteJournalStore(store)
+pid = os.fork()
+if pid == 0:
+    try:
+        asyncio.run(journal.unfinished())
+    except StoreError as error:
+        say(str(error))
+    os._exit(0)
+os.waitpid(pid, 0)
+
+async def main():
+    say(await journal.unfinished())
+    await journal.close()
+""")
+    in_child, in_parent = program.wait()
+
+    assert "open it again in each process after a fork" in in_child
+    assert in_parent == []
+
+
+@pytest.mark.promise("EFF-12")
+async def test_many_processes_may_make_one_store_at_once_and_share_its_calls(zygote, tmp_path):
+    store = tmp_path / "agent.db"
+    programs = []
+    for number in range(8):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "ledger").symlink_to(tmp_path / "ledger")
+        source = """
+@tool(readonly=True)
+async def read(n: int) -> int:
+    note(str(n))
+    return n
+
+async def main():
+    await hear()
+    async with Runtime.open(place, tools=[read]) as runtime:
+        calls = [ToolCall(id=f"c{n}", name="read", arguments={"n": n}) for n in range(50)]
+        for start in range(0, 50, 10):
+            outcomes = await runtime.session("s").run_batch(calls[start:start + 10])
+            say([outcome.value for outcome in outcomes])
+"""
+        programs.append(Program(zygote, source, folder, {"place": str(store)}))
+    for program in programs:
+        program.tell("go")
+    for program in programs:
+        assert program.wait() == [list(range(start, start + 10)) for start in range(0, 50, 10)]
+
+    ran = (tmp_path / "ledger").read_text().split()
+    assert sorted(ran, key=int) == [str(n) for n in range(50)]

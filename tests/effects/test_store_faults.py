@@ -1,0 +1,251 @@
+"""What is wrong with a store is told to the program's owner, and is never an outcome."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.effects.watching import until_shared
+from tests.support import fail_after
+from toolwright import Runtime, ToolCall, tool
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite import writer
+
+
+@tool
+async def book(flight: str) -> str:
+    return flight
+
+
+async def refusal(store) -> str:
+    with pytest.raises(StoreError) as raised:
+        await Runtime.open(store, tools=[book])
+    return str(raised.value)
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(file):
+    file.write_text("Dear diary,\n" * 200)
+
+    assert await refusal(file) == (
+        f"The store {str(file)!r} can not be opened: it is not a SQLite database; choose another file"
+    )
+    assert file.read_text() == "Dear diary,\n" * 200
+    assert os.listdir(file.parent) == ["agent.db"]
+
+
+@pytest.mark.promise("EFF-07")
+async def test_the_database_of_another_program_is_refused_and_left_as_it_is(file):
+    other = sqlite3.connect(file)
+    other.execute("CREATE TABLE notes (text)")
+    other.commit()
+    other.close()
+    before = file.read_bytes()
+
+    assert await refusal(file) == f"The store {str(file)!r} belongs to another program; choose another file"
+    assert file.read_bytes() == before
+    assert os.listdir(file.parent) == ["agent.db"]
+
+
+@pytest.mark.promise("EFF-13")
+async def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(file):
+    await (await Runtime.open(file)).close()
+    newer = apsw.Connection(str(file))
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    before = file.read_bytes()
+
+    told = await refusal(file)
+    assert str(file) in told
+    assert told.endswith("upgrade toolwright")
+    assert "schema 99" in told
+    assert file.read_bytes() == before
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_path_that_can_not_be_a_file_is_refused_with_the_reason(tmp_path):
+    nowhere = tmp_path / "missing" / "agent.db"
+
+    assert f"there is no directory {str(nowhere.parent)!r}; make it first" in await refusal(nowhere)
+    assert "it is a directory; give the path of a file" in await refusal(tmp_path)
+    assert "of a kind that is not known" in await refusal("postgres://host/db")
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_store_that_another_program_holds_is_refused_with_the_remedy(file, monkeypatch):
+    await (await Runtime.open(file)).close()
+    monkeypatch.setattr(writer, "BUSY", 50)
+    holder = apsw.Connection(str(file))
+    holder.execute("BEGIN IMMEDIATE")
+
+    told = await refusal(file)
+    holder.close()
+
+    assert told == (f"The store {str(file)!r} can not be opened: another program holds it; wait, or stop that program")
+
+
+@pytest.mark.promise("EFF-07")
+async def test_calls_during_a_lock_fail_together_as_faults_and_run_when_it_is_gone(file, monkeypatch, open_runtime):
+    ran = []
+
+    @tool
+    async def note(n: int) -> int:
+        ran.append(n)
+        return n
+
+    monkeypatch.setattr(writer, "BUSY", 50)
+    session = (await open_runtime(file, note)).session("s")
+    holder = apsw.Connection(str(file))
+    holder.execute("BEGIN IMMEDIATE")
+    batches = [session.start_batch([ToolCall(id=f"c{n}", name="note", arguments={"n": n})]) for n in range(50)]
+    async with fail_after(5):  # and not fifty times as long as one
+        for batch in batches:
+            with pytest.raises(StoreError, match="another program holds it"):
+                await batch
+    assert ran == []
+    holder.close()
+    (outcome,) = await session.run_batch([ToolCall(id="c7", name="note", arguments={"n": 7})])
+
+    assert (outcome.value, outcome.replayed) == (7, False)
+    assert ran == [7]
+
+
+@pytest.mark.promise("EFF-07")
+@pytest.mark.skipif(not hasattr(os, "setuid") or os.getuid() != 0, reason="needs to become somebody else")
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_store_that_may_not_be_written_is_refused_with_the_remedy(tmp_path, what):
+    assert _as_nobody(tmp_path, what) in (
+        "it can not be written to",
+        "the system does not allow it",
+        "no file may be made",
+    )
+
+
+def _as_nobody(folder: Path, what: str) -> str:
+    store = folder / "agent.db"
+    program = f"""
+import asyncio, os
+from toolwright import Runtime
+from toolwright.errors import StoreError
+import toolwright.stores.sqlite.journal, toolwright.runtime
+async def main():
+    await (await Runtime.open({str(store)!r})).close()
+    os.chmod({str(folder)!r}, 0o777 if {what!r} == "file" else 0o755)
+    os.chmod({str(store)!r}, 0o444 if {what!r} == "file" else 0o666)
+    for path in {[str(parent) for parent in folder.parents]!r}[:3]:
+        os.chmod(path, os.stat(path).st_mode | 0o011)
+    os.setuid(65534)
+    try:
+        await Runtime.open({str(store)!r})
+    except StoreError as error:
+        assert "permissions" in str(error) and {str(store)!r} in str(error), error
+        for reason in ("it can not be written to", "the system does not allow it", "no file may be made"):
+            if reason in str(error):
+                print(reason)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+FULL = """
+import asyncio, resource, signal, sys
+from toolwright import Runtime, ToolCall, tool
+from toolwright.errors import StoreError
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+ran = []
+
+@tool
+async def grow(n: int) -> str:
+    ran.append(n)
+    return str(n) * 20_000
+
+async def main():
+    async with Runtime.open(sys.argv[1], tools=[grow]) as runtime:
+        session = runtime.session("s")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
+        done = []
+        try:
+            for n in range(1000):
+                (outcome,) = await session.run_batch([ToolCall(id=f"c{n}", name="grow", arguments={"n": n})])
+                assert outcome.ok, outcome
+                done.append(n)
+        except StoreError as error:
+            print(error)
+        print(len(done), len(ran))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        for n in (0, len(done) - 1, len(done) + 1):
+            (outcome,) = await session.run_batch([ToolCall(id=f"c{n}", name="grow", arguments={"n": n})])
+            print(n, outcome.replayed, outcome.value == str(n) * 20_000)
+        (outcome,) = await session.run_batch([ToolCall(id=f"c{len(done)}", name="grow", arguments={"n": len(done)})])
+        print(outcome.failure.category if outcome.failure else "success")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.promise("EFF-07", "EFF-08")
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs a limit on the size of files")
+def test_a_full_disk_is_raised_and_what_was_acknowledged_stays(file):
+    done = subprocess.run([sys.executable, "-c", FULL, str(file)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told, counts, first, last, later, cut_off = done.stdout.splitlines()
+    acknowledged, ran = map(int, counts.split())
+
+    assert told.startswith(f"The store {str(file)!r} could not write: the disk ")
+    assert acknowledged > 3
+    assert ran - acknowledged in (0, 1)
+    assert first == "0 True True"
+    assert last == f"{acknowledged - 1} True True"
+    assert later == f"{acknowledged + 1} False True"
+    # Whether the disk was full before the tool ran or after it depends on the sizes of pages.
+    assert cut_off == ("success" if ran == acknowledged else "interrupted")
+
+
+@pytest.mark.promise("EFF-07")
+async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_it(file, open_runtime):
+    entered, leave, ran = asyncio.Event(), asyncio.Event(), []
+
+    @tool
+    async def grow() -> str:
+        ran.append(1)
+        entered.set()
+        await leave.wait()
+        return "x" * 1_000_000
+
+    runtime = await open_runtime(file, grow)
+    session = runtime.session("s")
+    first = session.start_batch([ToolCall(id="c1", name="grow")])
+    async with fail_after(5):
+        await entered.wait()
+        second = session.start_batch([ToolCall(id="c1", name="grow")])
+        await until_shared([second])
+        await runtime._store._writer.do(lambda connection: connection.execute("PRAGMA max_page_count = 40").fetchall())
+        leave.set()
+        for batch in (first, second):
+            with pytest.raises(StoreError, match="the disk is full; free some space"):
+                await batch
+        await runtime._store._writer.do(
+            lambda connection: connection.execute("PRAGMA max_page_count = 99999").fetchall()
+        )
+        (outcome,) = await session.run_batch([ToolCall(id="c1", name="grow")])
+
+    assert ran == [1]
+    assert outcome.failure is not None
+    assert outcome.failure.category == "interrupted"
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_runtime_that_could_not_open_leaves_nothing_running(file):
+    file.write_text("not a database, but long enough to be looked at as one" * 20)
+    with pytest.raises(StoreError):
+        async with Runtime.open(file, recover=True):
+            pytest.fail("It opened.")

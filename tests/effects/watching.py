@@ -1,0 +1,16 @@
+"""Seeing what the journal has decided, where no event tells it."""
+
+import asyncio
+from collections.abc import Iterable
+
+from toolwright import Batch
+
+
+async def until_shared(batches: Iterable[Batch]) -> None:
+    """Wait until each call of the batches waits for another that has the same identity."""
+    runs = [run for batch in batches for run in batch.runs]
+    for _ in range(1_000_000):
+        if all(run.shares for run in runs):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("They never share.")
