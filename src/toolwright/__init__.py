@@ -13,11 +13,13 @@ if TYPE_CHECKING:
         ConversionError,
         PolicyError,
         RegistryError,
+        ReplayMismatch,
         RuntimeClosed,
+        StoreError,
         ToolDefinitionError,
         ToolwrightError,
     )
-    from toolwright.runtime import Runtime, Session
+    from toolwright.runtime import Recovered, Runtime, Session
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
     from toolwright.tools.claims import path, resource, tree
@@ -59,8 +61,10 @@ _HOMES = {
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
+    "Recovered": "toolwright.runtime",
     "RegistryError": "toolwright.errors",
     "ReplaceArguments": "toolwright.calls.hooks",
+    "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "RetryPolicy": "toolwright.tools.retry",
     "Rule": "toolwright.calls.policy",
@@ -68,6 +72,7 @@ _HOMES = {
     "RuntimeClosed": "toolwright.errors",
     "ScopedRegistry": "toolwright.tools.scopes",
     "Session": "toolwright.runtime",
+    "StoreError": "toolwright.errors",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
     "ToolCall": "toolwright.tools.call",
@@ -105,8 +110,10 @@ __all__ = [
     "Pending",
     "Policy",
     "PolicyError",
+    "Recovered",
     "RegistryError",
     "ReplaceArguments",
+    "ReplayMismatch",
     "Request",
     "RetryPolicy",
     "Rule",
@@ -114,6 +121,7 @@ __all__ = [
     "RuntimeClosed",
     "ScopedRegistry",
     "Session",
+    "StoreError",
     "Success",
     "Tool",
     "ToolCall",

@@ -26,7 +26,7 @@ from toolwright.hub import EventHub, Subscription
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import ToolRegistry, find
+from toolwright.tools.registry import ToolRegistry, ToolSource, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
@@ -87,6 +87,7 @@ class Session:
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch this session's events; close the subscription when done."""
+        self._runtime._require_open()
         return self._runtime._hub.subscribe(self.id, limit)
 
     def cancel(self, reason: str = "the session was cancelled") -> None:
@@ -158,7 +159,7 @@ class Runtime:
     def __init__(
         self,
         *,
-        tools: Iterable[Any],
+        tools: Iterable[Any] | ToolSource,
         policy: Policy,
         hooks: Hooks,
         call_log: CallLog | None,
@@ -175,7 +176,7 @@ class Runtime:
         self._processes = ProcessPool()
         self._running = Running()
         self._limit = Limit("a slot of the runtime", policy.runtime_concurrency)
-        self._tool_limits: dict[str, Limit] = {}
+        self._tool_limits: dict[tuple[str, int], Limit] = {}
         self._lingering: set[CallRun] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sessions: dict[str, Session] = {}
@@ -188,7 +189,7 @@ class Runtime:
     def open(
         store: str | Path = ":memory:",
         *,
-        tools: Iterable[Any] = (),
+        tools: Iterable[Any] | ToolSource = (),
         policy: Policy | None = None,
         before: Iterable[BeforeHook] = (),
         after: Iterable[AfterHook] = (),
@@ -279,6 +280,7 @@ class Runtime:
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
+        self._require_open()
         return self._hub.subscribe(None, limit)
 
     async def close(self) -> None:
@@ -286,6 +288,8 @@ class Runtime:
         if self._closed:
             return
         self._closed = True
+        if self._journal is not None:
+            self._journal.closing = True
         batches = [batch for session in self._sessions.values() for batch in session._batches]
         try:
             for session in self._sessions.values():
@@ -314,9 +318,11 @@ class Runtime:
         capacity = tool.definition.concurrency.limit
         if capacity is None:
             return None
-        limit = self._tool_limits.get(tool.definition.id)
-        if limit is None or limit.capacity != capacity:
-            limit = self._tool_limits[tool.definition.id] = Limit(f"a slot of tool {tool.name!r}", capacity)
+        # A view may show a tool with another limit: each limit counts its own calls.
+        key = (tool.definition.id, capacity)
+        limit = self._tool_limits.get(key)
+        if limit is None:
+            limit = self._tool_limits[key] = Limit(f"a slot of tool {tool.name!r}", capacity)
         return limit
 
     def _require_open(self) -> None:
@@ -369,6 +375,8 @@ class Opening:
 def open_store(place: str | Path, sync: Literal["full", "normal"]) -> JournalStore:
     """Open the store a place names: a path, or `sqlite:///` and a path."""
     text = str(place)
+    if not isinstance(place, (str, Path)) or not text or "\0" in text:
+        raise StoreError(f"The store {place!r} is not usable; use the path of a file, or ':memory:'")
     scheme, found, rest = text.partition("://")
     if found and scheme != "sqlite":
         raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")

@@ -215,7 +215,9 @@ def test_any_text_is_an_outcome_and_a_typed_tool_runs_only_with_its_types(text: 
     except Refused:
         assert first.failure is not None
     else:
-        if not is_deep(meant) and Draft202012Validator(SCHEMA).is_valid(meant):
+        # A whole number too large for 64 bits, written with an exponent, is no integer to pydantic.
+        vast = isinstance(meant.get("n"), float) and abs(meant["n"]) >= 2**63
+        if not is_deep(meant) and not vast and Draft202012Validator(SCHEMA).is_valid(meant):
             assert first.ok, first
 
 

@@ -330,3 +330,36 @@ async def test_what_a_dead_process_left_beside_the_store_is_removed_when_its_cal
         assert crashes.owners() == ["agent.db-owner-2"]
 
     assert sorted(path.name for path in crashes.folder.glob("agent*")) == ["agent.db"]
+
+
+NESTED = """
+@tool
+async def pay(amount: int) -> str:
+    note(f"pay-{amount}")
+    die()
+
+@tool(idempotent=True)
+async def shop(ctx: ToolContext) -> str:
+    return (await ctx.call("pay", amount=7)).text
+
+async def main():
+    async with Runtime.open(store, tools=[pay, shop]) as runtime:
+        await runtime.session("s").run_batch([ToolCall(id="c1", name="shop")])
+"""
+
+
+@pytest.mark.promise("EFF-03", "EFF-05")
+async def test_a_call_made_by_a_tool_that_runs_again_is_not_itself_run_again(crashes):
+    @tool
+    async def pay(amount: int) -> str:
+        raise AssertionError("It must not run again.")
+
+    @tool(idempotent=True)
+    async def shop(ctx: ToolContext) -> str:
+        return (await ctx.call("pay", amount=7)).text
+
+    crashes.crash(NESTED)
+    async with fail_after(10), Runtime.open(crashes.store, tools=[pay, shop]) as runtime:
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="shop")])
+    assert crashes.ledger == ["pay-7"]
+    assert "may have run, and was not run again" in outcome.text

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tests.sched.stage import settle
@@ -54,16 +55,20 @@ class Node:
     def waiting(self) -> bool:
         return self.record is not None and self.record.outcome is None and self.record.started_at is None
 
-    def ancestors(self) -> list[Node]:
-        return [] if self.parent is None else [self.parent, *self.parent.ancestors()]
+    @cached_property
+    def ancestors(self) -> tuple[Node, ...]:
+        return () if self.parent is None else (self.parent, *self.parent.ancestors)
 
-    def children(self) -> Iterator[Node]:
-        return (node for group in self.groups for batch in group for node in batch)
-
-    def slots(self) -> set[str]:
+    @cached_property
+    def slots(self) -> frozenset[str]:
         """The slots it needs beside its batch's: those that no ancestor holds for it."""
-        wanted = {"the runtime", f"session {self.session}"} | ({self.tool} & LIMITS.keys())
-        return wanted.difference(*(ancestor.slots() for ancestor in self.ancestors()))
+        wanted = frozenset({"the runtime", f"session {self.session}"} | ({self.tool} & LIMITS.keys()))
+        return wanted.difference(*(ancestor.slots for ancestor in self.ancestors))
+
+    @cached_property
+    def conflicts(self) -> dict[Node, bool]:
+        """What was compared before: claims never change."""
+        return {}
 
     def __repr__(self) -> str:
         about = self.key if self.tool == "keyed" else ",".join(self.paths) if claims_of(self) else ""
@@ -87,7 +92,14 @@ def claims_of(node: Node) -> list[tuple[str, str, bool, bool]]:
 
 def conflict(one: Node, other: Node) -> bool:
     """SCHED-01 for two calls, SCHED-03 for their sessions, SCHED-06 for ancestors."""
-    if one is other or one.session != other.session or one in other.ancestors() or other in one.ancestors():
+    known = one.conflicts.get(other)
+    if known is None:
+        known = one.conflicts[other] = other.conflicts[one] = _conflict(one, other)
+    return known
+
+
+def _conflict(one: Node, other: Node) -> bool:
+    if one is other or one.session != other.session or one in other.ancestors or other in one.ancestors:
         return False
     if "exclusive" in (one.tool, other.tool):
         return True
@@ -96,7 +108,9 @@ def conflict(one: Node, other: Node) -> bool:
             if kind == other_kind and (write or other_write):
                 if name == other_name:
                     return True
-                if (whole and other_name.startswith(f"{name}/")) or (other_whole and name.startswith(f"{other_name}/")):
+                if whole and other_name.startswith(f"{name}/"):
+                    return True
+                if other_whole and name.startswith(f"{other_name}/"):
                     return True
     return False
 
@@ -104,8 +118,16 @@ def conflict(one: Node, other: Node) -> bool:
 class Play:
     """A program that runs, and the log of its calls, which judges it."""
 
-    def __init__(self, program: list[tuple[str, list[Node]]], policy: Policy, choose: Callable[[list], Any]) -> None:
+    def __init__(
+        self,
+        program: list[tuple[str, list[Node]]],
+        policy: Policy,
+        choose: Callable[[list], Any],
+        *,
+        keeps_slots: bool = False,
+    ) -> None:
         self.program = program
+        self.keeps_slots = keeps_slots  # then a call may wait for one that is kept for another
         self.policy = policy
         self.choose = choose
         self.nodes: dict[str, Node] = {}
@@ -238,11 +260,11 @@ class Play:
             first = other.parent is node.parent and other.order < node.order
             if other is not node and conflict(node, other) and (other.running or first):
                 return True
-        return any(self._held(name, others) >= self._limit(name) for name in node.slots())
+        return any(self._held(name, others) >= self._limit(name) for name in node.slots)
 
     @staticmethod
     def _held(name: str, among: list[Node]) -> int:
-        return sum(node.running and name in node.slots() for node in among)
+        return sum(node.running and name in node.slots for node in among)
 
     def _limit(self, name: str) -> int:
         if name == "the runtime":
@@ -276,8 +298,10 @@ class Play:
             # A nested call looks only at those that run, at its siblings, and at those that wait for the same.
             if other.running or (other.waiting and other.order < node.order):
                 return False
+        if self.keeps_slots and node.order != min(other.order for other in self.came if other.waiting):
+            return False
         full = {what for what, found, most in self._usage(running) if found >= most}
-        return not full & {f"batch {node.batch}", *node.slots()}
+        return not full & {f"batch {node.batch}", *node.slots}
 
     # --- the way through
 

@@ -232,6 +232,50 @@ async def test_a_key_whose_argument_was_left_out_may_be_any_key():
 
 @pytest.mark.promise("SCHED-01")
 @pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [
+        (int, 1, 1.0),
+        (float, 1, 1.0),
+        (int, 7, "7"),
+        (int, 7, "07"),
+    ],
+    ids=["one as 1.0", "1.0 as one", "seven as text", "seven with a zero"],
+)
+async def test_one_value_is_one_key_however_it_is_written(kind, first, second):
+    stage = Stage()
+
+    @tool(key="{account}")
+    async def pay(ctx: ToolContext, account: kind) -> str:  # type: ignore[valid-type]
+        return await stage.visit(ctx.call_id)
+
+    async with fail_after(5), Runtime.open(tools=[pay]) as runtime:
+        batch = runtime.session("s").start_batch([call("a", "pay", account=first), call("b", "pay", account=second)])
+        inside = await stage.settled()
+        stage.open()
+        outcomes = await batch
+    assert inside == ["a"]
+    assert [outcome.status for outcome in outcomes] == ["success", "success"]
+
+
+@pytest.mark.promise("SCHED-01")
+@pytest.mark.parametrize(
+    "first",
+    [
+        ("read_all", {"paths": [f"many/{number}" for number in range(1001)]}),
+        (SEARCH, {"folder": "/".join(["deep"] * 100_000)}),
+        (READ, {"path": "/".join(["deep"] * 1000)}),
+    ],
+    ids=["many paths", "a deep tree", "a deep path"],
+)
+async def test_paths_beyond_all_measure_claim_more_than_they_name_and_cost_no_more(first):
+    below = "/".join(["deep"] * 2000)
+    conflicting = (WRITE, {"path": "other" if first[0] == "read_all" else below})
+    assert not await overlap(first, conflicting)
+    assert await overlap(first, LOOK)
+
+
+@pytest.mark.promise("SCHED-01")
+@pytest.mark.parametrize(
     "key", ["{account!r}", "{account:>8}", "{account:{width}}", "{}", "{account.name}", "{a", "{0}"]
 )
 def test_a_key_is_made_of_parameter_names_only(key):

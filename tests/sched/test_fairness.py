@@ -287,3 +287,14 @@ async def test_those_behind_a_call_that_waited_too_long_still_wait_for_those_bef
         stage.open()
         for batch in batches:
             await batch
+
+
+@pytest.mark.promise("SCHED-05")
+async def test_a_call_that_had_its_turn_in_time_leaves_no_deadline_behind():
+    @tool(parallel=True)
+    async def look() -> None: ...
+
+    policy = ONE.but(queue_timeout=3600)
+    async with fail_after(5), Runtime.open(tools=[look], policy=policy) as runtime:
+        await runtime.session("s").run_batch([call(f"c{n}", "look") for n in range(10)])
+        assert len(runtime._deadlines.bucket(3600)._due) == 0

@@ -205,6 +205,29 @@ async def test_views_of_a_tool_with_different_limits_each_keep_theirs():
         await batch
 
 
+@pytest.mark.promise("SCHED-04")
+async def test_the_limit_of_a_tool_holds_in_all_sessions_also_where_some_see_it_with_another():
+    stage = Stage()
+
+    @tool(parallel=True, max_concurrency=2)
+    async def look(ctx: ToolContext) -> str:
+        return await stage.visit(f"{ctx.session_id} {ctx.call_id}")
+
+    alone = look.with_definition(concurrency=look.definition.concurrency._replace(limit=1))
+    async with fail_after(5), Runtime.open(tools=[look]) as runtime:
+        batches = []
+        for number in range(3):
+            plain, narrow = runtime.session(f"plain{number}"), runtime.session(f"narrow{number}")
+            narrow.tools.push([alone])
+            batches += [session.start_batch([call("a", "look"), call("b", "look")]) for session in (plain, narrow)]
+        inside = await stage.settled()
+        stage.open()
+        for batch in batches:
+            await batch
+    assert sum(name.startswith("plain") for name in inside) == 2
+    assert sum(name.startswith("narrow") for name in inside) == 1
+
+
 @pytest.mark.promise("SCHED-04", "RUN-08")
 async def test_threads_are_bounded_like_everything_else():
     import threading

@@ -49,7 +49,7 @@ def perform(play: Play) -> None:
 
 
 many = settings(
-    max_examples=250,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
@@ -71,42 +71,60 @@ def test_nested_calls_overlap_as_far_as_they_may_and_no_further(program, policy,
     event(f"{min(len(play.refused), 3)} calls were refused")
 
 
-@pytest.mark.promise("SCHED-01", "SCHED-03", "SCHED-04", "SCHED-05", "SCHED-06")
-@pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_large_programs_keep_every_promise(depth):
-    for _ in range(25):
+def random_program(chance: random.Random, depth: int) -> list[tuple[str, list[Node]]]:
+    few = chance.random() < 0.5  # few names, so that nearly everything conflicts
+
+    def node(depth: int) -> Node:
+        nested = depth > 0 and chance.random() < 0.6
+        return Node(
+            tool=chance.choice(TOOLS),
+            paths=tuple(chance.choices(PATHS[:2] if few else PATHS, k=chance.randint(1, 2))),
+            key=chance.choice(KEYS),
+            groups=[
+                [[node(depth - 1) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(1, 2))]
+                for _ in range(chance.randint(1, 2) if nested else 0)
+            ],
+            elsewhere=chance.random() < 0.2,
+        )
+
+    width = 6 - depth if depth else 12
+    return [
+        (chance.choice("sst"), [node(depth) for _ in range(chance.randint(1, width))])
+        for _ in range(chance.randint(2, 8 - depth))
+    ]
+
+
+def random_policy(chance: random.Random) -> Policy:
+    batch, session, runtime = (chance.choice([1, 2, 3, 8, 64]) for _ in range(3))
+    return Policy(
+        max_concurrency=batch,
+        session_concurrency=session,
+        runtime_concurrency=runtime,
+        timeout=1000.0,
+        on_loop="ignore",
+    )
+
+
+def perform_many(times: int, depth: int, **options: Any) -> None:
+    """Play programs that are larger than what hypothesis makes. A failure names the seed that brings it back."""
+    for _ in range(times):
         seed = random.randrange(1_000_000)
         chance = random.Random(seed)
-        narrow = chance.random() < 0.5  # few names, so that nearly everything conflicts
-
-        def node(depth: int, chance: random.Random = chance, narrow: bool = narrow) -> Node:
-            nested = depth > 0 and chance.random() < 0.6
-            return Node(
-                tool=chance.choice(TOOLS),
-                paths=tuple(chance.choices(PATHS[:2] if narrow else PATHS, k=chance.randint(1, 2))),
-                key=chance.choice(KEYS),
-                groups=[
-                    [[node(depth - 1) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(1, 2))]
-                    for _ in range(chance.randint(1, 2) if nested else 0)
-                ],
-                elsewhere=chance.random() < 0.2,
-            )
-
-        width = 12 if depth == 0 else 6 - depth
-        program = [
-            (chance.choice("sst"), [node(depth) for _ in range(chance.randint(1, width))])
-            for _ in range(chance.randint(2, 8 - depth))
-        ]
-        limits = [chance.choice([1, 2, 3, 8, 64]) for _ in range(3)]
-        policy = Policy(
-            max_concurrency=limits[0],
-            session_concurrency=limits[1],
-            runtime_concurrency=limits[2],
-            timeout=1000.0,
-            on_loop="ignore",
-        )
         try:
-            perform(Play(program, policy, chance.choice))
+            perform(Play(random_program(chance, depth), random_policy(chance), chance.choice, **options))
         except BaseException as error:
             error.add_note(f"seed {seed}, depth {depth}")
             raise
+
+
+@pytest.mark.promise("SCHED-01", "SCHED-03", "SCHED-04", "SCHED-05", "SCHED-06")
+@pytest.mark.parametrize(("depth", "times"), [(0, 60), (1, 60), (2, 50), (3, 40)])
+def test_large_programs_keep_every_promise(depth, times):
+    perform_many(times, depth)
+
+
+@pytest.mark.promise("SCHED-05", "SCHED-06")
+@pytest.mark.parametrize("depth", [1, 3])
+def test_every_promise_is_kept_too_where_slots_are_kept_for_calls_that_were_passed_over(depth, monkeypatch):
+    monkeypatch.setattr("toolwright.calls.schedule.PATIENCE", 0)
+    perform_many(40, depth, keeps_slots=True)

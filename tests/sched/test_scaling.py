@@ -15,7 +15,7 @@ from tests.sched.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import Batch, Policy, Runtime, Session, Tool, ToolCall, ToolContext, tool, tree
 
-FEW, MANY = 500, 2000
+FEW, MANY = 250, 1000
 SCHEDULING = tuple(
     str(Path(toolwright.calls.__file__).with_name(name))
     for name in ("schedule.py", "conflicts.py", "tickets.py", "deadlock.py")

@@ -62,7 +62,7 @@ async def test_the_first_failure_stops_the_batch_which_raises_once_with_all_outc
     outcomes: list[Any] = caught.value.outcomes
     assert [outcome.call_id for outcome in outcomes] == ["quick", "runs", "fails", "waits"]
     assert [outcome.status for outcome in outcomes] == ["success", "cancelled", "failure", "cancelled"]
-    assert [outcome.may_have_run for outcome in outcomes] == [False, True, False, False]
+    assert [outcome.may_have_run for outcome in outcomes] == [False, True, True, False]
     assert outcomes[2].failure.code == "paper"
     assert "'fails'" in outcomes[1].reason
     assert stopped == [5.0]

@@ -19,14 +19,14 @@ ANSWERS = (Answer, Success, Failure, ConnectionRequired)
 
 
 async def approach(
-    entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, session: str, batch: str, max_bytes: int
+    entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, session: str, batch: str, max_bytes: int, seconds: float
 ) -> None:
     """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments.
 
     Whatever goes wrong here ends the call: a guard that breaks must not let it through.
     """
     try:
-        await _approach(entry, hooks, session, batch, max_bytes)
+        await _approach(entry, hooks, session, batch, max_bytes, seconds)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -38,11 +38,11 @@ async def approach(
 
 
 async def _approach(
-    entry: PreparedCall, hooks: tuple[BeforeHook, ...], session: str, batch: str, max_bytes: int
+    entry: PreparedCall, hooks: tuple[BeforeHook, ...], session: str, batch: str, max_bytes: int, seconds: float
 ) -> None:
     assert entry.tool is not None
     for hook in hooks:
-        answer = await _asked(entry, "hook", hook, show(entry, session, batch))
+        answer = await _asked(entry, "hook", seconds, hook, show(entry, session, batch))
         if type(answer) is ReplaceArguments:
             failure = read_arguments(entry, answer.arguments, max_bytes) or validate(entry, entry.tool)
             if failure is not None:
@@ -54,16 +54,17 @@ async def _approach(
         if entry.outcome is not None or entry.answer is not None:
             return
     if entry.tool.prepare is not None:
-        found = await _asked(entry, "tool", entry.tool.prepare, entry.arguments, show(entry, session, batch))
+        found = await _asked(entry, "tool", seconds, entry.tool.prepare, entry.arguments, show(entry, session, batch))
         if isinstance(found, ANSWERS):
             entry.answer = found
         else:
             entry.payload = found
 
 
-async def _asked(entry: PreparedCall, source: str, function: Any, *args: Any) -> Any:
+async def _asked(entry: PreparedCall, source: str, seconds: float, function: Any, *args: Any) -> Any:
     try:
-        return await ask(function, *args)
+        async with asyncio.timeout(seconds):
+            return await ask(function, *args)
     except asyncio.CancelledError:
         raise
     except InvalidArguments as error:

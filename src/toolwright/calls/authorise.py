@@ -89,7 +89,9 @@ class Judge:
         for rule in rules:
             try:
                 matches = request is None or rule.matches(request)
-            except Exception as error:  # the owner's code; when it breaks, the call must not run
+            except BaseException as error:  # the owner's code; when it breaks, the call must not run
+                if isinstance(error, KeyboardInterrupt):
+                    raise
                 raise BrokenRule(rule.name or rule.effect) from error
             if matches:
                 return Verdict(rule.effect, rule.name or rule.effect, rule.reason)

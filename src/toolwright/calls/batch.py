@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
 from toolwright.calls.approach import approach, broken, show
 from toolwright.calls.authorise import Judge, authorise
@@ -119,6 +121,8 @@ class Batch:
                 self._prepares = True
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
+                if not run.named:
+                    run.call_id = parent.child_id(run.name, run.raw)
             self._runs.append(run)
         journal = host.journal
         self._store = journal if isinstance(journal, StoreJournal) else None
@@ -162,7 +166,10 @@ class Batch:
             self._stop_reason = self._stop_reason or "what the calls do could not be recorded"
         elif driver.cancelled():
             self._stop_reason = self._stop_reason or "the program is stopping"
-        self._launch()
+        try:
+            self._launch()
+        except Exception as error:  # nobody else would hear of it, and whoever waits would wait for ever
+            self.store_failed(error)
         self.lane.open(at_once=False)
 
     def start_over(self, run: CallRun) -> None:
@@ -189,7 +196,9 @@ class Batch:
             return
         runs = [run for run in runs if run.outcome is None and run.answer is None and run.shares is None]
         tasks = [
-            self.host.loop.create_task(approach(run, hooks, session=session, batch=self.id, max_bytes=limit))
+            self.host.loop.create_task(
+                approach(run, hooks, session=session, batch=self.id, max_bytes=limit, seconds=self.policy.timeout)
+            )
             for run in runs
         ]
         try:
@@ -236,7 +245,7 @@ class Batch:
                 run.cancel(self._stop_reason)
                 continue
             claims = tool.claims
-            run.claims = claims if type(claims) is tuple else claims(jsonx.decode(run.raw))  # type: ignore[operator]
+            run.claims = claims if type(claims) is tuple else claims(run.arguments or {})  # type: ignore[operator]
             run.limits = self._limits if plan.limit is None else self._limits_with(plan.limit, parent)
             if parent is not None:
                 run.parent = parent
@@ -280,6 +289,8 @@ class Batch:
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """Part of `RunOwner`: most outcomes need no check, no cut and no hook, and are done at once."""
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        if outcome.failure is not None and run.ran:
+            outcome = replace(outcome, may_have_run=True)
         if self._hooked and (run.attempt or self.setting.hooks.project is not None):
             if outcome.status == "cancelled":  # no hook may hold up a call that was stopped
                 return project(outcome, self.policy, self.setting.hooks.project)
@@ -291,7 +302,9 @@ class Batch:
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
         hooks = self.setting.hooks
         if hooks.after and run.attempt:
-            outcome = await ask_after(hooks.after, show(run, self.host.session_id, self.id), outcome)
+            outcome = await ask_after(
+                hooks.after, show(run, self.host.session_id, self.id), outcome, self.policy.timeout
+            )
         return await finish(outcome, run.tool, self.policy, hooks.project)
 
     def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:

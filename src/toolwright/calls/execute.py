@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.calls.host import CallHost
 from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too_long, raised, timed_out
 from toolwright.calls.places import Place, ProcessPlace, ThreadPlace
@@ -41,6 +42,7 @@ class CallRun(Ticket):
     pausing = False
     finishing = False
     late: asyncio.Task[None] | None = None
+    turn: _QueueDeadline | None = None
     expired = False
     concluded = False
     cancel_reason: str | None = None
@@ -51,6 +53,7 @@ class CallRun(Ticket):
     shares: CallRun | None = None
     sharers: tuple[CallRun, ...] = ()
     recovered: str | None = None
+    made: dict[str, int] | None = None
     cut_off_after_start = False
 
     def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
@@ -64,6 +67,9 @@ class CallRun(Ticket):
         """Run the call now; its turn has come."""
         host = self.host
         self.started = started = host.monotonic()
+        if self.turn is not None:
+            host.deadlines.bucket(self.turn.seconds).discard(self.turn)
+            self.turn = None
         self.owner.report.call_started(self, started)
         if self.key is not None and host.journal.marks_start(self):
             host.journal.mark_started(self, self._marked)
@@ -74,6 +80,14 @@ class CallRun(Ticket):
         if fault is not None:
             self.owner.store_failed(fault)
         self.owner.lane.add(self)
+
+    def child_id(self, name: str, raw: bytes) -> str:
+        """An id for a nested call that was given none: the same when this call is run again after a crash."""
+        stem = f"{self.call_id}.{self.attempt}.{name}.{jsonx.digest(raw)[:12]}"
+        if self.made is None:
+            self.made = {}
+        self.made[stem] = count = self.made.get(stem, 0) + 1
+        return stem if count == 1 else f"{stem}.{count}"
 
     def refuse_deadlock(self, others: list[str]) -> None:
         """End a nested call that could only wait for a call that waits for it."""
@@ -219,9 +233,10 @@ class CallRun(Ticket):
             if self.order:
                 self.schedule.withdraw(self)
             self.end_now(self._cancelled())
-        elif self.task is not None:
-            self.task.add_done_callback(self._ended)
-            if self.pausing:
+        else:
+            if self.task is not None:
+                self.task.add_done_callback(self._ended)
+            if self.pausing and self.task is not None:
                 self.task.cancel()
             elif self.in_tool and not self.expired:
                 self._interrupt()
@@ -231,7 +246,8 @@ class CallRun(Ticket):
     def limit_queue(self, seconds: float) -> None:
         """Fail the call unless it starts within this time."""
         if self.started is None and not self.concluded:
-            self.host.deadlines.bucket(seconds).add(_QueueDeadline(self, seconds))
+            self.turn = _QueueDeadline(self, seconds)
+            self.host.deadlines.bucket(seconds).add(self.turn)
 
     def leave_queue(self, seconds: float) -> None:
         """The time to wait for a turn is over."""
@@ -395,11 +411,11 @@ class _Grace:
 class _QueueDeadline:
     """The end of a call's time to wait."""
 
-    __slots__ = ("_run", "_seconds")
+    __slots__ = ("_run", "seconds")
 
     def __init__(self, run: CallRun, seconds: float) -> None:
         self._run = run
-        self._seconds = seconds
+        self.seconds = seconds
 
     def expire(self) -> None:
-        self._run.leave_queue(self._seconds)
+        self._run.leave_queue(self.seconds)

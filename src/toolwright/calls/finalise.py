@@ -164,11 +164,12 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
 _QUOTE = ord('"')
 
 
-async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome) -> ToolOutcome:
+async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
     """Let each after-hook see the outcome, and change it; one that breaks is a failure of its own kind."""
     for hook in hooks:
         try:
-            changed = await ask(hook, call, outcome)
+            async with asyncio.timeout(seconds):
+                changed = await ask(hook, call, outcome)
             outcome = outcome if changed is None else _changed(outcome, changed)
         except Exception as error:  # the host's code
             log.exception("A hook after call %r failed", outcome.call_id)

@@ -124,7 +124,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         elif failure is None:
             try:
                 entry.arguments = tool.validate(entry.raw)
-            except Exception as error:
+            except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
     seen.add(call_id)
     if failure is not None:
@@ -135,13 +135,15 @@ def validate(prepared: PreparedCall, tool: Tool) -> Failure | None:
     """Check `raw` against the tool and fill in `arguments`; a failure lists every problem."""
     try:
         prepared.arguments = tool.validate(prepared.raw)
-    except Exception as error:
+    except BaseException as error:  # a validator may be a tool's code
         return rejected(tool.name, error)
     return None
 
 
-def rejected(name: str, error: Exception) -> Failure:
+def rejected(name: str, error: BaseException) -> Failure:
     """What it means that a tool's validation raised: most often, that the arguments do not fit."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     if isinstance(error, InvalidArguments):
         return invalid(name, error)
     log.error("The validation of tool %r failed", name, exc_info=error)

@@ -110,6 +110,7 @@ class StoreJournal:
         self._store = store
         self._clock = clock
         self._live: dict[CallKey, CallRun] = {}
+        self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
         """Write the intents of a batch's calls, and let each meet its past.
@@ -221,7 +222,10 @@ class StoreJournal:
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
-        if outcome.status != "cancelled" or outcome.may_have_run:
+        if self.closing and outcome.status == "cancelled" and outcome.may_have_run:
+            # Cut off by the end of the program, as by a crash: its tool's crash policy decides, the next time.
+            job = self._store.release(run.key)
+        elif outcome.status != "cancelled" or outcome.may_have_run:
             job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
         elif run.recovered == LEFT:
             # Nobody has decided yet what a crash did to it: that stays to be done.

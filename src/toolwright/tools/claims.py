@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 from toolwright.errors import ToolDefinitionError
@@ -22,6 +23,10 @@ EXCLUSIVE = (Claim((), write=True, tree=True),)
 
 PARALLEL = (Claim((), write=False),)
 """Conflicts with exclusive calls only."""
+
+MOST_PATHS = 1_000
+DEEPEST = 64
+"""A call that names more paths, or deeper ones, claims them all, or all below: what a model writes has no bound."""
 
 
 class Resource(NamedTuple):
@@ -137,7 +142,7 @@ def _add(
         fields.append(field)
 
     def make(arguments: Mapping[str, Any]) -> Iterable[Claim]:
-        filled = {field: arguments.get(field) for field in fields}
+        filled = {field: _word(arguments.get(field)) for field in fields}
         if None in filled.values():
             return (Claim(prefix, write, True),)  # Left out, it may be any.
         return (Claim((*prefix, template.format(**filled)), write),)
@@ -145,22 +150,33 @@ def _add(
     makers.append(make)
 
 
+def _word(value: Any) -> str | None:
+    """A value as part of a name, the same for equal values; None when it has no such form."""
+    kind: Any = type(value)
+    if kind is float and value.is_integer():
+        return str(int(value))  # 1.0 and 1 are one number in JSON.
+    # What shows itself by its address is another name each time.
+    nameless = value is None or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__)
+    return None if nameless else str(value)
+
+
 def _path_maker(parameter: str, write: bool, whole: bool) -> Callable[[Mapping[str, Any]], Iterable[Claim]]:
     def make(arguments: Mapping[str, Any]) -> Iterable[Claim]:
-        given = arguments.get(parameter)
-        if isinstance(given, (list, tuple, set, frozenset)):
-            return [Claim(_parts(item), write, whole) for item in given]
-        if given is None:
-            return (Claim(("path",), write, True),)
-        return (Claim(_parts(given), write, whole),)
+        given: Any = arguments.get(parameter)
+        if isinstance(given, (str, PurePath)):
+            return (_path_claim(str(given), write, whole),)
+        several = isinstance(given, (list, tuple, set, frozenset)) and len(given) <= MOST_PATHS
+        if several and all(isinstance(item, (str, PurePath)) for item in given):
+            return [_path_claim(str(item), write, whole) for item in given]
+        return (Claim(("path",), write, True),)  # Left out, or none that can be read here: it may be any.
 
     return make
 
 
-def _parts(given: Any) -> tuple[str, ...]:
-    """The components of a path in one spelling: `a//b/../c`, `/a/c` and `/workspace/a/c` name one file."""
+def _path_claim(path: str, write: bool, whole: bool) -> Claim:
+    """The claim on a path in one spelling: `a//b/../c`, `/a/c` and `/workspace/a/c` name one file."""
     found = ["path"]
-    for part in str(given).replace("\\", "/").split("/"):
+    for part in path.replace("\\", "/").split("/"):
         if part == "..":
             if len(found) > 1:
                 found.pop()
@@ -168,4 +184,6 @@ def _parts(given: Any) -> tuple[str, ...]:
             found.append(part)
     if len(found) > 1 and found[1] == "workspace":
         del found[1]
-    return tuple(found)
+    if len(found) > DEEPEST:
+        return Claim(tuple(found[:DEEPEST]), write, True)
+    return Claim(tuple(found), write, whole)

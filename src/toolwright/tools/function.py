@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Unpack, overload
 
@@ -41,6 +42,12 @@ def _declare(function: Any, name: str | None, description: str | None, options: 
         raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} can not be a tool; use a function, a method or a callable object")
+    code = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+        raise ToolDefinitionError(
+            f"Tool {name or _name_of(function)!r} is a generator, and a tool gives one value; return a list, "
+            "and report what comes in between by ctx.output"
+        )
     declaration = ToolDeclaration(function, name, description, options, capture_locals(2))
     if is_unbound_method(function):
         return declaration

@@ -10,10 +10,11 @@ from toolwright.jsonx import encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Image, ToolOutcome
+from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
 from toolwright.wire.arguments import as_object
 from toolwright.wire.part import Part
-from toolwright.wire.results import from_text, in_call_order, is_error
+from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
 
 SHAPE = "Anthropic"
 
@@ -79,10 +80,11 @@ def read_results(messages: Any) -> list[ToolOutcome]:
     return outcomes
 
 
-def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, Any]]:
     """The `tools` of a request."""
     return [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in definitions
+        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+        for tool in map(definition_of, definitions)
     ]
 
 

@@ -18,10 +18,11 @@ from toolwright.jsonx import encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import Hints, ToolDefinition
 from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.tool import Tool
 from toolwright.wire.arguments import as_object
 from toolwright.wire.mcp_content import read_content, write_content
 from toolwright.wire.part import Part
-from toolwright.wire.results import from_text, in_call_order, is_error
+from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
 
 SHAPE = "MCP"
 _NUMBERED = re.compile(r"jsonrpc-(0|-?[1-9][0-9]{0,99})")
@@ -110,10 +111,10 @@ def read_result(result: Any, *, call_id: str, tool: str) -> ToolOutcome:
     return _read_result(Part(result, SHAPE, "result"), call_id, tool)
 
 
-def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, Any]]:
     """The `tools` of a listing. A hint that was not given is left out: MCP takes it as the dangerous one."""
     written = []
-    for tool in definitions:
+    for tool in map(definition_of, definitions):
         hints = tool.hints
         annotations: dict[str, Any] = {"readOnlyHint": hints.readonly, "idempotentHint": hints.idempotent}
         if hints.destructive is not None:

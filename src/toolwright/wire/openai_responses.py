@@ -10,10 +10,11 @@ from toolwright.jsonx import encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Image, ToolOutcome
+from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
 from toolwright.wire.arguments import FREE, as_text, free_text, read_arguments, takes_free_text
 from toolwright.wire.part import Part
-from toolwright.wire.results import from_text, in_call_order
+from toolwright.wire.results import definition_of, from_text, in_call_order
 
 SHAPE = "OpenAI responses"
 CALLS = ("function_call", "custom_tool_call")
@@ -90,10 +91,10 @@ def read_results(messages: Any) -> list[ToolOutcome]:
     return outcomes
 
 
-def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, Any]]:
     """The `tools` of a request. A custom tool with the string `input` as its one parameter gets free text."""
     written: list[dict[str, Any]] = []
-    for tool in definitions:
+    for tool in map(definition_of, definitions):
         about = {"name": tool.name, "description": tool.description}
         if takes_free_text(tool):
             written.append({"type": "custom", **about})

@@ -10,9 +10,10 @@ from toolwright.jsonx import encode
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import CATEGORIES, Attachment, Failure, Image, Status, ToolOutcome
+from toolwright.tools.tool import Tool
 from toolwright.wire.arguments import read_arguments
 from toolwright.wire.part import Part
-from toolwright.wire.results import in_call_order
+from toolwright.wire.results import definition_of, in_call_order
 
 SHAPE = "plain"
 _FIELDS = ("id", "name", "arguments", "kind", "source")
@@ -64,10 +65,10 @@ def read_results(messages: Any) -> list[ToolOutcome]:
     return [_read_result(item) for item in (part.each() if part.is_list else [part])]
 
 
-def write_tools(definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, Any]]:
     """Each tool's name, description and schemas."""
     written = []
-    for tool in definitions:
+    for tool in map(definition_of, definitions):
         item: dict[str, Any] = {
             "name": tool.name,
             "description": tool.description,

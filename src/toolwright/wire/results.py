@@ -9,7 +9,9 @@ from typing import Any
 from toolwright.errors import ConversionError
 from toolwright.jsonx import DecodeError, decode, encode
 from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Image, ToolOutcome, error_text
+from toolwright.tools.tool import Tool
 from toolwright.wire.part import Part
 
 INTERRUPTED = "The call was interrupted and its result is not known; it may have had an effect."
@@ -99,3 +101,8 @@ def _decoded(text: str) -> Any:
         return decode(text)
     except (DecodeError, RecursionError):
         return text
+
+
+def definition_of(thing: ToolDefinition | Tool) -> ToolDefinition:
+    """A tool's definition, of the tool or of the definition itself."""
+    return thing.definition if isinstance(thing, Tool) else thing
