@@ -56,7 +56,7 @@ class Session:
             schedule=Schedule(runtime._running),
             lingering=runtime._lingering,
             tasks=runtime._tasks,
-            journal=MemoryJournal(session_id) if runtime._journal is None else runtime._journal,
+            journal=MemoryJournal() if runtime._journal is None else runtime._journal,
             run_nested=self._run_nested,
         )
         self._loops = LoopWatch()

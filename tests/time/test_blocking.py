@@ -205,6 +205,17 @@ def test_events_can_be_iterated_and_end_with_the_subscription():
 
 
 @pytest.mark.promise("RUN-10")
+def test_events_that_were_not_read_yet_can_be_read_after_the_end():
+    @tool
+    async def work() -> None: ...
+
+    with Runtime.open_blocking(tools=[work]) as runtime:
+        events = runtime.subscribe()
+        runtime.session("s").call("work")
+    assert [event.kind for event in events] == ["batch.started", "call.started", "call.finished", "batch.finished"]
+
+
+@pytest.mark.promise("RUN-10")
 def test_an_iteration_on_another_thread_ends_when_the_runtime_closes():
     @tool
     async def work() -> None: ...

@@ -644,15 +644,16 @@ async def test_a_timeout_during_the_grace_of_a_cancellation_changes_nothing(cloc
 
 @pytest.mark.promise("CANCEL-01", "TIME-01")
 async def test_a_cancellation_during_the_grace_of_a_timeout_leaves_it_a_timeout(clock, open_runtime):
-    cancellations = []
+    seen = []
 
     @tool(timeout=10)
     async def slow_to_stop() -> None:
         try:
             await clock.sleep(3600)
         except asyncio.CancelledError:
-            cancellations.append(clock.monotonic())
+            seen.append(clock.monotonic())
             await clock.sleep(0.04)
+            seen.append(clock.monotonic())
             raise
 
     runtime = await open_runtime(slow_to_stop)
@@ -663,7 +664,25 @@ async def test_a_cancellation_during_the_grace_of_a_timeout_leaves_it_a_timeout(
     first, second = await ended(batch)
     assert first.failure.code == "timeout"
     assert (second.status, second.may_have_run) == ("cancelled", False)
-    assert cancellations == [10.0]
+    assert seen == [10.0, 10.04]  # the grace was not cut short
+
+
+@pytest.mark.promise("CANCEL-01")
+async def test_a_program_that_stops_cancels_its_calls(clock, open_runtime):
+    tasks = []
+
+    @tool
+    async def work() -> None:
+        tasks.append(asyncio.current_task())
+        await clock.sleep(3600)
+
+    runtime = await open_runtime(work)
+    batch = runtime.session("s").start_batch([ToolCall(name="work")])
+    await clock.advance(1)
+    tasks[0].cancel()  # as the end of `asyncio.run` does to every task
+    await clock.advance(0)
+    (outcome,) = await ended(batch)
+    assert (outcome.status, outcome.may_have_run) == ("cancelled", True)
 
 
 @pytest.mark.promise("CANCEL-01", "CANCEL-02")

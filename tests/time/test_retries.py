@@ -268,6 +268,35 @@ async def test_timeout_error_in_on_stands_for_the_runtimes_own_timeout_too(clock
 
 
 @pytest.mark.promise("RETRY-01", "TIME-01")
+async def test_an_attempt_after_a_timeout_knows_nothing_of_it(clock, open_runtime):
+    seen = []
+
+    @tool(readonly=True, timeout=10, retry=RetryPolicy(attempts=2, base_delay=1, jitter=0, on=(TimeoutError,)))
+    async def slow(ctx: ToolContext) -> str:
+        seen.append(ctx.cancelled)
+        if ctx.attempt == 1:
+            await clock.sleep(3600)
+
+        async def fails() -> None:
+            raise LookupError
+
+        try:
+            async with asyncio.TaskGroup() as group:  # counts how often its task was cancelled
+                group.create_task(clock.sleep(1))
+                group.create_task(fails())
+        except* LookupError:
+            seen.append(ctx.cancelled)
+        raise ToolError("no such thing")
+
+    runtime = await open_runtime(slow)
+    batch = runtime.session("s").start_batch([ToolCall(name="slow")])
+    await clock.advance(12)
+    (outcome,) = await ended(batch)
+    assert outcome.failure.message == "no such thing (after 2 attempts)"
+    assert seen == [False, False, False]
+
+
+@pytest.mark.promise("RETRY-01", "TIME-01")
 async def test_every_attempt_has_the_whole_time(clock, open_runtime):
     runs = []
 

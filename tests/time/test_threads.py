@@ -216,10 +216,14 @@ async def test_progress_from_a_thread_lies_between_start_and_finish_in_order(ope
         ctx.output("stdout", "a line\n")
         return "done"
 
+    asyncio.get_running_loop().set_debug(True)  # what a thread does to the loop in the wrong way raises
     runtime = await open_runtime(reports)
     events = runtime.subscribe()
+    watching = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
     (outcome,) = await finished(runtime.session("s").start_batch([ToolCall(id="c1", name="reports")]))
     assert outcome.value == "done"
+    assert (await watching).kind == "batch.started"
     taken = take_all(events)
     assert of_call(taken, "c1") == [
         "call.started",

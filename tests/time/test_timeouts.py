@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from tests.time.watching import ended, finished, of_call, record, take_all
-from toolwright import Policy, ToolCall, ToolContext, tool
+from toolwright import Policy, RetryPolicy, ToolCall, ToolContext, ToolError, tool
 
 
 @pytest.mark.promise("TIME-01")
@@ -326,6 +326,47 @@ async def test_a_timeout_ends_its_own_call_only(clock, open_runtime):
     batch = runtime.session("s").start_batch([ToolCall(name="short"), ToolCall(name="long")])
     await clock.advance(6)
     assert [outcome.status for outcome in await ended(batch)] == ["failure", "success"]
+
+
+@pytest.mark.promise("TIME-01")
+async def test_each_call_has_a_deadline_of_its_own_however_close(clock, open_runtime):
+    @tool(parallel=True, timeout=10)
+    async def slow() -> None:
+        await clock.sleep(3600)
+
+    runtime = await open_runtime(slow)
+    session = runtime.session("s")
+    first = session.start_batch([ToolCall(name="slow")])
+    await clock.advance(0.005)
+    second = session.start_batch([ToolCall(name="slow")])
+    await clock.advance(9.995)
+    assert (first.done, second.done) == (True, False)
+    await clock.advance(0.004)
+    assert not second.done
+    await clock.advance(0.001)
+    assert second.done
+
+
+@pytest.mark.promise("TIME-01", "RETRY-01")
+async def test_the_second_attempt_of_one_call_does_not_put_off_the_deadline_of_another(clock, open_runtime):
+    @tool(parallel=True, idempotent=True, timeout=10, retry=RetryPolicy(attempts=2, base_delay=0, jitter=0))
+    async def flaky(ctx: ToolContext) -> None:
+        await clock.sleep(5 if ctx.attempt == 1 else 3600)
+        raise ToolError("again", retry=True)
+
+    @tool(parallel=True, timeout=10)
+    async def slow() -> None:
+        await clock.sleep(3600)
+
+    runtime = await open_runtime(flaky, slow)
+    session = runtime.session("s")
+    first = session.start_batch([ToolCall(name="flaky")])
+    await clock.advance(1)
+    second = session.start_batch([ToolCall(name="slow")])
+    await clock.advance(10)
+    assert (first.done, second.done) == (False, True)
+    await clock.advance(4)
+    assert (await ended(first))[0].failure.code == "timeout"
 
 
 @pytest.mark.promise("TIME-01")

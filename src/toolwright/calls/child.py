@@ -20,12 +20,11 @@ _HEADER = struct.Struct(">Q")
 
 
 class _Link:
-    """The socket to the parent, with its framing. Any thread of the tool may send."""
+    """The socket to the parent, with its framing. Only one thread may send at a time."""
 
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)  # What the tool starts has no business here.
         self._socket = socket.socket(fileno=fd)
-        self._lock = threading.Lock()
         self._sending = False
         self._exit_code: int | None = None
 
@@ -46,15 +45,13 @@ class _Link:
     def send(self, data: bytes) -> None:
         frame = _HEADER.pack(len(data)) + data
         if threading.current_thread() is not threading.main_thread():
-            with self._lock:
-                self._socket.sendall(frame)
+            self._socket.sendall(frame)
             return
-        with self._lock:
-            self._sending = True
-            try:
-                self._socket.sendall(frame)
-            finally:
-                self._sending = False
+        self._sending = True
+        try:
+            self._socket.sendall(frame)
+        finally:
+            self._sending = False
         if self._exit_code is not None:
             code, self._exit_code = self._exit_code, None
             sys.exit(code)
@@ -71,7 +68,7 @@ class _Services:
 
     def __init__(self, link: _Link) -> None:
         self._link = link
-        self._lock = threading.RLock()  # The signal handler may interrupt its holder.
+        self._lock = threading.Lock()  # Any thread of the tool may report.
         self._over = False
         self.cancelled = False
 

@@ -330,10 +330,18 @@ class CallRun(Ticket):
         if self.key is None:
             self._given(outcome)
             return
-        if self.host.journal.takes_time and self.order and not self.done and self not in self.host.lingering:
+        journal = self.host.journal
+        if not journal.takes_time:
+            journal.keep(self, outcome)
+            if self.sharers:
+                self._recorded(outcome, None)
+            else:
+                self._given(outcome)
+            return
+        if self.order and not self.done and self not in self.host.lingering:
             # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
             (self.schedule.finish if self.claims is PARALLEL else self.schedule.free_slots)(self)
-        self.host.journal.finish(self, outcome, functools.partial(self._recorded, outcome))
+        journal.finish(self, outcome, functools.partial(self._recorded, outcome))
 
     def _recorded(self, outcome: ToolOutcome, fault: Exception | None) -> None:
         if fault is not None:

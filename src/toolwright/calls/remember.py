@@ -41,9 +41,8 @@ class MemoryJournal:
 
     takes_time = False
 
-    def __init__(self, session: str) -> None:
-        self._session = session
-        self._calls: dict[CallKey, tuple[str, bytes, CallRun | ToolOutcome]] = {}
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, str], tuple[str, bytes, CallRun | ToolOutcome]] = {}
 
     def meet(self, runs: Iterable[CallRun], scope: str) -> bool:
         """Let the calls of a batch that were given an id meet their past, all or none; True when one has a past.
@@ -51,32 +50,31 @@ class MemoryJournal:
         Raises:
             ReplayMismatch: an identity was used before, for something else.
         """
-        met: list[CallRun] = []
-        known = False
+        calls, met, past = self._calls, [], False
         try:
             for run in runs:
-                if run.named and run.outcome is None:
-                    known |= self._meet(run, scope)
-                    met.append(run)
+                if not run.named or run.outcome is not None or run.tool is None:
+                    continue
+                key = (scope, run.call_id)
+                known = calls.get(key)
+                if known is None:
+                    run.key = key
+                    # As they were given: a hook may replace the arguments later.
+                    calls[key] = (run.tool.definition.id, run.raw, run)
+                else:
+                    past = True
+                    self._meet(run, *known)
+                met.append(run)
         except ReplayMismatch:
             for run in met:
                 if run.key is not None:
-                    del self._calls[run.key]
+                    del calls[run.key]
                 if run.shares is not None:
                     run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
             raise
-        return known
+        return past
 
-    def _meet(self, run: CallRun, scope: str) -> bool:
-        assert run.tool is not None
-        key = CallKey(self._session, scope, run.call_id)
-        known = self._calls.get(key)
-        if known is None:
-            run.key = key
-            # As they were given: a hook may replace the arguments later.
-            self._calls[key] = (run.tool.definition.id, run.raw, run)
-            return False
-        tool_id, arguments, past = known
+    def _meet(self, run: CallRun, tool_id: str, arguments: bytes, past: CallRun | ToolOutcome) -> None:
         if isinstance(past, CallRun):
             _require_same(run, past.name, tool_id, arguments)
             run.shares = past
@@ -84,21 +82,18 @@ class MemoryJournal:
         else:
             _require_same(run, past.tool, tool_id, arguments)
             run.outcome = replace(past, replayed=True)
-        return True
 
     def marks_start(self, run: CallRun) -> bool:
         """Memory ends with the process, so there is nothing to mark."""
         return False
 
-    def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
-        """Keep the outcome of a call, and go on at once."""
-        assert run.key is not None
+    def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
+        """Keep the outcome of a call."""
         if outcome.status == "cancelled" and not outcome.may_have_run:
             self._calls.pop(run.key, None)
         else:
             tool_id, arguments, _ = self._calls[run.key]
             self._calls[run.key] = (tool_id, arguments, outcome)
-        then(None)
 
 
 class StoreJournal:
