@@ -184,6 +184,7 @@ class Runtime:
         self._store: JournalStore | None = None
         self._journal: StoreJournal | None = None
         self._closed = False
+        self._ended = asyncio.Event()
 
     @staticmethod
     def open(
@@ -286,8 +287,15 @@ class Runtime:
     async def close(self) -> None:
         """Cancel what runs, wait for it to stop within its grace, and end threads and processes."""
         if self._closed:
+            await self._ended.wait()
             return
         self._closed = True
+        try:
+            await self._close()
+        finally:
+            self._ended.set()
+
+    async def _close(self) -> None:
         if self._journal is not None:
             self._journal.closing = True
         batches = [batch for session in self._sessions.values() for batch in session._batches]

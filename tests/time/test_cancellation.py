@@ -726,6 +726,25 @@ async def test_a_closed_runtime_takes_no_more_work(clock, open_runtime):
 
 
 @pytest.mark.promise("CANCEL-02")
+async def test_whoever_closes_a_runtime_second_waits_for_its_end_too(clock, open_runtime):
+    @tool
+    async def slow_to_stop() -> None:
+        try:
+            await clock.sleep(3600)
+        finally:
+            await clock.sleep(0.03)
+
+    runtime = await open_runtime(slow_to_stop)
+    runtime.session("s").start_batch([ToolCall(name="slow_to_stop")])
+    await clock.advance(1)
+    closing = [asyncio.create_task(runtime.close()) for _ in range(2)]
+    await clock.advance(0.02)
+    assert [task.done() for task in closing] == [False, False]
+    await clock.advance(0.01)
+    assert [task.done() for task in closing] == [True, True]
+
+
+@pytest.mark.promise("CANCEL-02")
 async def test_a_close_that_is_interrupted_still_ends_threads_and_tasks(clock, open_runtime, gate):
     @tool(parallel=True)
     def stuck() -> None:

@@ -195,6 +195,28 @@ async def test_a_result_inside_the_grace_wins_and_its_child_is_not_used_again(cl
     assert following.value != pid
 
 
+@pytest.mark.promise("RUN-08", "CANCEL-01")
+async def test_a_cancellation_in_the_middle_of_a_message_does_not_garble_the_answer(clock, open_runtime):
+    @tool(isolation="process")
+    def talks(ctx: ToolContext) -> str:
+        try:
+            while True:
+                ctx.progress(1, label="y" * 2_000_000)
+        except SystemExit:
+            return "half of it"
+
+    runtime = await open_runtime(talks)
+    events = runtime.subscribe(limit=100)
+    batch = runtime.session("s").start_batch([ToolCall(name="talks")])
+    async with fail_after(20):
+        async for event in events:
+            if event.kind == "call.progress":
+                break
+        batch.cancel()
+        (outcome,) = await finished(batch)
+    assert (outcome.status, outcome.value) == ("success", "half of it")
+
+
 @pytest.mark.promise("TIME-01", "RUN-08")
 async def test_starting_the_child_is_not_the_tools_time(clock, open_runtime):
     @tool(isolation="process", timeout=10)
@@ -367,7 +389,9 @@ asyncio.run(main())
 
 
 @pytest.mark.promise("RUN-08")
-async def test_printing_in_a_child_reaches_the_terminal_and_corrupts_nothing(open_runtime, capfd):
+async def test_printing_in_a_child_reaches_the_terminal_and_corrupts_nothing(open_runtime, capfd, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
     @tool(isolation="process")
     def prints() -> str:
         print("x" * 100_000)

@@ -276,14 +276,17 @@ async def test_an_attempt_after_a_timeout_knows_nothing_of_it(clock, open_runtim
         seen.append(ctx.cancelled)
         if ctx.attempt == 1:
             await clock.sleep(3600)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
 
         async def fails() -> None:
             raise LookupError
 
         try:
             async with asyncio.TaskGroup() as group:  # counts how often its task was cancelled
-                group.create_task(clock.sleep(1))
                 group.create_task(fails())
+                await clock.sleep(1)
         except* LookupError:
             seen.append(ctx.cancelled)
         raise ToolError("no such thing")

@@ -218,13 +218,18 @@ async def test_progress_from_a_thread_lies_between_start_and_finish_in_order(ope
 
     asyncio.get_running_loop().set_debug(True)  # what a thread does to the loop in the wrong way raises
     runtime = await open_runtime(reports)
+    taken = []
+
+    async def watch() -> None:
+        async for event in events:
+            taken.append(event)
+
     events = runtime.subscribe()
-    watching = asyncio.ensure_future(anext(events))
-    await asyncio.sleep(0)
+    watching = asyncio.create_task(watch())
     (outcome,) = await finished(runtime.session("s").start_batch([ToolCall(id="c1", name="reports")]))
     assert outcome.value == "done"
-    assert (await watching).kind == "batch.started"
-    taken = take_all(events)
+    events.close()
+    await watching
     assert of_call(taken, "c1") == [
         "call.started",
         *["call.progress"] * 100,

@@ -38,6 +38,7 @@ class ThreadPlace:
         self._run = run
         self._future: asyncio.Future[Any] | None = None
         self._after: Awaitable[Any] | None = None
+        self._given_up = False
 
     async def run(self) -> Any:
         run, plan = self._run, self._run.plan
@@ -58,11 +59,12 @@ class ThreadPlace:
 
     def abandon(self) -> bool:
         if self._after is None:
+            self._given_up = True
             self._run.host.threads.give_up()
         return False
 
     def released(self) -> None:
-        if self._after is None:
+        if self._given_up:
             self._run.host.threads.take_back()
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from toolwright.effects.journal import CallKey, Entry, Intent
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
-from toolwright.stores.sqlite.owners import OwnerLock, is_alive
+from toolwright.stores.sqlite.owners import OwnerLock, is_alive, sweep
 from toolwright.stores.sqlite.writer import Sync, Writer
 from toolwright.tools.outcome import ToolOutcome, encodable
 
@@ -76,6 +76,7 @@ class SqliteJournalStore:
         number = _one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
             self._locks.append(OwnerLock(self.path, number))
+            sweep(self.path)
         except OSError as error:
             raise StoreError(
                 f"The store {str(self.path)!r} can not be opened: no file may be made beside it ({error.strerror}); "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import weakref
 from pathlib import Path
@@ -54,6 +55,14 @@ def is_alive(store: Path, number: int) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def sweep(store: Path) -> None:
+    """Remove what dead processes left beside the store."""
+    for path in store.parent.glob(f"{glob.escape(store.name)}-owner-*"):
+        number = path.name.rpartition("-")[2]
+        if number.isdecimal():
+            is_alive(store, int(number))
 
 
 def _lock(path: Path) -> int:
