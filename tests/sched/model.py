@@ -298,8 +298,8 @@ class Play:
             # A nested call looks only at those that run, at its siblings, and at those that wait for the same.
             if other.running or (other.waiting and other.order < node.order):
                 return False
-        if self.keeps_slots and node.order != min(other.order for other in self.came if other.waiting):
-            return False
+        if self.keeps_slots:
+            return False  # A free slot may be kept for another call, which was passed over more often.
         full = {what for what, found, most in self._usage(running) if found >= most}
         return not full & {f"batch {node.batch}", *node.slots}
 
