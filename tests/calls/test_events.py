@@ -229,6 +229,36 @@ async def test_a_call_that_is_tried_again_says_so_between_one_start_and_one_end(
     assert events[-2].attempts == 3
 
 
+@pytest.mark.promise("RUN-10")
+async def test_events_say_when_things_happened(open_runtime):
+    clock = FakeClock()
+
+    @tool
+    async def work(seconds: float) -> None:
+        await clock.sleep(seconds)
+
+    runtime = await open_runtime(work, clock=clock)
+    await clock.advance(50)
+    came, session = clock.now(), runtime.session("s")
+    with session.subscribe() as subscription:
+        batch = session.start_batch([ToolCall(name="work", arguments={"seconds": seconds}) for seconds in (2, 3)])
+        await clock.advance(10)
+        await batch
+        events = taken(subscription)
+    assert [(event.kind, event.at) for event in events] == [
+        ("batch.started", pytest.approx(came)),
+        ("call.started", pytest.approx(came)),
+        ("call.finished", pytest.approx(came + 2)),
+        ("call.started", pytest.approx(came + 2)),
+        ("call.finished", pytest.approx(came + 5)),
+        ("batch.finished", pytest.approx(came + 5)),
+    ]
+    assert [(event.queue_time, event.run_time) for event in events if event.kind == "call.finished"] == [
+        (pytest.approx(0), pytest.approx(2)),
+        (pytest.approx(2), pytest.approx(3)),
+    ]
+
+
 # --- what a tool says
 
 
@@ -333,6 +363,49 @@ async def test_a_subscriber_that_is_behind_even_without_progress_loses_the_oldes
         assert left[0].count == 9
         await run_one(session, "work")
         assert (slow.dropped, taken(slow)[0].count) == (10, 1)
+
+
+@pytest.mark.promise("RUN-10")
+async def test_one_who_iterates_is_told_of_what_was_dropped_before_anything_else(open_session):
+    @tool
+    async def work() -> None: ...
+
+    session = await open_session(work, policy=Policy(on_loop="ignore"))
+    with session.subscribe(limit=3) as slow:
+        for _ in range(2):
+            await run_one(session, "work")
+    async with fail_after(PATIENCE):
+        read = [event async for event in slow]
+    assert kinds(read) == ["events.dropped", "call.started", "call.finished", "batch.finished"]
+    assert read[0].count == 5
+
+
+@pytest.mark.promise("RUN-10")
+async def test_one_who_iterates_while_a_tool_runs_reads_everything_in_order(open_session):
+    @tool
+    async def outer(ctx: ToolContext) -> None:
+        for number in (1, 2):
+            await ctx.progress(number)
+            await asyncio.sleep(0)
+            await ctx.call("inner")
+            await asyncio.sleep(0)
+
+    @tool
+    async def inner() -> None: ...
+
+    session = await open_session(outer, inner)
+    subscription = session.subscribe()
+
+    async def read() -> list[str]:
+        return [event.kind async for event in subscription]
+
+    async with fail_after(PATIENCE):
+        reading = asyncio.create_task(read())
+        await run_one(session, "outer")
+        subscription.close()
+        nested = ["call.progress", "batch.started", "call.started", "call.finished", "batch.finished"]
+        expected = ["batch.started", "call.started", *nested, *nested, "call.finished", "batch.finished"]
+        assert await reading == expected
 
 
 @pytest.mark.promise("RUN-10")

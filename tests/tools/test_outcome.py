@@ -202,6 +202,15 @@ def test_a_failure_as_plain_data_leaves_out_what_is_private():
     }
 
 
+@pytest.mark.promise("OUT-01", "CANCEL-01")
+@pytest.mark.parametrize("may_have_run", [True, False])
+def test_a_cancellation_as_plain_data_says_whether_it_may_have_run(may_have_run: bool):
+    outcome = ToolOutcome(call_id="c", tool="t", status="cancelled", reason="enough", may_have_run=may_have_run)
+    shown = outcome.to_json()
+    assert (shown["status"], shown["reason"], shown["may_have_run"]) == ("cancelled", "enough", may_have_run)
+    assert "may_have_run" not in success("1").to_json()
+
+
 @pytest.mark.promise("OUT-01")
 def test_the_value_of_what_did_not_succeed_is_none():
     assert failed("no").value is None

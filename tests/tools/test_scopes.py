@@ -1,6 +1,7 @@
 """Layers over a registry, and views of one."""
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from toolwright import (
     renamed,
     tool,
 )
+from toolwright.tools.claims import Concurrency
 
 
 def named(name: str, **options: Any) -> Tool:
@@ -288,6 +290,41 @@ def test_an_overridden_output_schema_holds():
     assert refused.failure is not None
     assert refused.failure.code == "invalid_output"
     assert outcome_of(registry, "read").value == "read"
+
+
+@pytest.mark.promise("REG-03", "SCHED-01")
+def test_an_overridden_concurrency_holds():
+    async def meet() -> list[Any]:
+        both = asyncio.Barrier(2)
+
+        @tool(timeout=5)
+        async def meeting() -> str:
+            await both.wait()
+            return "met"
+
+        view = overridden(ToolRegistry([meeting]), {"meeting": {"concurrency": Concurrency(parallel=True)}})
+        async with Runtime.open(tools=view) as runtime:
+            outcomes = await runtime.session("s").run_batch([{"name": "meeting"}, {"name": "meeting"}])
+            return [outcome.value for outcome in outcomes]
+
+    assert asyncio.run(meet()) == ["met", "met"]
+
+
+@pytest.mark.promise("REG-03", "RUN-08")
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_an_overridden_isolation_holds_both_ways(is_async: bool):
+    async def pid_async() -> int:
+        return os.getpid()
+
+    def pid_sync() -> int:
+        return os.getpid()
+
+    here = ToolRegistry([tool(name="pid")(pid_async if is_async else pid_sync)])
+    elsewhere = overridden(here, {"pid": {"isolation": "process"}})
+    back = overridden(elsewhere, {"pid": {"isolation": "none"}})
+    assert outcome_of(here, "pid").value == os.getpid()
+    assert outcome_of(elsewhere, "pid").value not in (os.getpid(), None)
+    assert outcome_of(back, "pid").value == os.getpid()
 
 
 @pytest.mark.promise("REG-03")

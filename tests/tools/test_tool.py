@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import threading
 from typing import Any
 
 import pytest
@@ -274,6 +275,35 @@ def test_a_raw_handler_may_be_sync_a_method_or_a_callable_object():
     assert value_of(Tool.from_schema(name="b", handler=Reader())) == "b"
 
 
+@pytest.mark.promise("TOOL-03", "RUN-08")
+def test_an_async_handler_runs_on_the_loop_and_a_sync_one_does_not():
+    class Caller:
+        async def __call__(self, args: Arguments) -> int:
+            return threading.get_ident()
+
+    async def handle(args: Arguments) -> int:
+        return threading.get_ident()
+
+    for handler in (handle, functools.partial(handle), Caller()):
+        assert value_of(Tool.from_schema(name="where", handler=handler)) == threading.get_ident()
+    assert value_of(Tool.from_schema(name="where", handler=lambda args: threading.get_ident())) != threading.get_ident()
+
+
+@pytest.mark.promise("TOOL-03")
+def test_a_handler_that_does_not_tell_what_it_takes_gets_the_arguments():
+    assert value_of(Tool.from_schema(name="same", handler=dict), a=1) == {"a": 1}
+
+
+@pytest.mark.promise("TOOL-04")
+def test_a_schema_that_is_changed_later_changes_nothing():
+    schema: dict[str, Any] = {"type": "object", "required": ["path"]}
+    reader = Tool.from_schema(name="read", input_schema=schema, handler=lambda args: "read")
+    schema["required"] = []
+    schema["type"] = "array"
+    assert reader.definition.input_schema == {"type": "object", "required": ["path"]}
+    assert value_of(reader, path="a") == "read"
+
+
 @pytest.mark.promise("TOOL-04")
 def test_a_tool_without_a_schema_takes_any_object():
     taking_all = Tool.from_schema(name="any", input_schema=None, handler=lambda args: dict(args))
@@ -371,6 +401,31 @@ def test_an_object_whose_run_method_does_not_fit_is_refused():
 
     with pytest.raises(ToolDefinitionError, match=r"'greet' has no run method.*run\(arguments, context\)"):
         ToolRegistry([Greet()])
+
+
+@pytest.mark.promise("TOOL-03")
+def test_an_object_whose_prepare_is_no_method_is_refused():
+    class Greet:
+        definition = definition()
+        prepare = "no method"
+
+        async def run(self, arguments: Arguments, context: ToolContext) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match="'greet' has prepare='no method'; make it a method"):
+        ToolRegistry([Greet()])
+
+
+@pytest.mark.promise("TOOL-03")
+def test_half_of_a_tool_object_is_no_tool():
+    class Defined:
+        definition = definition()
+
+    class Running:
+        async def run(self, arguments: Arguments, context: ToolContext) -> None: ...
+
+    for half in (Defined(), Running()):
+        with pytest.raises(ToolDefinitionError, match="an object with a definition and a run method"):
+            ToolRegistry([half])
 
 
 @pytest.mark.promise("TOOL-03")
