@@ -32,13 +32,16 @@ class Node:
     key: str
     groups: list[list[list[Node]]] = field(default_factory=list)
     elsewhere: bool = False  # its nested calls go to the other session
+    detached: bool = False  # it does not wait for its nested calls, and may end before them
     # Filled in when the program is laid out.
     id: str = ""
     parent: Node | None = None
     batch: tuple = ()
     session: str = ""
-    # What became of it. `order` counts the calls as they come.
+    # What became of it. `order` counts the calls as they come; `above` is the nearest ancestor that still ran then.
     order: int = 0
+    above: Node | None = None
+    slots: frozenset[str] = frozenset()
     inside: bool = False
     record: CallRecord | None = None
 
@@ -58,12 +61,6 @@ class Node:
     @cached_property
     def ancestors(self) -> tuple[Node, ...]:
         return () if self.parent is None else (self.parent, *self.parent.ancestors)
-
-    @cached_property
-    def slots(self) -> frozenset[str]:
-        """The slots it needs beside its batch's: those that no ancestor holds for it."""
-        wanted = frozenset({"the runtime", f"session {self.session}"} | ({self.tool} & LIMITS.keys()))
-        return wanted.difference(*(ancestor.slots for ancestor in self.ancestors))
 
     @cached_property
     def conflicts(self) -> dict[Node, bool]:
@@ -132,6 +129,7 @@ class Play:
         self.choose = choose
         self.nodes: dict[str, Node] = {}
         self.stops: dict[str, asyncio.Future[None]] = {}
+        self.tasks: list[asyncio.Task[None]] = []
         self.broken: list[str] = []
         self.came: list[Node] = []
         self.refused: list[Node] = []
@@ -178,17 +176,23 @@ class Play:
         self._enter(node)
         try:
             await self._stop(node)
-            for group in node.groups:
-                if node.elsewhere:
-                    session = self.runtime.session({"s": "t", "t": "s"}[node.session])
-                    await asyncio.gather(*(session.run_batch(calls(batch)) for batch in group))
-                else:
-                    await asyncio.gather(*(ctx.run_batch(calls(batch)) for batch in group))
+            if node.detached:
+                self.tasks.append(asyncio.create_task(self._nest(node, ctx)))
+            else:
+                await self._nest(node, ctx)
             if node.groups:
                 await self._stop(node)
         finally:
             node.inside = False
         return node.id
+
+    async def _nest(self, node: Node, ctx: ToolContext) -> None:
+        for group in node.groups:
+            if node.elsewhere:
+                session = self.runtime.session({"s": "t", "t": "s"}[node.session])
+                await asyncio.gather(*(session.run_batch(calls(batch)) for batch in group))
+            else:
+                await asyncio.gather(*(ctx.run_batch(calls(batch)) for batch in group))
 
     async def _stop(self, node: Node) -> None:
         if self.over:
@@ -207,6 +211,15 @@ class Play:
         node.record = record
         self.came.append(node)
         node.order = len(self.came)
+        node.above = next((ancestor for ancestor in node.ancestors if ancestor.unfinished), None)
+        # The slots it needs beside its batch's: those that no ancestor holds for it.
+        wanted = frozenset({"the runtime", f"session {node.session}"} | ({node.tool} & LIMITS.keys()))
+        held: set[str] = set()
+        upper = node.above
+        while upper is not None:
+            held |= upper.slots
+            upper = upper.above
+        node.slots = wanted - held
 
     def close(self, record: CallRecord) -> None:
         node, outcome = self.nodes[record.call_id], record.outcome
@@ -216,7 +229,7 @@ class Play:
         if outcome.failure is not None:
             self._expect(outcome.failure.code == "deadlock", f"{node} failed: {outcome.failure}")
             self._expect(outcome.failure.category == "unavailable", f"{node} has {outcome.failure.category}")
-            self._expect(node.parent is not None and record.started_at is None, f"{node} was refused")
+            self._expect(node.above is not None and record.started_at is None, f"{node} was refused")
             self._expect(not self._can_end(node), f"{node} was refused although it only had to wait")
             self.refused.append(node)
         elif outcome.status == "success":
@@ -232,7 +245,7 @@ class Play:
             if not conflict(node, other):
                 continue
             self._expect(not other.inside, f"{node} overlaps {other}")
-            if other.parent is node.parent and other.order < node.order:
+            if other.above is node.above and other.order < node.order:
                 self._expect(not other.unfinished, f"{node} starts before {other}, which came first")
 
     def _expect(self, holds: bool, broken: str) -> None:
@@ -255,9 +268,9 @@ class Play:
     def _holding_up(self, node: Node, others: list[Node]) -> bool:
         """True when one of `others`, which never end, keeps this call from ending."""
         if node.running:
-            return any(other.parent is node for other in others)
+            return any(other.above is node for other in others)
         for other in others:
-            first = other.parent is node.parent and other.order < node.order
+            first = other.above is node.above and other.order < node.order
             if other is not node and conflict(node, other) and (other.running or first):
                 return True
         return any(self._held(name, others) >= self._limit(name) for name in node.slots)
@@ -317,8 +330,8 @@ class Play:
                 await self._to_the_end([])
             finally:
                 self.over = True  # A program that broke a promise must not hang when it is closed.
-                for stop in self.stops.values():
-                    stop.cancel()
+                for waiting in (*self.stops.values(), *self.tasks):
+                    waiting.cancel()
                 await settle()
 
     async def _to_the_end(self, started: list[Batch]) -> None:
@@ -345,6 +358,7 @@ class Play:
             assert started_batch.done, f"nobody can go on, and these still wait: {hanging}"
             outcomes = await started_batch
             assert [outcome.call_id for outcome in outcomes] == [node.id for node in self.program[number][1]]
+        assert all(task.done() for task in self.tasks), f"nobody can go on, and these still wait: {hanging}"
         self._nothing_left([self.runtime.session(name) for name in ("s", "t")])
 
     def _nothing_left(self, sessions: list[Session]) -> None:

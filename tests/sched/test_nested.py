@@ -9,6 +9,7 @@ import pytest
 from tests.sched.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import BatchFailed, Policy, Request, Rule, Runtime, Session, Tool, ToolCall, ToolContext, tool
+from toolwright.testing import FakeClock
 
 ONE = Policy(max_concurrency=1, session_concurrency=1, runtime_concurrency=1)
 
@@ -744,6 +745,65 @@ async def test_a_call_made_after_its_parent_ended_still_belongs_to_its_grandpare
     async with fail_after(5), Runtime.open(tools=[*cast.tools, parent, grandparent]) as runtime:
         outcome = await runtime.session("s").call("grandparent")
     assert outcome.value == "success"
+
+
+@pytest.mark.promise("SCHED-06", "SCHED-04")
+async def test_a_call_made_after_its_parent_ended_needs_slots_of_its_own():
+    stage = Stage()
+    tasks: list[asyncio.Task] = []
+    go = asyncio.Event()
+    cast = Cast(stage)
+
+    @tool(parallel=True)
+    async def leave_behind(ctx: ToolContext) -> None:
+        async def late() -> Any:
+            await go.wait()
+            return await ctx.run_batch([nested("late", "look")])
+
+        tasks.append(asyncio.create_task(late()))
+
+    policy = Policy(session_concurrency=1)
+    async with fail_after(5), Runtime.open(tools=[*cast.tools, leave_behind], policy=policy) as runtime:
+        session = runtime.session("s")
+        await session.call("leave_behind")
+        batch = session.start_batch([call("l", "look")])
+        assert await stage.settled() == ["l"]
+        go.set()
+        assert await stage.settled() == ["l"]
+        assert await stage.after("l") == ["late"]
+        stage.open()
+        await batch
+        await tasks[0]
+
+
+@pytest.mark.promise("SCHED-06")
+async def test_a_parent_that_was_given_up_may_still_call_tools():
+    # Its code runs on, its claims hold, and its nested calls are still its own.
+    stage, clock = Stage(), FakeClock()
+    cast = Cast(stage)
+    statuses: list[str] = []
+
+    @tool(timeout=1)
+    async def stubborn(ctx: ToolContext) -> None:
+        try:
+            await stage.visit("stubborn")
+        except asyncio.CancelledError:
+            await stage.visit("undeterred")
+        statuses.extend(outcome.status for outcome in await ctx.run_batch([nested("n", "everything")]))
+
+    policy = Policy(grace=1, timeout=1000)
+    async with fail_after(5), Runtime.open(tools=[*cast.tools, stubborn], policy=policy, clock=clock) as runtime:
+        session = runtime.session("s")
+        batch = session.start_batch([call("p", "stubborn"), call("w", "write", path="a")])
+        await clock.advance(2)
+        assert await stage.settled() == ["undeterred"]
+        assert await stage.after("undeterred") == ["n"], "it does not wait for its parent, and w waits for both"
+        assert await stage.after("n") == ["w"]
+        stage.open()
+        outcomes = await batch
+        assert session._host.schedule.idle
+    assert [outcome.status for outcome in outcomes] == ["failure", "success"]
+    assert statuses == ["success"]
 
 
 @pytest.mark.promise("SCHED-06", "SCHED-03")

@@ -25,6 +25,7 @@ def nodes(depth: int) -> st.SearchStrategy[Node]:
         key=st.sampled_from(KEYS),
         groups=groups,
         elsewhere=st.sampled_from([False, False, False, True]),
+        detached=st.sampled_from([False, False, False, True]),
     )
 
 
@@ -85,6 +86,7 @@ def random_program(chance: random.Random, depth: int) -> list[tuple[str, list[No
                 for _ in range(chance.randint(1, 2) if nested else 0)
             ],
             elsewhere=chance.random() < 0.2,
+            detached=chance.random() < 0.15,
         )
 
     width = 6 - depth if depth else 12

@@ -242,11 +242,14 @@ def test_a_view_follows_what_it_shows():
 @pytest.mark.promise("REG-03")
 def test_a_view_follows_the_layers_it_shows_through_any_number_of_them():
     scoped = ScopedRegistry(ToolRegistry([named("a")]))
-    seen = prefixed(scoped, "x_")
-    for round_ in range(50):
-        # A new layer may lie where the last one lay in memory.
-        with scoped.layer([named(f"b{round_}")]):
-            assert seen.names() == ["x_a", f"x_b{round_}"]
+    seen, tools = prefixed(scoped, "x_"), [named("b"), named("c")]
+    for number in range(100):
+        # A new layer may lie in memory where the last one lay.
+        added = tools[number % 2]
+        layer = scoped.push([added])
+        assert seen.names() == ["x_a", f"x_{added.name}"]
+        scoped.pop(layer)
+        del layer
     assert seen.names() == ["x_a"]
 
 
