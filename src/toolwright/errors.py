@@ -38,6 +38,14 @@ class ReplayMismatch(ToolwrightError):
         self.differences = list(differences)
 
 
+class KeyRefused(ToolwrightError):
+    """A key can not be used: `why` is "forged", "unknown", "revoked", "over", or "kind" for the key of another wait."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 

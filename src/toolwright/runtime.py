@@ -20,7 +20,8 @@ from toolwright.calls.remember import MemoryJournal, StoreJournal
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines, SystemClock
-from toolwright.effects.journal import CallKey, Intent, JournalStore
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Intent, JournalStore
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.sinks import JsonLinesSink

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -21,7 +20,8 @@ from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
 from toolwright.clock import Clock
-from toolwright.effects.journal import CallKey, Entry, Intent, JournalStore
+from toolwright.effects.effect import CallKey, differences
+from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.errors import ReplayMismatch, StoreError
 from toolwright.tools.outcome import Failure, ToolError, ToolOutcome
 
@@ -271,31 +271,13 @@ def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> No
     assert run.tool is not None
     # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
     if tool_id != run.tool.definition.id and tool != run.name:
-        differences = [f"tool: {tool!r} before, {run.name!r} now"]
+        differing = [f"tool: {tool!r} before, {run.name!r} now"]
     elif arguments != run.raw:
-        differences = list(_differences("$", jsonx.decode(arguments), jsonx.decode(run.raw)))[:5]
+        differing = list(differences("$", jsonx.decode(arguments), jsonx.decode(run.raw)))[:5]
     else:
         return
     raise ReplayMismatch(
-        f"The call {run.call_id!r} was run before with something else ({'; '.join(differences)}); "
+        f"The call {run.call_id!r} was run before with something else ({'; '.join(differing)}); "
         "give each call its own id, or separate ids that are used again by scope=",
-        differences,
+        differing,
     )
-
-
-def _differences(path: str, before: Any, now: Any) -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in sorted({*before, *now}):
-            if before.get(name) != now.get(name) or (name in before) != (name in now):
-                yield from _differences(f"{path}.{name}", before.get(name), now.get(name))
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for place, (old, new) in enumerate(zip(before, now, strict=True)):
-            if old != new:
-                yield from _differences(f"{path}[{place}]", old, new)
-    else:
-        yield f"{path}: {_short(before)} before, {_short(now)} now"
-
-
-def _short(value: Any) -> str:
-    text = jsonx.encode(value).decode()
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -8,19 +8,12 @@ have run), or finished (its outcome stands, for ever).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
+from toolwright.effects.effect import CallKey, Kept
 from toolwright.tools.outcome import ToolOutcome
-
-
-class CallKey(NamedTuple):
-    """What names one execution."""
-
-    session: str
-    scope: str
-    call_id: str
 
 
 class Intent(Struct, frozen=True):
@@ -41,6 +34,7 @@ class Entry(Struct, frozen=True):
     """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
 
     `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
+    `pending` says that its tool has ended, and that its completion is waited for.
     """
 
     intent: Intent
@@ -49,6 +43,7 @@ class Entry(Struct, frozen=True):
     started_at: float | None = None
     finished_at: float | None = None
     cut_off: bool = False
+    pending: bool = False
 
 
 class JournalStore(Protocol):
@@ -77,11 +72,14 @@ class JournalStore(Protocol):
         ...
 
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
-        """Write the outcome of a call. False when it is no longer this process's to write."""
+        """Write the outcome of a call. False when it is no longer this process's to write.
+
+        What it waited for can not be resolved from then on.
+        """
         ...
 
     async def forget(self, key: CallKey) -> bool:
-        """Take back the intent of a call that this process owns and that did not run."""
+        """Take back the intent of a call that this process owns and that did not run, with all that it waited for."""
         ...
 
     async def release(self, key: CallKey) -> bool:
@@ -90,6 +88,14 @@ class JournalStore(Protocol):
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """The unfinished calls of owners that are not alive, oldest first."""
+        ...
+
+    async def effects(self, key: CallKey) -> list[Kept]:
+        """What is kept of the effects of a call."""
+        ...
+
+    async def keep(self, key: CallKey, kept: Kept) -> bool:
+        """Write what became of an effect, in place of what was there. False when the call is not this process's."""
         ...
 
     async def close(self) -> None:

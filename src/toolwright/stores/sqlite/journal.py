@@ -12,7 +12,8 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.effects.journal import CallKey, Entry, Intent
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Entry, Intent
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.owners import OwnerLock, is_alive, sweep

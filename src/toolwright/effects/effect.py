@@ -1,0 +1,89 @@
+"""Effects. Owns what names one, what is hashed of its input, and what is kept of its end; does not own who keeps it.
+
+An effect is something a call does that is not deterministic: a step, a sleep, a wait. Its replay key is the identity
+of the call and a name within it, never a position: work that runs side by side finds its past in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.errors import ReplayMismatch
+from toolwright.tools.outcome import Failure
+
+EffectKind = Literal["step", "sleep", "receive"]
+
+
+class CallKey(NamedTuple):
+    """What names one execution of a call."""
+
+    session: str
+    scope: str
+    call_id: str
+
+
+class Effect(Struct, frozen=True, gc=False):
+    """One effect of a call. `input` is the canonical JSON of what it was given."""
+
+    call: CallKey
+    kind: EffectKind
+    name: str
+    input: bytes = b"null"
+
+    @property
+    def label(self) -> str:
+        """What names it within its call."""
+        return f"{self.kind}:{self.name}"
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """What a journal has of an effect. Without `done`, it began and may have happened.
+
+    `payload` is the JSON of its result; `failure` stands for an error, with its code and message.
+    """
+
+    label: str
+    input: bytes
+    at: float
+    done: bool = False
+    payload: bytes = b"null"
+    failure: Failure | None = None
+
+
+def require_same_input(effect: Effect, kept: Kept) -> None:
+    """Refuse a replay key that was used for something else.
+
+    Raises:
+        ReplayMismatch: the input differs; the first places where it does are listed.
+    """
+    if kept.input == effect.input:
+        return
+    differing = list(differences("$", jsonx.decode(kept.input), jsonx.decode(effect.input)))[:5]
+    raise ReplayMismatch(
+        f"The {effect.kind} {effect.name!r} of call {effect.call.call_id!r} was run before with something else "
+        f"({'; '.join(differing)}); give what differs a name of its own",
+        differing,
+    )
+
+
+def differences(path: str, before: Any, now: Any) -> Iterator[str]:
+    """Where two JSON values differ, one line for each place."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name) or (name in before) != (name in now):
+                yield from differences(f"{path}.{name}", before.get(name), now.get(name))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for place, (old, new) in enumerate(zip(before, now, strict=True)):
+            if old != new:
+                yield from differences(f"{path}[{place}]", old, new)
+    else:
+        yield f"{path}: {_short(before)} before, {_short(now)} now"
+
+
+def _short(value: Any) -> str:
+    text = jsonx.encode(value).decode()
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,275 @@
+"""A journal without memory beyond the process. Owns its rows; what they mean is written once, above it.
+
+It keeps every promise of `JournalStore` and `WaitStore` but the one about crashes, and is small enough to read as
+their model. Several stores may share one database, as several processes share a file.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from toolwright.effects.effect import CallKey, Kept
+from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.waits import (
+    Arrivals,
+    Refused,
+    Remembered,
+    Resolution,
+    Standing,
+    Wait,
+    WaitKey,
+    WaitKind,
+)
+from toolwright.ids import uuid7
+from toolwright.tools.outcome import ToolOutcome
+
+NOBODY = ""
+
+
+class _Call:
+    """One row: a call, what it did, and what it waits for. A call that only entered has no intent."""
+
+    __slots__ = ("effects", "entry", "over", "owner", "waits")
+
+    def __init__(self, owner: str, entry: Entry | None = None) -> None:
+        self.owner = owner
+        self.entry = entry
+        self.over = False
+        self.effects: dict[str, Kept] = {}
+        self.waits: dict[WaitKey, Wait] = {}
+
+
+class MemoryDatabase:
+    """What the stores of several owners share."""
+
+    def __init__(self) -> None:
+        self.secret = secrets.token_bytes(32)
+        self.owners: set[str] = set()
+        self.calls: dict[CallKey, _Call] = {}
+        self.revoked: dict[str, Resolution] = {}
+        self.remembered: list[Remembered] = []
+        self.signals: dict[WaitKey, list[bytes]] = {}
+        # In the order they came, for those who look for what is new.
+        self.resolved: list[WaitKey] = []
+        self.signalled: list[WaitKey] = []
+
+
+class MemoryStore:
+    """`JournalStore` and `WaitStore` in memory."""
+
+    def __init__(self, database: MemoryDatabase | None = None) -> None:
+        self._database = database = database or MemoryDatabase()
+        self._calls = database.calls
+        self.secret = database.secret
+        self.owner = uuid7()
+        database.owners.add(self.owner)
+
+    # --- calls that are kept elsewhere, and only their effects here
+
+    def enter(self, key: CallKey) -> None:
+        """A call that has no intent here begins to use effects."""
+        if key not in self._calls:
+            self._calls[key] = _Call(self.owner)
+
+    def leave(self, key: CallKey) -> None:
+        """Such a call is over."""
+        call = self._calls.get(key)
+        if call is not None and call.entry is None:
+            call.over = True
+            call.effects.clear()
+            if not call.waits:
+                del self._calls[key]
+
+    # --- the journal
+
+    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+        """Part of `JournalStore`."""
+        known: dict[CallKey, Entry] = {}
+        for intent in intents:
+            call = self._calls.get(intent.key)
+            if call is not None and call.entry is not None:
+                known[intent.key] = replace(call.entry, owner=call.owner)
+        others = {entry.owner for entry in known.values() if entry.outcome is None and entry.owner != self.owner}
+        if others.isdisjoint(self._database.owners):
+            for intent in intents:
+                entry = known.get(intent.key)
+                if entry is None:
+                    self._calls[intent.key] = _Call(self.owner, Entry(intent, self.owner))
+                elif entry.outcome is None and entry.owner != self.owner:
+                    call = self._calls[intent.key]
+                    call.owner = self.owner
+                    completion = call.waits.get(WaitKey(intent.key, "completion"))
+                    known[intent.key] = replace(
+                        entry,
+                        owner=self.owner,
+                        cut_off=True,
+                        pending=completion is not None and completion.opened_at is not None,
+                    )
+        return [known.get(intent.key) for intent in intents]
+
+    async def start(self, key: CallKey, started_at: float) -> bool:
+        """Part of `JournalStore`."""
+        call = self._mine(key)
+        if call is None or call.entry is None:
+            return False
+        call.entry = replace(call.entry, started_at=started_at)
+        return True
+
+    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+        """Part of `JournalStore`."""
+        call = self._mine(key)
+        if call is None or call.entry is None:
+            return False
+        call.entry = replace(call.entry, outcome=outcome, started_at=started_at, finished_at=finished_at)
+        call.over = True
+        return True
+
+    async def forget(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        if self._mine(key) is None:
+            return False
+        del self._calls[key]
+        return True
+
+    async def release(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        call = self._mine(key)
+        if call is None:
+            return False
+        call.owner = NOBODY
+        return True
+
+    async def unfinished(self, session: str | None = None) -> list[Entry]:
+        """Part of `JournalStore`."""
+        found = [
+            replace(call.entry, owner=call.owner)
+            for key, call in self._calls.items()
+            if call.entry is not None
+            and call.entry.outcome is None
+            and call.owner not in self._database.owners
+            and (session is None or key.session == session)
+        ]
+        return sorted(found, key=lambda entry: (entry.intent.queued_at, entry.intent.position))
+
+    async def effects(self, key: CallKey) -> list[Kept]:
+        """Part of `JournalStore`."""
+        call = self._calls.get(key)
+        return [] if call is None else list(call.effects.values())
+
+    async def keep(self, key: CallKey, kept: Kept) -> bool:
+        """Part of `JournalStore`."""
+        call = self._mine(key)
+        if call is None:
+            return False
+        call.effects[kept.label] = kept
+        return True
+
+    async def close(self) -> None:
+        """Part of `JournalStore`."""
+        self._database.owners.discard(self.owner)
+
+    # --- waits
+
+    async def open_wait(self, wait: Wait) -> Wait | None:
+        """Part of `WaitStore`."""
+        key = wait.key
+        call = self._mine(key.call)
+        if call is None:
+            return None
+        before = call.waits.get(key)
+        if before is None:
+            revoked = self._database.revoked.get(key.call.session)
+            if revoked is not None:
+                wait = replace(wait, resolution=revoked)
+        elif before.opened_at is None:
+            wait = replace(wait, resolution=before.resolution)
+        else:
+            wait = before
+        call.waits[key] = wait
+        return wait
+
+    async def resolve(
+        self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
+    ) -> Standing | Refused:
+        """Part of `WaitStore`."""
+        call = self._calls.get(key.call)
+        if call is None:
+            return Refused("unknown")
+        before = call.waits.get(key)
+        if before is not None and before.resolution is not None:
+            return Standing(False, before.resolution)
+        if key.call.session in self._database.revoked:
+            return Refused("revoked")
+        if call.over:
+            return Refused("over")
+        self._settle(call, key, resolution)
+        if remember is not None:
+            self._database.remembered.insert(0, remember)
+        return Standing(True, resolution)
+
+    async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
+        """Part of `WaitStore`."""
+        cancelled: list[WaitKey] = []
+        for key, call in self._calls.items():
+            if key.session == session and not call.over:
+                for wait in list(call.waits.values()):
+                    if wait.resolution is None:
+                        self._settle(call, wait.key, resolution)
+                        cancelled.append(wait.key)
+        if revoke:
+            self._database.revoked.setdefault(session, resolution)
+        return cancelled
+
+    def _settle(self, call: _Call, key: WaitKey, resolution: Resolution) -> None:
+        call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
+        self._database.resolved.append(key)
+
+    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+        """Part of `WaitStore`."""
+        database = self._database
+        cursor = len(database.resolved), len(database.signalled)
+        resolved, signalled = cursor if since is None else since
+        waits = [
+            call.waits[key] for key in database.resolved[resolved:] if (call := self._calls.get(key.call)) is not None
+        ]
+        return Arrivals(cursor, waits, database.signalled[signalled:])
+
+    async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
+        """Part of `WaitStore`."""
+        found = [
+            wait
+            for key, call in self._calls.items()
+            if not call.over and (session is None or key.session == session)
+            for wait in call.waits.values()
+            if wait.opened_at is not None and wait.resolution is None and (not kinds or wait.key.kind in kinds)
+        ]
+        return sorted(found, key=lambda wait: wait.opened_at or 0.0)
+
+    async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
+        """Part of `WaitStore`."""
+        call = self._calls.get(key.call)
+        if call is None:
+            return Refused("unknown")
+        if key.call.session in self._database.revoked:
+            return Refused("revoked")
+        if call.over:
+            return Refused("over")
+        sent = self._database.signals.setdefault(key, [])
+        sent.append(payload)
+        self._database.signalled.append(key)
+        return len(sent)
+
+    async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
+        """Part of `WaitStore`."""
+        return self._database.signals.get(key, [])[after:]
+
+    async def remembered(self, session: str) -> list[Remembered]:
+        """Part of `WaitStore`."""
+        return [decision for decision in self._database.remembered if decision.session == session]
+
+    def _mine(self, key: CallKey) -> _Call | None:
+        call = self._calls.get(key)
+        return None if call is None or call.over or call.owner != self.owner else call

@@ -1,0 +1,185 @@
+"""Waits for something outside. Owns their keys, signatures and resolutions, and the verbs a store must offer for them.
+
+A wait belongs to a call and has a name within it: the call's own completion, an event it named, an approval. Its key is
+the wait's name in text, signed with a secret of the store: it can be handed to the outside world, and nobody can make
+one up. Whoever comes first resolves it; what is resolved stays so.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from toolwright.effects.effect import CallKey
+from toolwright.errors import KeyRefused
+from toolwright.tools.outcome import Failure
+
+WaitKind = Literal["completion", "event", "approval", "crash", "signal"]
+"""What a call waits for: its completion, an event it named, a person's leave to run, or to run again after a crash.
+
+Signals are not waited for as a whole, but each in turn.
+"""
+INBOX: tuple[WaitKind, ...] = ("approval", "crash")
+"""What a person decides."""
+
+_PREFIX = "twk1"
+
+
+class WaitKey(NamedTuple):
+    """What names one wait."""
+
+    call: CallKey
+    kind: WaitKind
+    name: str = ""
+
+
+class Resolution(Struct, frozen=True, gc=False):
+    """How a wait ended. `payload` is the JSON of its value; `by` says who decided, where that is known."""
+
+    status: Literal["ok", "error", "cancelled", "expired"]
+    at: float
+    payload: bytes = b"null"
+    failure: Failure | None = None
+    reason: str | None = None
+    by: str | None = None
+
+
+class Wait(Struct, frozen=True, gc=False):
+    """A wait that began, or that was resolved before it did. Instants are absolute: a restart starts none anew.
+
+    `detail` is JSON for whoever decides: of an approval, what is asked.
+    """
+
+    key: WaitKey
+    opened_at: float | None = None
+    deadline: float | None = None
+    detail: bytes = b"null"
+    resolution: Resolution | None = None
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """Why a store does not take a resolution: the call is not known, its session is revoked, or it is over."""
+
+    why: Literal["unknown", "revoked", "over"]
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """What stands after someone resolved a wait. `first` is False where another was there before."""
+
+    first: bool
+    resolution: Resolution
+
+
+class Remembered(Struct, frozen=True, gc=False):
+    """A decision that holds for later calls of a session too: those of one tool whose arguments match.
+
+    `pattern` is the JSON of an object: each of its fields must be among the arguments, equal, or for text matching as a
+    shell-style pattern does.
+    """
+
+    session: str
+    tool_id: str
+    effect: Literal["allow", "deny"]
+    pattern: bytes
+    at: float
+    reason: str | None = None
+
+
+class Arrivals(Struct, frozen=True, gc=False):
+    """What came in since a reader last looked, from any process. `cursor` is where to look from the next time."""
+
+    cursor: tuple[int, int]
+    resolved: list[Wait]
+    signals: list[WaitKey]
+
+
+class WaitStore(Protocol):
+    """What a database must offer for waits. What a method has returned is durable.
+
+    A wait is only opened for an unfinished call of this process; anybody may resolve it. A fault of the store is raised
+    as `StoreError` and resolves nothing.
+    """
+
+    secret: bytes
+    """What keys are signed with: made with the store, the same in every process that opens it."""
+
+    async def open_wait(self, wait: Wait) -> Wait | None:
+        """Begin a wait, and return what stands: one that began before keeps its deadline and detail, and one that is
+        resolved its resolution. In a revoked session it is resolved as cancelled. None when the call is not, or no
+        longer, this process's.
+        """
+        ...
+
+    async def resolve(
+        self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
+    ) -> Standing | Refused:
+        """Resolve a wait, whether it began or not, and remember the decision if it is the first."""
+        ...
+
+    async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
+        """Resolve every wait of a session's unfinished calls that has no resolution, and return their keys.
+
+        `revoke` also refuses whatever would be resolved or opened there later.
+        """
+        ...
+
+    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+        """What was resolved and signalled after `since`; without it, only the cursor of now."""
+        ...
+
+    async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
+        """The waits of unfinished calls that began and have no resolution, oldest first."""
+        ...
+
+    async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
+        """Append to the signals of a name, and return how many there are now."""
+        ...
+
+    async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
+        """The signals of a name in the order they came, without the first `after`."""
+        ...
+
+    async def remembered(self, session: str) -> list[Remembered]:
+        """The decisions that hold in a session, the newest first."""
+        ...
+
+
+class KeyRing:
+    """Signs the keys of waits and knows its own again."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def write(self, key: WaitKey) -> str:
+        """The key in text, signed. The same wait always has the same."""
+        body = _text(msgspec.msgpack.encode(key))
+        return f"{_PREFIX}.{body}.{self._signature(body)}"
+
+    def read(self, text: str) -> WaitKey:
+        """The wait that a key names.
+
+        Raises:
+            KeyRefused: it is not one of this store's keys.
+        """
+        parts = text.split(".") if isinstance(text, str) and text.isascii() else []
+        if len(parts) != 3 or parts[0] != _PREFIX:
+            raise KeyRefused("The key is not one that a tool was given; pass it on as it is", "forged")
+        # In constant time: how long it takes must not tell how much of a guess is right.
+        if not hmac.compare_digest(self._signature(parts[1]), parts[2]):
+            raise KeyRefused("The key was not signed by this store; it is altered, or another store's", "forged")
+        return msgspec.msgpack.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=WaitKey)
+
+    def _signature(self, body: str) -> str:
+        return _text(hmac.digest(self._secret, f"{_PREFIX}.{body}".encode(), hashlib.sha256))
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
