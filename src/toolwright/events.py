@@ -127,6 +127,20 @@ class CallRetrying(CallNote, frozen=True, gc=False):
     code: str
 
 
+class CallWaiting(CallNote, frozen=True, gc=False):
+    """A call waits for something outside: its completion, an event, a signal, a sleep's end, or a person.
+
+    `what` says which, `name` is the one the tool gave it, and `deadline` an instant.
+    """
+
+    kind: ClassVar[str] = "call.waiting"
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "what", "name", "deadline")
+
+    what: str
+    name: str = ""
+    deadline: float | None = None
+
+
 class CallWarning(CallNote, frozen=True, gc=False):
     """Something about a call that its owner should look at, such as a loop."""
 

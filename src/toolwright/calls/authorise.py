@@ -41,10 +41,11 @@ class Judge:
     Rules that look only at the tool are settled once per tool; a call pays for them with one dict look-up.
     """
 
-    __slots__ = ("_policy", "_session", "settled")
+    __slots__ = ("_policy", "_session", "may_ask", "settled")
 
     def __init__(self, policy: Policy, session: str) -> None:
         self._policy = policy
+        self.may_ask = policy.on_ask == "wait"
         self._session = session
         self.settled: dict[Tool, Verdict | tuple[Rule, ...]] = {}
 
@@ -100,8 +101,11 @@ class Judge:
         return ALLOWED
 
 
-def authorise(prepared: PreparedCall, judge: Judge) -> None:
-    """Let the call go on, or end it with the rule that decided."""
+def authorise(prepared: PreparedCall, judge: Judge, *, leave: bool = False) -> Verdict | None:
+    """Let the call go on, end it with the rule that decided, or return what must be asked first.
+
+    `leave` says that a person was asked, and let it run: then only a rule that denies it is in its way.
+    """
     try:
         verdict = judge.judge(prepared)
     except BrokenRule as broken:
@@ -118,15 +122,19 @@ def authorise(prepared: PreparedCall, judge: Judge) -> None:
                 detail=told(error),
             )
         )
-        return
+        return None
     if verdict is ALLOWED:
-        return
+        return None
+    if leave and verdict.effect == "ask":
+        return None
     prepared.decided_by = verdict.rule
     if SEVERITY[verdict.effect] == 0:
-        return
+        return None
+    if verdict.effect == "ask" and judge.may_ask:
+        return verdict
     reason = f": {verdict.reason}" if verdict.reason else ""
     if verdict.effect == "ask":
-        reason += "; it needs an approval, and this runtime has no way to ask for one"
+        reason += "; it needs an approval, and nobody is asked here"
     prepared.fail(
         Failure(
             category="permission_denied",
@@ -135,3 +143,4 @@ def authorise(prepared: PreparedCall, judge: Judge) -> None:
             source="policy",
         )
     )
+    return None

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.approach import approach, broken, show
-from toolwright.calls.authorise import Judge, authorise
+from toolwright.calls.approvals import Question, about_arguments, ask_leave
+from toolwright.calls.authorise import Judge, Verdict, authorise
 from toolwright.calls.conflicts import ClaimIndex
 from toolwright.calls.execute import CallRun
 from toolwright.calls.finalise import ask_after, finish, is_plain, project, to_outcome
@@ -32,7 +33,7 @@ from toolwright.calls.report import Report
 from toolwright.calls.schedule import Limit, Ticket
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
-from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.outcome import Failure, Pending, ToolOutcome
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.tool import Tool
 
@@ -108,6 +109,8 @@ class Batch:
         self._prepares = False
         self._fault: Exception | None = None
         self._plain = setting.policy.continue_on_failure
+        self._waiting = 0
+        self._quiet: list[asyncio.Future[None]] = []
         self._driver: asyncio.Task[None] | None = None
         limit = Limit("a slot of the batch", policy.max_concurrency)
         self._above = _unfinished(parent)
@@ -233,11 +236,16 @@ class Batch:
                 if run.outcome is not None or run.answer is not None or tool is None:
                     run.end_now(run.outcome or run.answer)
                     continue
+                if self._stop_reason is None and self._goes_on_waiting(run):
+                    continue
             plan = run.plan = plans.get(tool) or self.setting.plan(tool)
             if plan.allowed_by is None:
-                authorise(run, self.setting.judge)
+                verdict = authorise(run, self.setting.judge, leave=run.asked)
                 if run.outcome is not None:
                     run.end_now(run.outcome)
+                    continue
+                if verdict is not None and self._stop_reason is None:
+                    self._ask(run, self._question(run, verdict))
                     continue
             elif plan.allowed_by:
                 run.decided_by = plan.allowed_by
@@ -252,6 +260,44 @@ class Batch:
             submit(run, siblings)
             if queue_timeout is not None:
                 run.limit_queue(queue_timeout)
+
+    def _goes_on_waiting(self, run: CallRun) -> bool:
+        """True for a call that a crash cut off where it waits again: for its completion, or for a person."""
+        if run.pending_before:
+            run.pending_before = False
+            run.attempt = 1
+            run.park(None)
+            return True
+        if run.doubt is not None:
+            doubt, run.doubt = run.doubt, None
+            reason = "it was cut off by a crash and may have run; approve to run it again"
+            self._ask(run, Question("crash", doubt, "on_crash", reason, self.policy.approval_timeout))
+            return True
+        return False
+
+    def _question(self, run: CallRun, verdict: Verdict) -> Question:
+        name = about_arguments(run.raw)
+        return Question("approval", name, verdict.rule, verdict.reason, self.policy.approval_timeout)
+
+    def _ask(self, run: CallRun, question: Question) -> None:
+        self._plain = False
+        run.asking = self.host.loop.create_task(self._asked(run, question))
+        self.host.keep(run.asking)
+
+    async def _asked(self, run: CallRun, question: Question) -> None:
+        try:
+            failure = await ask_leave(run, question)
+        except Exception as fault:  # the journal's: what could not be asked must not run
+            run.asking = None
+            run.lose(fault)
+            run.cancel("what the calls do could not be recorded")
+            return
+        run.asking = None
+        if question.kind == "approval":
+            run.asked = True
+        if failure is not None:
+            run.fail(failure)
+        self._launch([run])
 
     def _watch_loops(self) -> None:
         if self.policy.on_loop == "ignore":
@@ -290,6 +336,8 @@ class Batch:
         """Part of `RunOwner`: most outcomes need no check, no cut and no hook, and are done at once."""
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
         if outcome.failure is not None and run.ran:
+            if type(result) is Pending and run.key_taken:
+                return None
             outcome = replace(outcome, may_have_run=True)
         if self._hooked and (run.attempt or self.setting.hooks.project is not None):
             if outcome.status == "cancelled":  # no hook may hold up a call that was stopped
@@ -307,13 +355,30 @@ class Batch:
             )
         return await finish(outcome, run.tool, self.policy, hooks.project)
 
+    def call_waits(self, run: CallRun) -> None:
+        """Part of `RunOwner`: the call waits for something outside."""
+        if not run.waiting:
+            run.waiting = True
+            self._waiting += 1
+            self._notice_quiet()
+
+    def call_goes_on(self, run: CallRun) -> None:
+        """Part of `RunOwner`: the call waits no longer."""
+        if run.waiting:
+            run.waiting = False
+            self._waiting -= 1
+
     def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:
         """Part of `RunOwner`: the call is over; perhaps the batch is too."""
+        if run.waiting:
+            self.call_goes_on(run)
         self._outcomes[run.position] = outcome
         self.report.call_concluded(run, outcome, finished)
         if outcome.failure is not None and not self.policy.continue_on_failure:
             self._stop_after(outcome)
         self._left -= 1
+        if self._quiet:
+            self._notice_quiet()
         if self._left == 0:
             self.report.batch_finished(self.id, self._outcomes)
             self._runs.clear()
@@ -378,6 +443,35 @@ class Batch:
     async def settled(self) -> None:
         """Wait until every call has its outcome, whatever it is."""
         await self._all_concluded()
+
+    async def quiet(self) -> list[ToolOutcome]:
+        """Wait until each call has its outcome or waits for something outside, itself or behind one that does.
+
+        Those that wait have the outcome "pending", for now.
+        """
+        if self._left:
+            waiter: asyncio.Future[None] = self.host.loop.create_future()
+            self._quiet.append(waiter)
+            self._notice_quiet()
+            await waiter
+        if self._fault is not None:
+            raise self._fault
+        names = {run.position: run for run in self._runs}
+        return [
+            ToolOutcome(names[position].call_id, names[position].name, "pending") if outcome is None else outcome
+            for position, outcome in enumerate(self._outcomes)
+        ]
+
+    def _notice_quiet(self) -> None:
+        if not self._quiet:
+            return
+        unfinished = [run for run in self._runs if self._outcomes[run.position] is None]
+        if any(not (run.waiting or run.state in ("blocked", "gate")) for run in unfinished):
+            return
+        quiet, self._quiet = self._quiet, []
+        for waiter in quiet:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def __await__(self) -> Generator[Any, None, list[ToolOutcome]]:
         return self.wait().__await__()

@@ -80,7 +80,7 @@ class Running:
         return self._needs(ticket, favours=False)
 
     def _needs(self, ticket: Ticket, *, favours: bool) -> tuple[Collection[Ticket], bool]:
-        if ticket.state == "running" or ticket.state == "lingering":
+        if ticket.state in ("running", "paused", "lingering"):
             # A blocked child waits for its siblings, which are looked at anyway.
             return [child for child in ticket.children or () if child.state != "blocked"], True
         limit = ticket.waiting_in

@@ -12,15 +12,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.durable import enter, failure_of, identity
 from toolwright.calls.host import CallHost
 from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too_long, raised, timed_out
 from toolwright.calls.places import Place, ProcessPlace, ThreadPlace
 from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.schedule import Ticket
 from toolwright.calls.services import about, make_context
-from toolwright.events import CallRetrying
+from toolwright.effects.controller import CallEffects, Watch
+from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.events import CallRetrying, CallWaiting
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.outcome import Failure, Pending, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
 
@@ -54,7 +57,20 @@ class CallRun(Ticket):
     sharers: tuple[CallRun, ...] = ()
     recovered: str | None = None
     made: dict[str, int] | None = None
-    cut_off_after_start = False
+    cut_off_after_start: float | None = None
+    pending_before = False
+    doubt: str | None = None
+    # What it does durably, and what it waits for outside.
+    entered = False
+    effects: CallEffects | None = None
+    key_taken = False
+    waits = 0
+    slot: asyncio.Future[None] | None = None
+    watch: Watch | None = None
+    asking: asyncio.Task[None] | None = None
+    asked = False
+    waiting = False
+    fault: Exception | None = None
 
     def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
         self.host = host
@@ -152,7 +168,7 @@ class CallRun(Ticket):
         return result
 
     async def _finish(self, result: Any) -> None:
-        """Try again where that helps, then give the call its outcome."""
+        """Try again where that helps, then give the call its outcome, unless that comes later."""
         while type(result) is Failure and result.retry and self._may_retry:
             ended = await self._pause(result)
             if ended is not None:
@@ -163,6 +179,13 @@ class CallRun(Ticket):
         if self.concluded:
             self._released()
             return
+        if type(result) is Pending and self.key_taken:
+            if self.cancel_reason is None:
+                self.task = None
+                self.schedule.finish(self)  # Its code has ended: nobody needs to wait for what is to come.
+                self.park(result.deadline)
+                return
+            result = self._cancelled()
         outcome = self.owner.settle(self, result)
         if outcome is None:
             self.finishing = True
@@ -213,6 +236,67 @@ class CallRun(Ticket):
         self.ran = True
         self.plan.bucket.add(self)
 
+    # --- what it waits for outside
+
+    def park(self, seconds: float | None) -> None:
+        """Wait for the call's completion, without a task."""
+        host, now = self.host, self.host.clock.now()
+        self.ran = True
+        self.owner.call_waits(self)
+        deadline = None if seconds is None else now + seconds
+        wait = Wait(WaitKey(enter(self), "completion"), now, deadline)
+        self.watch = host.effects.watch(wait, self._completed)
+        host.channel.publish(CallWaiting(*about(self), "completion", "", deadline))
+
+    def _completed(self, news: Resolution | Exception) -> None:
+        self.watch = None
+        self.owner.call_goes_on(self)
+        if isinstance(news, Exception):
+            self.lose(news)
+            self.end_now(self._cancelled())
+        elif news.status == "ok":
+            self.end_now(jsonx.decode(news.payload))
+        elif news.status == "cancelled":
+            self.end_now(Cancelled(news.reason or "its completion was cancelled", may_have_run=True))
+        else:
+            self.end_now(failure_of(news, "its completion"))
+
+    def step_out(self) -> None:
+        """The tool's code waits for something outside: give back the slots, and stop its time."""
+        self.waits += 1
+        if self.waits == 1 and self.slot is None:
+            self.plan.bucket.discard(self)
+            self.schedule.pause(self)
+            self.owner.call_waits(self)
+
+    async def step_in(self) -> None:
+        """What the code waited for has come: go on once there is a slot."""
+        self.waits -= 1
+        if self.waits == 0 and self.slot is None:
+            self.owner.call_goes_on(self)
+            if self.state == "paused":
+                self.slot = self.host.loop.create_future()
+                self.schedule.rejoin(self)
+        if self.slot is not None:
+            try:
+                await asyncio.wait((self.slot,))
+            except asyncio.CancelledError:
+                self.schedule.leave_slots(self)
+                raise
+
+    def rejoined(self) -> None:
+        """The call has its slots again, and its time begins anew."""
+        slot, self.slot = self.slot, None
+        if slot is not None and not slot.done():
+            slot.set_result(None)
+        self.plan.bucket.add(self)
+
+    def lose(self, fault: Exception) -> None:
+        """What the call does can not be recorded: it must not have an outcome that says more than is known."""
+        if self.fault is None:
+            self.fault = fault
+            self.owner.store_failed(fault)
+
     # --- how it may end
 
     def expire(self) -> None:
@@ -229,6 +313,13 @@ class CallRun(Ticket):
         if self.late is not None:
             self._start_grace()
             return
+        if self.watch is not None:
+            self.watch.leave()
+            self.watch = None
+            self.end_now(self._cancelled())
+            return
+        if self.asking is not None:
+            self.asking.cancel()
         if self.started is None:
             if self.order:
                 self.schedule.withdraw(self)
@@ -356,6 +447,8 @@ class CallRun(Ticket):
             sharer.end_now(replace(outcome, replayed=True))
 
     def _given(self, outcome: ToolOutcome) -> None:
+        if self.entered:
+            self.host.journal.leave(identity(self))
         self.owner.call_concluded(self, outcome, self.host.monotonic())
         if self.order and not self.done and self not in self.host.lingering:
             self.schedule.finish(self)
@@ -380,6 +473,8 @@ class CallRun(Ticket):
         asked = task is not None and task.cancelling() > 0
         while task is not None and task.cancelling() > 0:
             task.uncancel()
+        if self.fault is not None:
+            return Cancelled("what it did could not be recorded", may_have_run=True)
         if self.expired:
             return self._timed_out()
         if self.cancel_reason is not None or (asked and isinstance(error, asyncio.CancelledError)):

@@ -12,6 +12,7 @@ from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
+from toolwright.effects.journaled import JournaledController
 from toolwright.hub import Channel
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
@@ -27,6 +28,7 @@ class CallHost:
         "channel",
         "clock",
         "deadlines",
+        "effects",
         "journal",
         "lingering",
         "loop",
@@ -54,6 +56,7 @@ class CallHost:
         lingering: set[CallRun],
         tasks: set[asyncio.Task[Any]],
         journal: Any,
+        effects: JournaledController,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
     ) -> None:
         self.session_id = session_id
@@ -67,6 +70,7 @@ class CallHost:
         self.lingering = lingering
         self.tasks = tasks
         self.journal = journal
+        self.effects = effects
         self.run_nested = run_nested
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (

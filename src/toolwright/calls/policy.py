@@ -18,6 +18,7 @@ from toolwright.tools.tool import Tool, is_async
 
 Effect = Literal["allow", "ask", "deny"]
 OnLoop = Literal["warn", "refuse", "ignore"]
+OnAsk = Literal["wait", "deny"]
 
 SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -122,6 +123,8 @@ class Policy:
     read_only: bool = False
     rules: Sequence[Rule] = ()
     on_loop: OnLoop = "warn"
+    on_ask: OnAsk = "wait"
+    approval_timeout: float | None = 24 * 3600.0
     max_lines: int = 2_000
     max_bytes: int = 50 * 1024
     spill_dir: Path | str | None = None
@@ -148,6 +151,10 @@ class Policy:
             _require_seconds("queue_timeout", self.queue_timeout, above=True)
         if self.on_loop not in ("warn", "refuse", "ignore"):
             raise PolicyError(f"Policy.on_loop is {self.on_loop!r}; use warn, refuse or ignore")
+        if self.on_ask not in ("wait", "deny"):
+            raise PolicyError(f"Policy.on_ask is {self.on_ask!r}; use wait, for a person to decide, or deny")
+        if self.approval_timeout is not None:
+            _require_seconds("approval_timeout", self.approval_timeout, above=True)
         for name in ("continue_on_failure", "read_only"):
             if not isinstance(getattr(self, name), bool):
                 raise PolicyError(f"Policy.{name} is {getattr(self, name)!r}; use True or False")

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.approach import ANSWERS
+from toolwright.calls.approvals import interrupted
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey, differences
 from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch, StoreError
-from toolwright.tools.outcome import Failure, ToolError, ToolOutcome
+from toolwright.tools.outcome import ToolError, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
 
@@ -41,7 +43,8 @@ class MemoryJournal:
 
     takes_time = False
 
-    def __init__(self) -> None:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
         self._calls: dict[tuple[str, str], tuple[str, bytes, CallRun | ToolOutcome]] = {}
 
     def meet(self, runs: Iterable[CallRun], scope: str) -> bool:
@@ -82,6 +85,14 @@ class MemoryJournal:
         else:
             _require_same(run, past.tool, tool_id, arguments)
             run.outcome = replace(past, replayed=True)
+
+    def enter(self, key: CallKey) -> None:
+        """A call begins to use effects."""
+        self._store.enter(key)
+
+    def leave(self, key: CallKey) -> None:
+        """Such a call is over."""
+        self._store.leave(key)
 
     def marks_start(self, run: CallRun) -> bool:
         """Memory ends with the process, so there is nothing to mark."""
@@ -176,7 +187,8 @@ class StoreJournal:
             self._live[key] = run
             if entry is not None:
                 run.recovered = LEFT
-                run.cut_off_after_start = entry.started_at is not None
+                run.cut_off_after_start = entry.started_at
+                run.pending_before = entry.pending
 
     def _drop(self, run: CallRun) -> None:
         if self._live.get(run.key) is run:
@@ -186,9 +198,11 @@ class StoreJournal:
         """A call was cut off by a crash: do what its tool says, unless it had not even begun."""
         assert run.tool is not None
         policy = run.tool.definition.on_crash
-        if policy == "rerun":
+        if run.pending_before:
+            run.recovered = "waiting"
+        elif policy == "rerun":
             run.recovered = "rerun"
-        elif not run.cut_off_after_start:
+        elif run.cut_off_after_start is None:
             run.recovered = "run"
         elif callable(policy):
             try:
@@ -201,9 +215,18 @@ class StoreJournal:
             if found is not None:
                 run.answer = found if isinstance(found, ANSWERS) else Answer(found)
             run.recovered = "probed"
+        elif policy == "ask" and run.owner.policy.on_ask == "wait":
+            run.recovered = "asked"
+            run.doubt = repr(run.cut_off_after_start)  # Another crash of the same call asks another question.
         else:
             run.recovered = "interrupted"
-            run.answer = _interrupted(run.name, asks=policy == "ask")
+            run.answer = interrupted(run.name)
+
+    def enter(self, key: CallKey) -> None:
+        """The journal has the call's intent: there is nothing to say."""
+
+    def leave(self, key: CallKey) -> None:
+        """The journal has the call's outcome: there is nothing to say."""
 
     def marks_start(self, run: CallRun) -> bool:
         """True when it must be known after a crash whether the call had begun: its tool may not simply run again."""
@@ -217,7 +240,8 @@ class StoreJournal:
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
-        if self.closing and outcome.status == "cancelled" and outcome.may_have_run:
+        left = run.asked or run.waiting or outcome.may_have_run
+        if run.fault is not None or (self.closing and outcome.status == "cancelled" and left):
             # Cut off by the end of the program, as by a crash: its tool's crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.status != "cancelled" or outcome.may_have_run:
@@ -255,16 +279,6 @@ class StoreJournal:
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
     assert run.tool is not None
     return Intent(key, batch, run.position, run.name, run.tool.definition.id, run.raw, run.source, run.parent_id, now)
-
-
-def _interrupted(name: str, *, asks: bool) -> Failure:
-    person = "; a person must decide whether to run it again" if asks else ""
-    return Failure(
-        category="interrupted",
-        code="interrupted",
-        message=f"Tool {name!r} was cut off by a crash: it may have run, and was not run again{person}",
-        source="runtime",
-    )
 
 
 def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:

@@ -108,7 +108,14 @@ class Schedule:
                 if queue is not None:
                     return False
                 queue = limit.waiting
-        if queue is None or queue[0].limits is not limits or self.nested or self._gated or queue[0].kept:
+        if (
+            queue is None
+            or queue[0].rejoins
+            or queue[0].limits is not limits
+            or self.nested
+            or self._gated
+            or queue[0].kept
+        ):
             return False
         heir = queue.popleft()
         heir.waiting_in = None
@@ -123,6 +130,25 @@ class Schedule:
             ticket.state = "lingering"
             give_back(ticket.limits)
 
+    def pause(self, ticket: Ticket) -> None:
+        """Give back the slots and keep the claims, until `rejoin`: for a call that waits for something outside."""
+        if ticket.state == "running":
+            ticket.state = "paused"
+            give_back(ticket.limits)
+
+    def rejoin(self, ticket: Ticket) -> None:
+        """Take the slots again, now or when they are free; the ticket is told by `rejoined`."""
+        ticket.rejoins = True
+        self._admit(ticket)
+
+    def leave_slots(self, ticket: Ticket) -> None:
+        """Ask for no slots any more: the call was stopped while it waited to rejoin."""
+        if ticket.rejoins and ticket.waiting_in is not None:
+            ticket.waiting_in.leave(ticket)
+            ticket.waiting_in = None
+            ticket.state = "paused"
+            offer(self._drop_kept(ticket) if ticket.kept else ())
+
     def withdraw(self, ticket: Ticket) -> None:
         """Take a ticket that has not started out of the order."""
         if ticket.waiting_in is not None:
@@ -134,7 +160,8 @@ class Schedule:
 
     def _admit(self, ticket: Ticket, courtesy: bool = True) -> None:
         """Start a ticket that no earlier call conflicts with, or let it wait at the gate or for a slot."""
-        if (self.nested or self._gated or ticket.parent is not None) and not self._pass_gate(ticket, courtesy):
+        meets = self.nested or self._gated or ticket.parent is not None
+        if meets and not ticket.rejoins and not self._pass_gate(ticket, courtesy):
             return
         limits = ticket.limits
         for limit in limits:
@@ -146,6 +173,10 @@ class Schedule:
         for limit in limits:
             limit.in_use += 1
         ticket.state = "running"
+        if ticket.rejoins:
+            ticket.rejoins = False
+            ticket.rejoined()
+            return
         if ticket.parent is None:
             self.running.add(ticket)
         else:
@@ -170,8 +201,23 @@ class Schedule:
                 if other.in_use < other.capacity and other not in ticket.kept:
                     other.in_use += 1
                     ticket.kept += (other,)
-        if ticket.parent is not None or runtime.courteous or runtime.favoured is not None:
+        if ticket.rejoins:
+            if not can_end(ticket, runtime.needs):
+                self._rejoin_at_once(ticket, limit)
+        elif ticket.parent is not None or runtime.courteous or runtime.favoured is not None:
             self._avoid_deadlock(ticket, [limit.name])
+
+    def _rejoin_at_once(self, ticket: Ticket, limit: Limit) -> None:
+        """Let a call go on beyond its limits: those that hold the slots wait, in the end, for this one."""
+        limit.leave(ticket)
+        ticket.waiting_in = None
+        kept = self._drop_kept(ticket) if ticket.kept else ()
+        for taken in ticket.limits:
+            taken.in_use += 1
+        ticket.state = "running"
+        ticket.rejoins = False
+        ticket.rejoined()
+        offer(kept)
 
     def _drop_kept(self, ticket: Ticket) -> tuple[Limit, ...]:
         """Give back the slots that were kept for a ticket, which it may take in the next moment; else offer them."""

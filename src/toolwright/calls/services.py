@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
+from toolwright.calls import durable
 from toolwright.events import CallOutput, CallProgress, Event
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
@@ -69,6 +70,21 @@ class RunServices:
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]:
         return self._run.host.run_nested(self._run, calls)
+
+    def wait_key(self, kind: durable.KeyKind, name: str) -> str:
+        return durable.wait_key(self._run, kind, name)
+
+    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+        return await durable.step(self._run, name, function, inputs, on_crash)
+
+    async def sleep(self, name: str, seconds: float) -> None:
+        await durable.sleep(self._run, name, seconds)
+
+    async def wait(self, key: str, deadline: float | None) -> Any:
+        return await durable.wait(self._run, key, deadline)
+
+    async def receive(self, name: str, deadline: float | None) -> Any:
+        return await durable.receive(self._run, name, deadline)
 
     def _publish(self, event: Event) -> None:
         host = self._run.host

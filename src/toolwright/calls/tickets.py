@@ -40,8 +40,8 @@ class Limit:
 class Ticket(PreparedCall, Claimant):
     """A call's place in the order, from its submission until its claims are free.
 
-    Its state is one of: new, blocked (by the index), gate, slot (waits for one), running, lingering (given up, but its
-    code still runs), refused, done.
+    Its state is one of: new, blocked (by the index), gate, slot (waits for one), running, paused (waits for something
+    outside), lingering (given up, but its code still runs), refused, done.
     """
 
     claims: tuple[Claim, ...]
@@ -54,6 +54,7 @@ class Ticket(PreparedCall, Claimant):
     waited_for: tuple[str, ...] = ()
     passed_over = 0
     kept: tuple[Limit, ...] = ()
+    rejoins = False  # True while it waits for the slots that it gave back when it paused.
     # What only nested calls and those that meet them at the gate need.
     children: dict[Ticket, None] | None = None
     nests: dict[Schedule, ClaimIndex] | None = None
@@ -63,6 +64,10 @@ class Ticket(PreparedCall, Claimant):
 
     def start(self) -> None:
         """Called by the schedule when the ticket's turn has come."""
+        raise NotImplementedError
+
+    def rejoined(self) -> None:
+        """Called by the schedule when a ticket that paused has its slots again."""
         raise NotImplementedError
 
     def refuse_deadlock(self, others: list[str]) -> None:

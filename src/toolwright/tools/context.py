@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ class CallServices(Protocol):
     def report_output(self, stream: str, text: str) -> None: ...
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
+
+    def wait_key(self, kind: Literal["completion", "event", "signal"], name: str) -> str: ...
+
+    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any: ...
+
+    async def sleep(self, name: str, seconds: float) -> None: ...
+
+    async def wait(self, key: str, deadline: float | None) -> Any: ...
+
+    async def receive(self, name: str, deadline: float | None) -> Any: ...
 
 
 class Done:
@@ -99,6 +109,58 @@ class ToolContext:
         """Send a piece of output to watchers while the call runs."""
         self._services.report_output(stream, text)
         return _DONE
+
+    async def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *inputs: Any,
+        on_crash: Literal["rerun", "fail"] | Callable[..., Any] | None = None,
+    ) -> Any:
+        """Run `function(*inputs)` once, across crashes and attempts, and return the JSON form of what it gives.
+
+        A plain function runs on a thread. What is done is given back without running; a `ToolError` is raised again,
+        unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
+        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), or a probe that
+        takes the same inputs and returns what the step gave, or None if it did not happen.
+
+        Raises:
+            ToolError: the step failed, now or when it ran.
+            ReplayMismatch: it ran before with other inputs.
+        """
+        return await self._services.step(name, function, inputs, on_crash)
+
+    async def sleep(self, name: str, seconds: float) -> None:
+        """Wait for some time that does not start anew when the call is run again after a crash."""
+        await self._services.sleep(name, seconds)
+
+    def completion_key(self) -> str:
+        """The key that completes this call from outside, the same in every attempt. Then return `Pending`."""
+        return self._services.wait_key("completion", "")
+
+    def event_key(self, name: str) -> str:
+        """The key of an event of this call, to be handed out and waited for."""
+        return self._services.wait_key("event", name)
+
+    def signal_key(self, name: str) -> str:
+        """The key by which signals of this name are sent to this call."""
+        return self._services.wait_key("signal", name)
+
+    async def wait(self, key: str, deadline: float | None = None) -> Any:
+        """Wait for an event of this call, at most `deadline` seconds; meanwhile the call holds no slot.
+
+        Raises:
+            ToolError: it was rejected or cancelled, or the deadline passed (code "expired").
+        """
+        return await self._services.wait(key, deadline)
+
+    async def receive(self, name: str, deadline: float | None = None) -> Any:
+        """The next signal of this name, in the order they were sent.
+
+        Raises:
+            ToolError: none came in time (code "expired").
+        """
+        return await self._services.receive(name, deadline)
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run another tool as part of this call."""

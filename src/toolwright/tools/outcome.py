@@ -136,6 +136,11 @@ class Pending(Struct, frozen=True, gc=False):
 
     deadline: float | None = None
 
+    def __post_init__(self) -> None:
+        after = self.deadline
+        if after is not None and (type(after) not in (int, float) or not 0 <= after < float("inf")):
+            raise ToolwrightError(f"Pending deadline {after!r:.200} is not usable; use seconds from now, 0 or more")
+
 
 class ConnectionRequired(Struct, frozen=True, gc=False):
     """Return it from a tool that needs the session connected to a provider first."""

@@ -1,0 +1,235 @@
+"""A person's leave. Owns what is asked and what an answer means for the call; does not own when a call must ask.
+
+A request is bound to the exact arguments of one call: its key names the call and what it would be run with. It is kept
+like any wait, so that it survives a restart, and whoever answers first decides.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.calls.durable import enter
+from toolwright.calls.prepare import read_arguments, validate
+from toolwright.effects.controller import EffectController
+from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
+from toolwright.errors import ToolwrightError
+from toolwright.events import CallWaiting
+from toolwright.tools.outcome import Failure, encodable
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """A call that waits for a person. `key` is what to approve or deny it by; instants are seconds since the epoch.
+
+    `cause` is "policy" for a call that may not run without leave, and "crash" for one that was cut off and may have run.
+    """
+
+    key: str
+    session: str
+    scope: str
+    call_id: str
+    tool: str
+    arguments: Any
+    cause: Literal["policy", "crash"]
+    rule: str
+    reason: str | None
+    requested_at: float
+    deadline: float | None
+
+
+class Question(Struct, frozen=True):
+    """What is asked about a call: by which rule, why, and for how long."""
+
+    kind: WaitKind
+    name: str
+    rule: str
+    reason: str | None
+    seconds: float | None
+
+
+def about_arguments(raw: bytes) -> str:
+    """A name for exactly these arguments: another question has another one."""
+    return jsonx.digest(raw)[:32]
+
+
+async def ask_leave(run: CallRun, question: Question) -> Failure | None:
+    """Ask for leave to run a call, and wait for the answer: None to go on, perhaps with other arguments."""
+    assert run.tool is not None
+    host, tool_id = run.host, run.tool.definition.id
+    call = enter(run)
+    if question.kind == "approval":
+        remembered = _matching(await host.effects.waits.remembered(call.session), tool_id, run.raw)
+        if remembered is not None:
+            run.decided_by = f"{remembered.effect} always"
+            return None if remembered.effect == "allow" else _denied(run, question, remembered.reason)
+    now = host.clock.now()
+    deadline = None if question.seconds is None else now + question.seconds
+    asked = {
+        "tool": run.name,
+        "tool_id": tool_id,
+        "arguments": jsonx.decode(run.raw),
+        "rule": question.rule,
+        "reason": question.reason,
+    }
+    wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
+    host.channel.publish(
+        CallWaiting(host.session_id, run.owner.id, now, run.call_id, run.name, question.kind, question.rule, deadline)
+    )
+    run.owner.call_waits(run)
+    try:
+        resolution = await host.effects.enter(call, fresh=True).wait(wait)
+    finally:
+        run.owner.call_goes_on(run)
+    return _answer(run, question, resolution)
+
+
+def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure | None:
+    if resolution.status == "ok":
+        decision = jsonx.decode(resolution.payload, type=_Decision)
+        return None if decision.arguments is None else _edit(run, decision.arguments)
+    if question.kind == "crash":
+        return interrupted(run.name, _why(resolution))
+    if resolution.status == "expired":
+        return Failure(
+            category="permission_denied",
+            code="approval_expired",
+            message=f"Tool {run.name!r} may not run: nobody approved it in time",
+            source="policy",
+        )
+    return _denied(run, question, _why(resolution))
+
+
+def _why(resolution: Resolution) -> str | None:
+    if resolution.failure is not None:
+        return resolution.failure.message
+    return resolution.reason or (None if resolution.status != "expired" else "nobody decided in time")
+
+
+def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
+    """Go on with the arguments that a person gave, which must fit the tool like any."""
+    assert run.tool is not None
+    failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
+    run.record.raw_arguments = run.raw
+    return failure
+
+
+def _denied(run: CallRun, question: Question, reason: str | None) -> Failure:
+    return Failure(
+        category="permission_denied",
+        code="denied",
+        message=f"Tool {run.name!r} may not run: a person denied it{f': {reason}' if reason else ''}",
+        source="policy",
+    )
+
+
+def interrupted(name: str, reason: str | None = None) -> Failure:
+    """The failure of a call that a crash cut off and that is not run again."""
+    return Failure(
+        category="interrupted",
+        code="interrupted",
+        message=f"Tool {name!r} was cut off by a crash: it may have run, and was not run again"
+        f"{f' ({reason})' if reason else ''}",
+        source="runtime",
+    )
+
+
+# --- for whoever decides
+
+
+class _Decision(Struct, omit_defaults=True):
+    arguments: dict[str, Any] | None = None
+
+
+class _Asked(Struct):
+    tool: str
+    tool_id: str
+    arguments: Any
+    rule: str
+    reason: str | None
+
+
+def to_approval(controller: EffectController, wait: Wait) -> Approval:
+    """A wait as the inbox shows it."""
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    call = wait.key.call
+    return Approval(
+        key=controller.write_key(wait.key),
+        session=call.session,
+        scope=call.scope,
+        call_id=call.call_id,
+        tool=asked.tool,
+        arguments=asked.arguments,
+        cause="crash" if wait.key.kind == "crash" else "policy",
+        rule=asked.rule,
+        reason=asked.reason,
+        requested_at=wait.opened_at or 0.0,
+        deadline=wait.deadline,
+    )
+
+
+def approved(at: float, arguments: Mapping[str, Any] | None, by: str | None) -> Resolution:
+    """The resolution that lets a call run, with the arguments it asked for or with others.
+
+    Raises:
+        ToolwrightError: the arguments have no JSON form.
+    """
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
+    try:
+        payload = jsonx.encode(_Decision(None if arguments is None else dict(arguments)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
+    return Resolution("ok", at, payload, by=by)
+
+
+def denied(at: float, reason: str | None, by: str | None) -> Resolution:
+    """The resolution that keeps a call from running."""
+    return Resolution("error", at, reason=None if reason is None else encodable(reason), by=by)
+
+
+def remember(
+    wait: Wait, effect: Literal["allow", "deny"], pattern: Mapping[str, Any], resolution: Resolution
+) -> Remembered:
+    """The decision for later calls of the same tool whose arguments match.
+
+    Raises:
+        ToolwrightError: the pattern has no JSON form.
+    """
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    try:
+        written = jsonx.canonical(dict(pattern))
+    except (TypeError, ValueError) as error:
+        raise ToolwrightError(f"The pattern {pattern!r:.200} has no JSON form: {error}") from error
+    return Remembered(wait.key.call.session, asked.tool_id, effect, written, resolution.at, resolution.reason)
+
+
+def _matching(decisions: list[Remembered], tool_id: str, raw: bytes) -> Remembered | None:
+    arguments = jsonx.decode(raw)
+    found = [
+        decision
+        for decision in decisions
+        if decision.tool_id == tool_id and _matches(msgspec.json.decode(decision.pattern), arguments)
+    ]
+    # Deny beats allow, as it does among rules.
+    return next((decision for decision in found if decision.effect == "deny"), found[0] if found else None)
+
+
+def _matches(pattern: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    for name, wanted in pattern.items():
+        if name not in arguments:
+            return False
+        given = arguments[name]
+        if isinstance(wanted, str) and isinstance(given, str):
+            if not fnmatch.fnmatchcase(given, wanted):
+                return False
+        elif given != wanted or type(given) is not type(wanted):
+            return False
+    return True

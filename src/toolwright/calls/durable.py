@@ -1,0 +1,234 @@
+"""What a tool makes durable: steps, sleeps, waits. Owns their meaning for a running call; not how they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.calls.hooks import ask
+from toolwright.calls.mishaps import raised
+from toolwright.effects.controller import CallEffects, EffectFailed, StepPolicy
+from toolwright.effects.effect import CallKey, Effect
+from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.errors import StoreError, ToolwrightError
+from toolwright.events import CallWaiting
+from toolwright.tools.outcome import Failure, ToolError, encodable
+from toolwright.tools.tool import is_async
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+
+KeyKind = Literal["completion", "event", "signal"]
+
+
+class Unrecorded(BaseException):
+    """The journal could not be written: the call must stop, and no code of the tool's may carry on as if it could."""
+
+
+def identity(run: CallRun) -> CallKey:
+    """What names this execution."""
+    return CallKey(run.host.session_id, run.owner.scope, run.call_id)
+
+
+def enter(run: CallRun) -> CallKey:
+    """Let the journal know that a call uses effects, and return its identity."""
+    key = identity(run)
+    if not run.entered:
+        run.entered = True
+        run.host.journal.enter(key)
+    return key
+
+
+def wait_key(run: CallRun, kind: KeyKind, name: str) -> str:
+    """The key of a wait of this call."""
+    if kind != "completion":
+        _require_name(kind, name)
+    else:
+        run.key_taken = True
+    return run.host.effects.write_key(WaitKey(enter(run), kind, name))
+
+
+async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+    """Run a step once, across crashes and attempts."""
+    _require_name("step", name)
+    if not callable(function):
+        raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
+    effects = _effects(run)
+    effect = Effect(identity(run), "step", name, _input(name, inputs))
+
+    async def do() -> bytes:
+        return await _done(run, name, function, inputs)
+
+    policy = _policy(run, name, inputs, on_crash, do)
+    async with _recording(run):
+        try:
+            return jsonx.decode(await effects.run(effect, do, policy))
+        except EffectFailed as failed:
+            raise _tool_error(failed.failure) from failed.__cause__
+
+
+async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+    try:
+        if is_async(function):
+            result = await ask(function, *inputs)
+        else:
+            # The thread that runs it is this call's own: its slot is held, and its caller waits.
+            result = await run.host.threads.run(functools.partial(function, *inputs), beyond=True)
+            result = await result if asyncio.iscoroutine(result) else result
+    except Exception as error:  # the tool's code
+        raise EffectFailed(raised(run.plan.tool, run.name, run.call_id, error)) from error
+    if isinstance(result, Failure):
+        raise EffectFailed(result)
+    try:
+        return jsonx.encode(result)
+    except Exception as error:  # a value may have code of its own for its JSON form
+        failure = Failure(
+            code="unserialisable_result",
+            message=f"The step {name!r} returned a {type(result).__name__} that has no JSON form",
+        )
+        raise EffectFailed(failure) from error
+
+
+def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do: Callable[[], Any]) -> StepPolicy:
+    if on_crash is None:
+        return "rerun" if run.plan.tool.definition.hints.repeatable else "fail"
+    if on_crash in ("rerun", "fail"):
+        return on_crash  # type: ignore[no-any-return]
+    if not callable(on_crash):
+        raise ToolwrightError(f"The step {name!r} has on_crash {on_crash!r:.200}; use rerun, fail or a probe function")
+
+    async def probe() -> bytes:
+        found = await _done(run, name, on_crash, inputs)
+        return found if found != b"null" else await do()  # type: ignore[no-any-return]
+
+    return probe
+
+
+async def sleep(run: CallRun, name: str, seconds: float) -> None:
+    """Wait until an instant that stays the same after a crash."""
+    _require_name("sleep", name)
+    _require_seconds(f"The sleep {name!r} of", seconds)
+    effects = _effects(run)
+    effect = Effect(identity(run), "sleep", name, jsonx.encode(seconds))
+    async with _recording(run), _outside(run, "sleep", name, seconds):
+        await effects.sleep(effect, seconds)
+
+
+async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
+    """Wait for an event of this call."""
+    named = run.host.effects.read_key(key)
+    if named.call != identity(run) or named.kind != "event":
+        raise ToolwrightError("A call waits for its own events only; take the key from ctx.event_key(name)")
+    if deadline is not None:
+        _require_seconds(f"The deadline of event {named.name!r}", deadline)
+    effects, now = _effects(run), run.host.clock.now()
+    opened = Wait(named, now, None if deadline is None else now + deadline)
+    async with _recording(run), _outside(run, "event", named.name, deadline):
+        resolution = await effects.wait(opened)
+    if resolution.status == "ok":
+        return jsonx.decode(resolution.payload)
+    raise _tool_error(failure_of(resolution, f"event {named.name!r}"))
+
+
+async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
+    """The next signal of a name."""
+    _require_name("signal", name)
+    if deadline is not None:
+        _require_seconds(f"The deadline of signal {name!r}", deadline)
+    effects = _effects(run)
+    async with _recording(run), _outside(run, "signal", name, deadline):
+        came = await effects.receive(name, deadline)
+    if came is None:
+        raise _tool_error(_expired(f"signal {name!r}"))
+    return jsonx.decode(came)
+
+
+def failure_of(resolution: Resolution, what: str) -> Failure:
+    """What a wait that did not end well means for whoever waited."""
+    if resolution.failure is not None:
+        return resolution.failure
+    if resolution.status == "expired":
+        return _expired(what)
+    return Failure(
+        category="unavailable",
+        code="wait_cancelled",
+        message=f"The wait for {what} was cancelled{f': {resolution.reason}' if resolution.reason else ''}",
+        source="runtime",
+    )
+
+
+def _expired(what: str) -> Failure:
+    return Failure(
+        category="timeout", code="expired", message=f"The wait for {what} came to its deadline", source="runtime"
+    )
+
+
+def _tool_error(failure: Failure) -> ToolError:
+    error = ToolError(failure.message)
+    error.failure = replace(failure, attempts=1)
+    return error
+
+
+def _effects(run: CallRun) -> CallEffects:
+    """The effects of a call, for the attempt that runs now."""
+    if threading.get_ident() != run.host.thread_id:
+        raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
+    key = enter(run)
+    if run.effects is None:
+        # What was not cut off has no past: nothing needs to be read for it.
+        run.effects = run.host.effects.enter(key, fresh=run.recovered is None)
+    run.effects.begin_attempt(run.attempt)
+    return run.effects
+
+
+@contextlib.asynccontextmanager
+async def _recording(run: CallRun) -> AsyncIterator[None]:
+    """Stop the call where its journal fails: what the tool made of that must not become its outcome."""
+    try:
+        yield
+    except StoreError as fault:
+        run.lose(fault)
+        raise Unrecorded from fault
+
+
+@contextlib.asynccontextmanager
+async def _outside(run: CallRun, what: str, name: str, seconds: float | None) -> AsyncIterator[None]:
+    """While something outside is waited for, the call holds no slot, and its time does not run."""
+    host = run.host
+    deadline = None if seconds is None else host.clock.now() + seconds
+    run.step_out()
+    host.channel.publish(
+        CallWaiting(host.session_id, run.owner.id, host.clock.now(), run.call_id, run.name, what, name, deadline)
+    )
+    try:
+        yield
+    finally:
+        if run.stopping:
+            run.waits -= 1
+        else:
+            await run.step_in()
+
+
+def _input(name: str, inputs: tuple[Any, ...]) -> bytes:
+    try:
+        return jsonx.canonical(inputs)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
+
+
+def _require_name(kind: str, name: Any) -> None:
+    if not isinstance(name, str) or not name.strip() or len(name) > 255 or encodable(name) != name:
+        raise ToolwrightError(f"The {kind} name {name!r:.300} is not usable; use 1 to 255 characters of text")
+
+
+def _require_seconds(what: str, seconds: Any) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ToolwrightError(f"{what} is {seconds!r}; use a number of seconds, 0 or more")

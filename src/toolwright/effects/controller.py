@@ -1,0 +1,125 @@
+"""The contract of effects. Owns what a controller promises to a call; does not own how it keeps it.
+
+A controller is what makes a call durable: it runs effects, or gives back what they gave before. The default one keeps
+them in a journal; an engine that has its own memory can stand in its place.
+
+What every controller promises, and the conformance suite in `toolwright.testing` proves:
+
+*Addressed by key.* An effect is named by its call and its name, never by its position. Effects of one call may run
+side by side, and find their past in any order.
+
+*Once.* An effect that is done is not done again, in this process or a later one: it gives its recorded result, or
+raises its recorded error, with the same code and message. The same name with another input is a `ReplayMismatch`, and
+nothing runs.
+
+*Doubt is not hidden.* An effect that began and did not end before a crash may have happened. If it can simply run
+again, it does; if it has a probe, that is asked; else it fails as `interrupted`, once and for all.
+
+*Recorded before released.* A result is durable before the tool sees it. A fault of the store is raised, and never
+recorded as the result of anything.
+
+*Instants are absolute.* A sleep and a deadline keep their instant through a restart.
+
+*First wins.* A wait is resolved once, by whoever comes first, also before it begins; whoever comes later is told what
+stands. Signals of one name come in the order they were sent, and none is lost.
+
+*Only the owner writes.* A call belongs to one process at a time; what a stale owner wants to write is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, Protocol
+
+from toolwright.effects.effect import CallKey, Effect
+from toolwright.effects.waits import Remembered, Resolution, Standing, Wait, WaitKey
+from toolwright.tools.outcome import Failure
+
+StepPolicy = Literal["rerun", "fail"] | Callable[[], Awaitable[Any]]
+"""What becomes of an effect that a crash cut off: it runs again, fails as interrupted, or is looked up by a probe."""
+
+
+class EffectFailed(Exception):
+    """An effect ended with an error; raised when it is run and again whenever it is replayed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class EffectController(Protocol):
+    """Runs the effects of calls, and remembers them. The module says what that means."""
+
+    def enter(self, call: CallKey, *, fresh: bool) -> CallEffects:
+        """The effects of one call of this process; `fresh` says that it never ran before."""
+        ...
+
+    def write_key(self, wait: WaitKey) -> str:
+        """The key of a wait, to be handed out."""
+        ...
+
+    def read_key(self, text: str) -> WaitKey:
+        """The wait that a key names.
+
+        Raises:
+            KeyRefused: it is not a key of this store.
+        """
+        ...
+
+    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None]) -> Watch:
+        """Wait without a task: `then` gets the resolution, or what went wrong, once, unless the watch is left."""
+        ...
+
+    async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
+        """Resolve a wait.
+
+        Raises:
+            KeyRefused: its call is not known, its session is revoked, or it is over without a resolution.
+        """
+        ...
+
+    async def signal(self, key: WaitKey, payload: bytes) -> int:
+        """Send a signal, and return how many of its name were sent.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        ...
+
+
+class Watch(Protocol):
+    """A wait that someone watches."""
+
+    def leave(self) -> None:
+        """Watch it no longer. It stays open."""
+        ...
+
+
+class CallEffects(Protocol):
+    """The effects of one call, while this process runs it."""
+
+    def begin_attempt(self, attempt: int) -> None:
+        """The tool's code begins anew, and may use its names again."""
+        ...
+
+    async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
+        """Do something once. `function` gives the JSON of a result, or raises `EffectFailed`.
+
+        Raises:
+            EffectFailed: it failed, now or when it ran.
+            ReplayMismatch: it ran before with another input.
+            StoreError: it could not be recorded.
+        """
+        ...
+
+    async def sleep(self, effect: Effect, seconds: float) -> None:
+        """Wait until an instant that is set when this is first asked."""
+        ...
+
+    async def wait(self, wait: Wait) -> Resolution:
+        """Begin a wait, or go on with one that began before, until it is resolved."""
+        ...
+
+    async def receive(self, name: str, seconds: float | None) -> bytes | None:
+        """The next signal of a name that this call has not received; None when none came in time."""
+        ...
