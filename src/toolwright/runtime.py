@@ -21,7 +21,8 @@ from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines, SystemClock
 from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent, JournalStore
+from toolwright.effects.journal import Intent
+from toolwright.effects.store import Store
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.sinks import JsonLinesSink
@@ -182,7 +183,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sessions: dict[str, Session] = {}
         self._sinks: list[JsonLinesSink] = []
-        self._store: JournalStore | None = None
+        self._store: Store | None = None
         self._journal: StoreJournal | None = None
         self._closed = False
         self._ended = asyncio.Event()
@@ -256,7 +257,7 @@ class Runtime:
             return []
         done: list[Recovered] = []
         seen: set[CallKey] = set()
-        while entries := [entry for entry in await self._store.unfinished() if entry.intent.key not in seen]:
+        while entries := [entry for entry in await self._store.journal.unfinished() if entry.intent.key not in seen]:
             # A call of an unfinished call comes after it: run again, it makes the call itself.
             cut_off = {entry.intent.key for entry in entries}
             groups: dict[tuple[str, str], list[Intent]] = {}
@@ -361,7 +362,7 @@ class Opening:
         try:
             if str(self._store) != ":memory:":
                 runtime._store = open_store(self._store, self._sync)
-                runtime._journal = StoreJournal(runtime._store, runtime.clock)
+                runtime._journal = StoreJournal(runtime._store.journal, runtime.clock)
             if self._events_file is not None:
                 runtime._sinks.append(JsonLinesSink(runtime.subscribe(), self._events_file))
             if self._recover:
@@ -381,7 +382,7 @@ class Opening:
         await self._runtime.close()
 
 
-def open_store(place: str | Path, sync: Literal["full", "normal"]) -> JournalStore:
+def open_store(place: str | Path, sync: Literal["full", "normal"]) -> Store:
     """Open the store a place names: a path, or `sqlite:///` and a path."""
     text = str(place)
     if not isinstance(place, (str, Path)) or not text or "\0" in text:
@@ -389,6 +390,6 @@ def open_store(place: str | Path, sync: Literal["full", "normal"]) -> JournalSto
     scheme, found, rest = text.partition("://")
     if found and scheme != "sqlite":
         raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")
-    from toolwright.stores.sqlite.journal import SqliteJournalStore
+    from toolwright.stores.sqlite.store import SqliteStore
 
-    return SqliteJournalStore(Path(rest.removeprefix("/") if found else text), sync=sync)
+    return SqliteStore(Path(rest.removeprefix("/") if found else text), sync=sync)

@@ -163,21 +163,21 @@ async def main():
 @pytest.mark.promise("EFF-12", "EFF-07")
 def test_a_store_that_was_open_before_a_fork_is_refused_in_the_child(crashes):
     program = crashes.start("""
-from toolwright.stores.sqlite.journal import SqliteJournalStore
+from toolwright.stores.sqlite.store import SqliteStore
 
-journal = SqliteJournalStore(store)
+opened = SqliteStore(store)
 pid = os.fork()
 if pid == 0:
     try:
-        asyncio.run(journal.unfinished())
+        asyncio.run(opened.journal.unfinished())
     except StoreError as error:
         say(str(error))
     os._exit(0)
 os.waitpid(pid, 0)
 
 async def main():
-    say(await journal.unfinished())
-    await journal.close()
+    say(await opened.journal.unfinished())
+    await opened.close()
 """)
     in_child, in_parent = program.wait()
 

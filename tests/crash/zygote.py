@@ -17,9 +17,9 @@ from typing import Any
 import toolwright
 from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite import journal as _journal  # so that no program has to wait for it
+from toolwright.stores.sqlite import store as _store  # so that no program has to wait for it
 
-__all__ = ["_journal"]
+__all__ = ["_store"]
 
 
 def run(program: str, folder: Path, variables: dict[str, Any]) -> None:

@@ -133,7 +133,7 @@ def _as_nobody(folder: Path, what: str) -> str:
 import asyncio, os
 from toolwright import Runtime
 from toolwright.errors import StoreError
-import toolwright.stores.sqlite.journal, toolwright.runtime
+import toolwright.stores.sqlite.store, toolwright.runtime
 async def main():
     await (await Runtime.open({str(store)!r})).close()
     os.chmod({str(folder)!r}, 0o777 if {what!r} == "file" else 0o755)

@@ -7,9 +7,10 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
-from toolwright.effects.journal import CallKey, Intent
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Intent
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.journal import SqliteJournalStore
+from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.stores.sqlite.writer import Writer
 
 
@@ -105,32 +106,32 @@ async def test_work_that_fails_does_not_hurt_what_is_written_with_it(file):
 
 @pytest.mark.promise("EFF-08")
 async def test_closing_writes_what_is_queued_and_refuses_what_comes_later(file):
-    store = SqliteJournalStore(file)
-    queued = [asyncio.ensure_future(store.begin([intent(f"c{n}")])) for n in range(50)]
+    store = SqliteStore(file)
+    queued = [asyncio.ensure_future(store.journal.begin([intent(f"c{n}")])) for n in range(50)]
     await asyncio.sleep(0)
     async with fail_after(10):
         await store.close()
         assert await asyncio.gather(*queued) == [[None]] * 50
         with pytest.raises(StoreError, match="is closed; open it again"):
-            await store.begin([intent("late")])
+            await store.journal.begin([intent("late")])
         await store.close()
 
-        again = SqliteJournalStore(file)
-        assert len(await again.unfinished()) == 50
+        again = SqliteStore(file)
+        assert len(await again.journal.unfinished()) == 50
         await again.close()
 
 
 def test_a_loop_that_was_closed_does_not_stop_the_writer(file):
     async def leave_early():
-        store = SqliteJournalStore(file)
-        job = asyncio.ensure_future(store.begin([intent("c1")]))
+        store = SqliteStore(file)
+        job = asyncio.ensure_future(store.journal.begin([intent("c1")]))
         await asyncio.sleep(0)
         job.cancel()
         return store
 
     async def come_back(store):
         async with fail_after(10):
-            (entry,) = await store.begin([intent("c1")])
+            (entry,) = await store.journal.begin([intent("c1")])
             await store.close()
         return entry
 
@@ -142,25 +143,25 @@ def test_a_loop_that_was_closed_does_not_stop_the_writer(file):
 
 
 async def test_unfinished_calls_are_listed_by_session_oldest_first(file):
-    store = SqliteJournalStore(file)
-    await store.begin([intent("young", queued_at=9.0)])
-    await store.begin([intent("old", queued_at=3.0)])
+    store = SqliteStore(file)
+    await store.journal.begin([intent("young", queued_at=9.0)])
+    await store.journal.begin([intent("old", queued_at=3.0)])
     await store.close()
-    again = SqliteJournalStore(file)
+    again = SqliteStore(file)
 
-    assert [entry.intent.key.call_id for entry in await again.unfinished("s")] == ["old", "young"]
-    assert await again.unfinished("another") == []
+    assert [entry.intent.key.call_id for entry in await again.journal.unfinished("s")] == ["old", "young"]
+    assert await again.journal.unfinished("another") == []
     await again.close()
 
 
 @pytest.mark.promise("EFF-12")
 async def test_begin_writes_nothing_while_a_living_owner_runs_one_of_the_calls(file):
-    mine, theirs = SqliteJournalStore(file), SqliteJournalStore(file)
-    await theirs.begin([intent("theirs")])
-    fresh, taken = await mine.begin([intent("fresh"), intent("theirs")])
-    after = await theirs.begin([intent("fresh")])
+    mine, theirs = SqliteStore(file), SqliteStore(file)
+    await theirs.journal.begin([intent("theirs")])
+    fresh, taken = await mine.journal.begin([intent("fresh"), intent("theirs")])
+    after = await theirs.journal.begin([intent("fresh")])
     await theirs.close()
-    late = await mine.begin([intent("fresh"), intent("theirs")])
+    late = await mine.journal.begin([intent("fresh"), intent("theirs")])
     await mine.close()
 
     assert fresh is None

@@ -50,7 +50,7 @@ class JournalStore(Protocol):
     """What a database must offer to be a journal.
 
     What a method has returned is durable, as durable as the store promises to be when it is opened. Several processes
-    may use one store; `owner` names this one. An owner is alive until its process ends or closes the store, and only
+    may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`, and only
     the owner of an unfinished call may write to it. What is asked first is done first, and answered first.
 
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
@@ -91,13 +91,9 @@ class JournalStore(Protocol):
         ...
 
     async def effects(self, key: CallKey) -> list[Kept]:
-        """What is kept of the effects of a call."""
+        """What is kept of the effects of a call, in any order."""
         ...
 
     async def keep(self, key: CallKey, kept: Kept) -> bool:
         """Write what became of an effect, in place of what was there. False when the call is not this process's."""
-        ...
-
-    async def close(self) -> None:
-        """Write what is queued and let go of the store."""
         ...

@@ -32,7 +32,7 @@ NOBODY = ""
 class _Call:
     """One row: a call, what it did, and what it waits for. A call that only entered has no intent."""
 
-    __slots__ = ("effects", "entry", "over", "owner", "waits")
+    __slots__ = ("effects", "entry", "over", "owner", "signals", "waits")
 
     def __init__(self, owner: str, entry: Entry | None = None) -> None:
         self.owner = owner
@@ -40,6 +40,7 @@ class _Call:
         self.over = False
         self.effects: dict[str, Kept] = {}
         self.waits: dict[WaitKey, Wait] = {}
+        self.signals: dict[WaitKey, list[bytes]] = {}
 
 
 class MemoryDatabase:
@@ -51,14 +52,14 @@ class MemoryDatabase:
         self.calls: dict[CallKey, _Call] = {}
         self.revoked: dict[str, Resolution] = {}
         self.remembered: list[Remembered] = []
-        self.signals: dict[WaitKey, list[bytes]] = {}
-        # In the order they came, for those who look for what is new.
-        self.resolved: list[WaitKey] = []
-        self.signalled: list[WaitKey] = []
+        # In the order they came, for those who look for what is new. With their calls: one that was forgotten, and
+        # begun anew under the same key, has nothing to do with what came in for it before.
+        self.resolved: list[tuple[_Call, WaitKey]] = []
+        self.signalled: list[tuple[_Call, WaitKey]] = []
 
 
 class MemoryStore:
-    """`JournalStore` and `WaitStore` in memory."""
+    """`Store`, `JournalStore` and `WaitStore` in memory, all in one."""
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database = database or MemoryDatabase()
@@ -66,6 +67,20 @@ class MemoryStore:
         self.secret = database.secret
         self.owner = uuid7()
         database.owners.add(self.owner)
+
+    @property
+    def journal(self) -> MemoryStore:
+        """Part of `Store`."""
+        return self
+
+    @property
+    def waits(self) -> MemoryStore:
+        """Part of `Store`."""
+        return self
+
+    async def close(self) -> None:
+        """Part of `Store`."""
+        self._database.owners.discard(self.owner)
 
     # --- calls that are kept elsewhere, and only their effects here
 
@@ -152,7 +167,7 @@ class MemoryStore:
             and call.owner not in self._database.owners
             and (session is None or key.session == session)
         ]
-        return sorted(found, key=lambda entry: (entry.intent.queued_at, entry.intent.position))
+        return sorted(found, key=lambda entry: (entry.intent.queued_at, entry.intent.position, entry.intent.key))
 
     async def effects(self, key: CallKey) -> list[Kept]:
         """Part of `JournalStore`."""
@@ -166,10 +181,6 @@ class MemoryStore:
             return False
         call.effects[kept.label] = kept
         return True
-
-    async def close(self) -> None:
-        """Part of `JournalStore`."""
-        self._database.owners.discard(self.owner)
 
     # --- waits
 
@@ -212,30 +223,34 @@ class MemoryStore:
 
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
         """Part of `WaitStore`."""
-        cancelled: list[WaitKey] = []
-        for key, call in self._calls.items():
-            if key.session == session and not call.over:
-                for wait in list(call.waits.values()):
-                    if wait.resolution is None:
-                        self._settle(call, wait.key, resolution)
-                        cancelled.append(wait.key)
+        cancelled = [
+            (call, wait)
+            for key, call in self._calls.items()
+            if key.session == session and not call.over
+            for wait in call.waits.values()
+            if wait.resolution is None
+        ]
+        cancelled.sort(key=lambda pair: _age(pair[1]))
+        for call, wait in cancelled:
+            self._settle(call, wait.key, resolution)
         if revoke:
             self._database.revoked.setdefault(session, resolution)
-        return cancelled
+        return [wait.key for _, wait in cancelled]
 
     def _settle(self, call: _Call, key: WaitKey, resolution: Resolution) -> None:
         call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
-        self._database.resolved.append(key)
+        self._database.resolved.append((call, key))
 
     async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
         """Part of `WaitStore`."""
         database = self._database
         cursor = len(database.resolved), len(database.signalled)
         resolved, signalled = cursor if since is None else since
-        waits = [
-            call.waits[key] for key in database.resolved[resolved:] if (call := self._calls.get(key.call)) is not None
-        ]
-        return Arrivals(cursor, waits, database.signalled[signalled:])
+        return Arrivals(
+            cursor,
+            [call.waits[key] for call, key in database.resolved[resolved:] if self._calls.get(key.call) is call],
+            [key for call, key in database.signalled[signalled:] if self._calls.get(key.call) is call],
+        )
 
     async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
         """Part of `WaitStore`."""
@@ -246,7 +261,7 @@ class MemoryStore:
             for wait in call.waits.values()
             if wait.opened_at is not None and wait.resolution is None and (not kinds or wait.key.kind in kinds)
         ]
-        return sorted(found, key=lambda wait: wait.opened_at or 0.0)
+        return sorted(found, key=_age)
 
     async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
         """Part of `WaitStore`."""
@@ -257,14 +272,15 @@ class MemoryStore:
             return Refused("revoked")
         if call.over:
             return Refused("over")
-        sent = self._database.signals.setdefault(key, [])
+        sent = call.signals.setdefault(key, [])
         sent.append(payload)
-        self._database.signalled.append(key)
+        self._database.signalled.append((call, key))
         return len(sent)
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
         """Part of `WaitStore`."""
-        return self._database.signals.get(key, [])[after:]
+        call = self._calls.get(key.call)
+        return [] if call is None else call.signals.get(key, [])[after:]
 
     async def remembered(self, session: str) -> list[Remembered]:
         """Part of `WaitStore`."""
@@ -273,3 +289,7 @@ class MemoryStore:
     def _mine(self, key: CallKey) -> _Call | None:
         call = self._calls.get(key)
         return None if call is None or call.over or call.owner != self.owner else call
+
+
+def _age(wait: Wait) -> tuple[float, WaitKey]:
+    return (wait.opened_at or 0.0, wait.key)

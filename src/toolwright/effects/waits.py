@@ -123,7 +123,7 @@ class WaitStore(Protocol):
         ...
 
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
-        """Resolve every wait of a session's unfinished calls that has no resolution, and return their keys.
+        """Resolve every wait of a session's unfinished calls that has no resolution; return their keys, oldest first.
 
         `revoke` also refuses whatever would be resolved or opened there later.
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,90 +11,44 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.effects.effect import CallKey
+from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import Entry, Intent
-from toolwright.errors import StoreError
-from toolwright.ids import uuid7
-from toolwright.stores.sqlite.owners import OwnerLock, is_alive, sweep
-from toolwright.stores.sqlite.writer import Sync, Writer
-from toolwright.tools.outcome import ToolOutcome, encodable
-
-VERSION = 1
-"""The version of the schema this code writes, in `PRAGMA user_version`."""
-APPLICATION = 0x746F6F6C
-"""What marks a file as ours, in `PRAGMA application_id`."""
+from toolwright.stores.sqlite.owners import is_alive
+from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
+from toolwright.stores.sqlite.writer import Writer
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 _COLUMNS = (
     "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
     "owner, started_at, finished_at, outcome"
 )
-_KEY = "session = ? AND scope = ? AND call_id = ?"
 NOBODY = ""
 """The owner of an unfinished call that its owner let go of."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ToolOutcome).decode
+_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
+_failure = msgspec.msgpack.Decoder(Failure).decode
 
 
 class SqliteJournalStore:
-    """A journal in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
+    """`JournalStore` in the file of a `SqliteStore`."""
 
-    With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
-    acknowledged in the last moments.
-    """
-
-    def __init__(self, path: str | Path, *, sync: Sync = "full") -> None:
-        if sync not in ("full", "normal"):
-            raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
-        self.path = Path(path)
-        self.owner = uuid7()
-        self._locks: list[OwnerLock] = []
-        try:
-            self._writer = Writer(self.path, self._prepare, sync)
-        except BaseException:
-            self._let_go()
-            raise
-
-    @property
-    def commits(self) -> int:
-        """How many transactions were written since it was opened."""
-        return self._writer.commits
-
-    def _prepare(self, connection: apsw.Connection) -> None:
-        """Make or check the schema, and enter this process among the owners, in one transaction."""
-        application = _one(connection, "PRAGMA application_id")
-        version = _one(connection, "PRAGMA user_version")
-        if application == 0 and version == 0 and _one(connection, "SELECT count(*) FROM sqlite_schema") == 0:
-            connection.execute(files("toolwright.stores.sqlite").joinpath("schema.sql").read_text("utf-8"))
-            connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}")
-        elif application != APPLICATION:
-            raise StoreError(f"The store {str(self.path)!r} belongs to another program; choose another file")
-        elif version > VERSION:
-            raise StoreError(
-                f"The store {str(self.path)!r} was written by a newer toolwright (schema {version}, this one knows "
-                f"{VERSION}); upgrade toolwright"
-            )
-        number = _one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
-        try:
-            self._locks.append(OwnerLock(self.path, number))
-            sweep(self.path)
-        except OSError as error:
-            raise StoreError(
-                f"The store {str(self.path)!r} can not be opened: no file may be made beside it ({error.strerror}); "
-                "check the permissions of its directory"
-            ) from error
+    def __init__(self, writer: Writer, path: Path, owner: str) -> None:
+        self._writer = writer
+        self._path = path
+        self.owner = owner
 
     async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
         """Part of `JournalStore`."""
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
-            known = self._find(connection, [intent.key for intent in intents])
+            known = _find(connection, [intent.key for intent in intents])
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
             dead = self._dead(connection, owners)
             if dead == owners:
                 for key, entry in known.items():
                     if entry.outcome is None and entry.owner in dead:
-                        connection.execute(f"UPDATE calls SET owner = ? WHERE {_KEY}", (self.owner, *key))
-                        known[key] = replace(entry, owner=self.owner, cut_off=True)
+                        connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
+                        pending = _is_pending(connection, key)
+                        known[key] = replace(entry, owner=self.owner, cut_off=True, pending=pending)
                 connection.executemany(
                     "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source,"
                     " parent, queued_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -107,98 +60,114 @@ class SqliteJournalStore:
 
     async def start(self, key: CallKey, started_at: float) -> bool:
         """Part of `JournalStore`."""
-        return await self._change("UPDATE calls SET started_at = ?", (started_at,), key)
+        return await self._writer.do(
+            lambda connection: self._change(connection, "UPDATE calls SET started_at = ?", (started_at,), key)
+        )
 
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         """Part of `JournalStore`."""
-        return await self._change(
-            "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?",
-            (started_at, finished_at, outcome.status, _packed(outcome)),
-            key,
-        )
+        if outcome.cached_value is not msgspec.UNSET:
+            outcome = replace(outcome, cached_value=msgspec.UNSET)
+        statement = "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?"
+        values = (started_at, finished_at, outcome.status, packed(outcome))
+
+        def work(connection: apsw.Connection) -> bool:
+            if not self._change(connection, statement, values, key):
+                return False
+            connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
+            return True
+
+        return await self._writer.do(work)
 
     async def forget(self, key: CallKey) -> bool:
         """Part of `JournalStore`."""
-        return await self._change("DELETE FROM calls", (), key)
+
+        def work(connection: apsw.Connection) -> bool:
+            if not self._change(connection, "DELETE FROM calls", (), key):
+                return False
+            for table in ("effects", "waits", "signals"):
+                connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
+            return True
+
+        return await self._writer.do(work)
 
     async def release(self, key: CallKey) -> bool:
         """Part of `JournalStore`."""
-        return await self._change("UPDATE calls SET owner = ?", (NOBODY,), key)
+        return await self._writer.do(
+            lambda connection: self._change(connection, "UPDATE calls SET owner = ?", (NOBODY,), key)
+        )
 
-    async def _change(self, statement: str, values: tuple[Any, ...], key: CallKey) -> bool:
+    def _change(self, connection: apsw.Connection, statement: str, values: tuple[Any, ...], key: CallKey) -> bool:
         """Change an unfinished call of this process; False when it is not, or no longer, its own."""
-
-        def work(connection: apsw.Connection) -> bool:
-            connection.execute(
-                f"{statement} WHERE {_KEY} AND owner = ? AND outcome IS NULL", (*values, *key, self.owner)
-            )
-            return connection.changes() == 1
-
-        return await self._writer.do(work)
+        connection.execute(f"{statement} WHERE {KEY} AND owner = ? AND outcome IS NULL", (*values, *key, self.owner))
+        return connection.changes() == 1
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """Part of `JournalStore`."""
+        # The plus keeps SQLite from reading all calls of the session, most of which are finished.
+        only, values = ("", ()) if session is None else ("AND +session = ?", (session,))
+        query = (
+            f"SELECT {_COLUMNS} FROM calls WHERE outcome IS NULL {only}"
+            " ORDER BY queued_at, position, session, scope, call_id"
+        )
 
         def work(connection: apsw.Connection) -> list[Entry]:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM calls WHERE outcome IS NULL ORDER BY queued_at, position"
-            )
-            entries = [_entry(row) for row in rows if session is None or row[0] == session]
+            entries = [_entry(row) for row in connection.execute(query, values)]
             dead = self._dead(connection, {entry.owner for entry in entries} - {self.owner})
             return [entry for entry in entries if entry.owner in dead]
 
-        return await self._writer.do(work)
+        return await self._writer.read(work)
 
-    async def close(self) -> None:
+    async def effects(self, key: CallKey) -> list[Kept]:
         """Part of `JournalStore`."""
-        await self._writer.close()
-        self._let_go()
+        query = f"SELECT label, input, at, done, payload, failure FROM effects WHERE {KEY}"
 
-    def _let_go(self) -> None:
-        for lock in self._locks:
-            lock.release()
+        def work(connection: apsw.Connection) -> list[Kept]:
+            return [_kept(row) for row in connection.execute(query, key)]
+
+        return await self._writer.read(work)
+
+    async def keep(self, key: CallKey, kept: Kept) -> bool:
+        """Part of `JournalStore`."""
+        failure = None if kept.failure is None else packed(kept.failure)
+        values = (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
+
+        def work(connection: apsw.Connection) -> bool:
+            if not is_mine(connection, self.owner, key):
+                return False
+            connection.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            return True
+
+        return await self._writer.do(work)
 
     def _dead(self, connection: apsw.Connection, owners: set[str]) -> set[str]:
         """Those of the owners whose process is gone, or that are nobody."""
         dead = set()
         for owner in owners:
-            number = _one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
-            if number is None or not is_alive(self.path, number):
+            number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
+            if number is None or not is_alive(self._path, number):
                 dead.add(owner)
         return dead
 
-    @staticmethod
-    def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
-        if not keys:
-            return {}
-        session, scope, _ = keys[0]
-        wanted = json.dumps([key.call_id for key in keys])
+
+def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
+    ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
+    for session, scope, call_id in keys:
+        ids.setdefault((session, scope), []).append(call_id)
+    found: dict[CallKey, Entry] = {}
+    for (session, scope), wanted in ids.items():
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM calls WHERE session = ? AND scope = ?"
             " AND call_id IN (SELECT value FROM json_each(?))",
-            (session, scope, wanted),
+            (session, scope, json.dumps(wanted)),
         )
-        return {entry.intent.key: entry for entry in map(_entry, rows)}
+        found.update((entry.intent.key, entry) for entry in map(_entry, rows))
+    return found
 
 
-def _packed(outcome: ToolOutcome) -> bytes:
-    if outcome.cached_value is not msgspec.UNSET:
-        outcome = replace(outcome, cached_value=msgspec.UNSET)
-    try:
-        return _encode(outcome)
-    except UnicodeEncodeError:
-        # Some text of the tool's, an exception's for one, has no form in UTF-8: the rest must be kept all the same.
-        return _encode(_encodable(msgspec.to_builtins(outcome, builtin_types=(bytes,))))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {name: _encodable(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encodable(item) for item in value]
-    return value
+def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
+    query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
+    return one(connection, query, key) is not None
 
 
 def _row(intent: Intent, owner: str) -> tuple[Any, ...]:
@@ -223,12 +192,12 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     return Entry(
         Intent(key, batch, position, tool, tool_id, arguments, source, parent, queued_at),
         owner,
-        None if outcome is None else _decode(outcome),
+        None if outcome is None else _outcome(outcome),
         started_at,
         finished_at,
     )
 
 
-def _one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -> Any:
-    row = connection.execute(query, values).fetchone()
-    return None if row is None else row[0]
+def _kept(row: tuple[Any, ...]) -> Kept:
+    label, input, at, done, payload, failure = row
+    return Kept(label, input, at, bool(done), payload, None if failure is None else _failure(failure))

@@ -27,10 +27,11 @@ BUSY = 10_000
 
 
 class _Job:
-    __slots__ = ("future", "loop", "work")
+    __slots__ = ("future", "loop", "work", "writes")
 
-    def __init__(self, work: Callable[[apsw.Connection], Any]) -> None:
+    def __init__(self, work: Callable[[apsw.Connection], Any], writes: bool) -> None:
         self.work = work
+        self.writes = writes
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
@@ -54,7 +55,17 @@ class Writer:
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
         """
-        job = _Job(work)
+        return self._ask(_Job(work, True))
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+        """Run `work`, which changes nothing, after all that was asked for before; other processes are not held up.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        return self._ask(_Job(work, False))
+
+    def _ask(self, job: _Job) -> asyncio.Future[Any]:
         if self._closed:
             job.future.set_exception(StoreError(f"The store {str(self._path)!r} is closed; open it again"))
         elif self._process != os.getpid():
@@ -122,12 +133,13 @@ class Writer:
     def _commit(self, jobs: list[_Job]) -> None:
         connection = self._connection
         begun = False
+        writes = any(job.writes for job in jobs)
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             begun = True
             results = [job.work(connection) for job in jobs]
             connection.execute("COMMIT")
-            self.commits += 1
+            self.commits += writes
         except Exception as error:
             with contextlib.suppress(apsw.Error):
                 connection.execute("ROLLBACK")

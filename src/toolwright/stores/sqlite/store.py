@@ -1,0 +1,67 @@
+"""One SQLite file as a store. Owns opening and closing it, and the sign of life of this process; has no queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from toolwright.errors import StoreError
+from toolwright.ids import uuid7
+from toolwright.stores.sqlite.journal import SqliteJournalStore
+from toolwright.stores.sqlite.owners import OwnerLock, sweep
+from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.schema import make_or_check, secret_of
+from toolwright.stores.sqlite.waits import SqliteWaitStore
+from toolwright.stores.sqlite.writer import Sync, Writer
+
+
+class SqliteStore:
+    """`Store` in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
+
+    With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
+    acknowledged in the last moments.
+    """
+
+    def __init__(self, path: str | Path, *, sync: Sync = "full") -> None:
+        if sync not in ("full", "normal"):
+            raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
+        self.path = Path(path)
+        self.owner = uuid7()
+        self._secret = b""
+        self._locks: list[OwnerLock] = []
+        try:
+            self._writer = Writer(self.path, self._prepare, sync)
+        except BaseException:
+            self._let_go()
+            raise
+        self.journal = SqliteJournalStore(self._writer, self.path, self.owner)
+        self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were written since it was opened."""
+        return self._writer.commits
+
+    async def close(self) -> None:
+        """Part of `Store`."""
+        await self._writer.close()
+        self._let_go()
+
+    def _prepare(self, connection: apsw.Connection) -> None:
+        """Make or check the schema, and enter this process among the owners, in one transaction."""
+        make_or_check(connection, self.path)
+        self._secret = secret_of(connection)
+        number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
+        try:
+            self._locks.append(OwnerLock(self.path, number))
+            sweep(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"The store {str(self.path)!r} can not be opened: no file may be made beside it ({error.strerror}); "
+                "check the permissions of its directory"
+            ) from error
+
+    def _let_go(self) -> None:
+        for lock in self._locks:
+            lock.release()
