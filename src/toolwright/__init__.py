@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolwright.calls.approvals import Approval
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, ReplaceArguments
     from toolwright.calls.policy import Policy, Request, Rule
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from toolwright.errors import (
         BatchFailed,
         ConversionError,
+        KeyRefused,
         PolicyError,
         RegistryError,
         ReplayMismatch,
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
         ToolDefinitionError,
         ToolwrightError,
     )
-    from toolwright.runtime import Recovered, Runtime, Session
+    from toolwright.runtime import Runtime
+    from toolwright.session.inbox import Resolved
+    from toolwright.session.recovery import Recovered
+    from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
     from toolwright.tools.claims import path, resource, tree
@@ -46,6 +51,7 @@ __version__ = "0.1.0"
 # Each name is imported when it is first asked for: a program pays for what it uses.
 _HOMES = {
     "Answer": "toolwright.calls.hooks",
+    "Approval": "toolwright.calls.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
     "Batch": "toolwright.calls.batch",
@@ -57,11 +63,13 @@ _HOMES = {
     "Hints": "toolwright.tools.definition",
     "HookCall": "toolwright.calls.hooks",
     "Image": "toolwright.tools.outcome",
+    "KeyRefused": "toolwright.errors",
     "MemoryCallLog": "toolwright.calls.record",
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
-    "Recovered": "toolwright.runtime",
+    "Recovered": "toolwright.session.recovery",
+    "Resolved": "toolwright.session.inbox",
     "RegistryError": "toolwright.errors",
     "ReplaceArguments": "toolwright.calls.hooks",
     "ReplayMismatch": "toolwright.errors",
@@ -71,7 +79,7 @@ _HOMES = {
     "Runtime": "toolwright.runtime",
     "RuntimeClosed": "toolwright.errors",
     "ScopedRegistry": "toolwright.tools.scopes",
-    "Session": "toolwright.runtime",
+    "Session": "toolwright.session.session",
     "StoreError": "toolwright.errors",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
@@ -95,6 +103,7 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "Approval",
     "Arguments",
     "Attachment",
     "Batch",
@@ -106,6 +115,7 @@ __all__ = [
     "Hints",
     "HookCall",
     "Image",
+    "KeyRefused",
     "MemoryCallLog",
     "Pending",
     "Policy",
@@ -115,6 +125,7 @@ __all__ = [
     "ReplaceArguments",
     "ReplayMismatch",
     "Request",
+    "Resolved",
     "RetryPolicy",
     "Rule",
     "Runtime",

@@ -15,7 +15,7 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import Subscription
-from toolwright.runtime import Session
+from toolwright.session.session import Session
 from toolwright.tools.registry import ToolRegistry
 from toolwright.tools.scopes import ScopedRegistry
 

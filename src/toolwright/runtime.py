@@ -1,158 +1,32 @@
-"""The one place that opens, wires and closes everything. Owns `Runtime` and `Session`."""
+"""The one place that opens, wires and closes everything. Owns `Runtime`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-from toolwright.calls.batch import Batch, BatchSetting
-from toolwright.calls.execute import CallRun
+from toolwright.calls.approvals import Approval
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
-from toolwright.calls.host import CallHost
-from toolwright.calls.isolate import ProcessPool
-from toolwright.calls.lanes import CURRENT
-from toolwright.calls.loops import LoopWatch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, MemoryCallLog
 from toolwright.calls.remember import MemoryJournal, StoreJournal
-from toolwright.calls.schedule import Limit, Running, Schedule
-from toolwright.calls.threads import ThreadPool
-from toolwright.clock import Clock, Deadlines, SystemClock
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent
+from toolwright.clock import Clock, SystemClock
+from toolwright.effects.journaled import JournaledController
+from toolwright.effects.memory import MemoryStore
 from toolwright.effects.store import Store
-from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
-from toolwright.hub import EventHub, Subscription
+from toolwright.errors import StoreError, ToolwrightError
+from toolwright.hub import Subscription
+from toolwright.session.inbox import Inbox, Resolved
+from toolwright.session.recovery import Recovered, recover
+from toolwright.session.session import Session, Shared
 from toolwright.sinks import JsonLinesSink
-from toolwright.tools.call import ToolCall
-from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import ToolRegistry, ToolSource, find
-from toolwright.tools.scopes import ScopedRegistry
-from toolwright.tools.tool import Tool
+from toolwright.tools.outcome import encodable
+from toolwright.tools.registry import ToolRegistry, ToolSource
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
-
-Calls = Iterable[ToolCall | Mapping[str, Any]]
-
-
-class Session:
-    """One conversation's calls: they keep their order among each other, in and across batches."""
-
-    def __init__(self, runtime: Runtime, session_id: str, policy: Policy, hooks: Hooks) -> None:
-        self.id = session_id
-        self.policy = policy
-        self.tools = ScopedRegistry(runtime.tools)
-        self._runtime = runtime
-        self._hooks = hooks
-        self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
-        self._host = CallHost(
-            session_id=session_id,
-            clock=runtime.clock,
-            deadlines=runtime._deadlines,
-            channel=runtime._hub.channel(session_id),
-            threads=runtime._threads,
-            processes=runtime._processes,
-            schedule=Schedule(runtime._running),
-            lingering=runtime._lingering,
-            tasks=runtime._tasks,
-            journal=MemoryJournal() if runtime._journal is None else runtime._journal,
-            run_nested=self._run_nested,
-        )
-        self._loops = LoopWatch()
-        self._setting = self._make_setting(policy)
-        self._batches: set[Batch] = set()
-
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
-        """Start a batch and return it: await it for its outcomes, or cancel it.
-
-        `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
-        """
-        return self._make(calls, scope, changes, CURRENT.get()).start()
-
-    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> list[ToolOutcome]:
-        """Run calls and return one outcome for each, in call order.
-
-        Raises:
-            BatchFailed: with `continue_on_failure=False`, a call failed.
-        """
-        parent = CURRENT.get()
-        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
-        return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
-
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
-        """Run one tool with these arguments."""
-        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
-        return outcome
-
-    def subscribe(self, *, limit: int = 10_000) -> Subscription:
-        """Watch this session's events; close the subscription when done."""
-        self._runtime._require_open()
-        return self._runtime._hub.subscribe(self.id, limit)
-
-    def cancel(self, reason: str = "the session was cancelled") -> None:
-        """Cancel every batch of the session that is still running."""
-        for batch in list(self._batches):
-            batch.cancel(reason)
-
-    def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
-        self._runtime._require_open()
-        if not isinstance(scope, str) or encodable(scope) != scope:
-            raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        # What a batch may do holds for the calls that its tools make, in this session.
-        above = parent.owner if parent is not None and parent.host is self._host else None
-        setting = self._setting if above is None else above.setting
-        if changes:
-            policy = setting.policy.but(**changes)
-            if above is not None and above.policy.read_only:
-                policy = policy.but(read_only=True)
-            setting = self._make_setting(policy)
-        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._batches.discard)
-        self._batches.add(batch)
-        return batch
-
-    def _recovering(self, intents: list[Intent], scope: str) -> Batch:
-        tools = self.tools.snapshot()
-        calls = [
-            ToolCall(
-                id=intent.key.call_id,
-                name=intent.tool if find(tools, intent.tool_id) is None else intent.tool_id,
-                arguments=intent.arguments,
-                source=intent.source,  # type: ignore[arg-type]
-            )
-            for intent in intents
-        ]
-        return self._make(calls, scope, {"continue_on_failure": True}, None)
-
-    async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
-        return await self._make(calls, run.owner.scope, {}, run).start().wait()
-
-    def _make_setting(self, policy: Policy) -> BatchSetting:
-        return BatchSetting(
-            host=self._host,
-            policy=policy,
-            hooks=self._hooks,
-            loops=self._loops,
-            call_log=self._runtime.log,
-            outer_limits=(self._limit, self._runtime._limit),
-            tool_limit=self._runtime._tool_limit,
-        )
-
-
-class Recovered(NamedTuple):
-    """What recovery did for one call: "rerun", "run" where it had not begun, "interrupted", "probed", or "left".
-
-    It is left where its tool is not known, or its arguments no longer fit.
-    """
-
-    session: str
-    scope: str
-    call_id: str
-    tool: str
-    action: str
-    outcome: ToolOutcome
 
 
 class Runtime:
@@ -172,21 +46,13 @@ class Runtime:
         self.clock: Clock = clock or SystemClock()
         self.log: Any = MemoryCallLog() if call_log is None else call_log
         self._hooks = hooks
-        self._hub = EventHub()
-        self._deadlines = Deadlines(self.clock)
-        self._threads = ThreadPool(policy.runtime_concurrency)
-        self._processes = ProcessPool()
-        self._running = Running()
-        self._limit = Limit("a slot of the runtime", policy.runtime_concurrency)
-        self._tool_limits: dict[tuple[str, int], Limit] = {}
-        self._lingering: set[CallRun] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._shared = Shared(self.tools, policy, self.clock, self.log)
         self._sessions: dict[str, Session] = {}
         self._sinks: list[JsonLinesSink] = []
         self._store: Store | None = None
         self._journal: StoreJournal | None = None
-        self._closed = False
         self._ended = asyncio.Event()
+        self._use_memory()
 
     @staticmethod
     def open(
@@ -242,7 +108,7 @@ class Runtime:
             if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
                 raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
-            session = self._sessions[session_id] = Session(self, session_id, policy or self.policy, hooks)
+            session = self._sessions[session_id] = Session(self._shared, session_id, policy or self.policy, hooks)
         elif policy is not None or projector is not None:
             raise ToolwrightError(f"The session {session_id!r} is open already; give its policy when it is first made")
         return session
@@ -250,94 +116,157 @@ class Runtime:
     async def recover(self) -> list[Recovered]:
         """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
 
-        The same happens to a call when its batch is run again.
+        The same happens to a call when its batch is run again. It returns when every call has its outcome or waits
+        for something outside; those that wait go on in this process.
         """
         self._require_open()
-        if self._store is None:
-            return []
-        done: list[Recovered] = []
-        seen: set[CallKey] = set()
-        while entries := [entry for entry in await self._store.journal.unfinished() if entry.intent.key not in seen]:
-            # A call of an unfinished call comes after it: run again, it makes the call itself.
-            cut_off = {entry.intent.key for entry in entries}
-            groups: dict[tuple[str, str], list[Intent]] = {}
-            for intent in [entry.intent for entry in entries]:
-                session, scope, _ = intent.key
-                if intent.parent is None or CallKey(session, scope, intent.parent) not in cut_off:
-                    groups.setdefault((session, scope), []).append(intent)
-            if not groups:
-                break
-            for (session, scope), intents in groups.items():
-                seen.update(intent.key for intent in intents)
-                done += await self._recover(self.session(session)._recovering(intents, scope), session, scope)
-        return done
+        return [] if self._store is None else await recover(self._store.journal, self.session)
 
-    async def _recover(self, batch: Batch, session: str, scope: str) -> list[Recovered]:
-        runs = batch.runs
-        outcomes = await batch.start().wait()
-        return [
-            Recovered(session, scope, run.call_id, run.name, run.recovered or "left", outcome)
-            for run, outcome in zip(runs, outcomes, strict=True)
-            if not outcome.replayed  # else another process was first
-        ]
+    # --- what the outside world says to waiting calls
+
+    async def resolve(self, key: str, value: Any = None) -> Resolved:
+        """Complete the call or event that a key was taken for. The first to resolve it wins.
+
+        Raises:
+            KeyRefused: the key is forged, its call is not known or over, or its session was revoked.
+        """
+        return await self._inbox.resolve(key, value)
+
+    async def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved:
+        """Complete the call or event that a key was taken for with an error, which the model reads.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.reject(key, code, message, category)
+
+    async def cancel(self, key: str, *, reason: str = "it was cancelled from outside") -> Resolved:
+        """Cancel the call or event that a key was taken for.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.cancel(key, reason)
+
+    async def signal(self, key: str, payload: Any = None) -> int:
+        """Send a signal to a call, and return how many of this name it was sent so far.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.signal(key, payload)
+
+    async def approvals(self, session: str | None = None) -> list[Approval]:
+        """The calls that wait for a person, oldest first: to be approved or denied by their keys."""
+        return await self._inbox.approvals(session)
+
+    async def approve(
+        self,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
+
+        `always` remembers the decision for later calls of the tool in the same session: `{}` for all of them, or
+        `{"path": "/tmp/*"}` for those whose arguments match, text by a shell-style pattern.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.approve(key, arguments, always, by)
+
+    async def deny(
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Keep the call that asked from running; the model reads the reason. `always` as in `approve`.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.deny(key, reason, always, by)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
         self._require_open()
-        return self._hub.subscribe(None, limit)
+        return self._shared.hub.subscribe(None, limit)
 
     async def close(self) -> None:
         """Cancel what runs, wait for it to stop within its grace, and end threads and processes."""
-        if self._closed:
+        shared = self._shared
+        if shared.closed:
             await self._ended.wait()
             return
-        self._closed = True
+        shared.closed = True
         try:
             await self._close()
         finally:
             self._ended.set()
 
     async def _close(self) -> None:
+        shared = self._shared
         if self._journal is not None:
             self._journal.closing = True
-        batches = [batch for session in self._sessions.values() for batch in session._batches]
+        batches = [batch for session in self._sessions.values() for batch in session.batches]
         try:
             for session in self._sessions.values():
                 session.cancel("the runtime was closed")
             if batches:
                 await asyncio.gather(*(batch.settled() for batch in batches))
-            for run in list(self._lingering):
+            for run in list(shared.lingering):
                 if run.task is not None:
                     run.task.cancel()
-                    self._tasks.add(run.task)
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=1.0)
+                    shared.tasks.add(run.task)
+            if shared.tasks:
+                await asyncio.wait(shared.tasks, timeout=1.0)
         finally:
-            for task in self._tasks:
+            for task in shared.tasks:
                 task.cancel()
-            self._processes.close()
-            self._threads.close()
-            self._deadlines.close()
-            self._hub.close()
+            await shared.effects.close()
+            shared.processes.close()
+            shared.threads.close()
+            shared.deadlines.close()
+            shared.hub.close()
         for sink in self._sinks:
             await sink.close()
         if self._store is not None:
             await self._store.close()
 
-    def _tool_limit(self, tool: Tool) -> Limit | None:
-        capacity = tool.definition.concurrency.limit
-        if capacity is None:
-            return None
-        # A view may show a tool with another limit: each limit counts its own calls.
-        key = (tool.definition.id, capacity)
-        limit = self._tool_limits.get(key)
-        if limit is None:
-            limit = self._tool_limits[key] = Limit(f"a slot of tool {tool.name!r}", capacity)
-        return limit
+    def _use_memory(self) -> None:
+        """Keep what happens for the life of the runtime."""
+        shared, memory = self._shared, MemoryStore()
+        shared.effects = JournaledController(memory, memory, self.clock, alone=True)
+        shared.journal = lambda: MemoryJournal(memory)
+
+    def _use(self, place: str | Path, sync: Literal["full", "normal"]) -> None:
+        """Keep what happens in the store that a place names."""
+        shared = self._shared
+        self._store = store = open_store(place, sync)
+        self._journal = journal = StoreJournal(store.journal, self.clock)
+        shared.effects = JournaledController(store.journal, store.waits, self.clock)
+        shared.journal = lambda: journal
+
+    @property
+    def _inbox(self) -> Inbox:
+        self._require_open()
+        return Inbox(self._shared.effects, self.clock)
 
     def _require_open(self) -> None:
-        if self._closed:
-            raise RuntimeClosed("The runtime is closed; open another")
+        self._shared.require_open()
 
 
 class Opening:
@@ -361,8 +290,7 @@ class Opening:
         runtime = self._runtime
         try:
             if str(self._store) != ":memory:":
-                runtime._store = open_store(self._store, self._sync)
-                runtime._journal = StoreJournal(runtime._store.journal, runtime.clock)
+                runtime._use(self._store, self._sync)
             if self._events_file is not None:
                 runtime._sinks.append(JsonLinesSink(runtime.subscribe(), self._events_file))
             if self._recover:

@@ -35,7 +35,7 @@ async def decided(
 ) -> tuple[str, str | None]:
     """Whether the tool 'act' ran or how it was refused, and the rule that decided."""
     ran: list[str] = []
-    session = await open_session(named("act", ran, approval=approval), policy=Policy(rules=rules))
+    session = await open_session(named("act", ran, approval=approval), policy=Policy(rules=rules, on_ask="deny"))
     (outcome,) = await run(session, ToolCall(name="act", **call))
     assert bool(ran) is outcome.ok
     return ("ran" if outcome.failure is None else outcome.failure.code), outcome.decided_by
@@ -81,7 +81,8 @@ async def test_a_rule_without_a_name_is_named_after_what_it_says(open_session):
 
 @pytest.mark.promise("AUTH-01")
 async def test_asking_refuses_with_a_clear_message_while_nobody_can_be_asked(open_session):
-    session = await open_session(named("act"), policy=Policy(rules=[Rule("ask", "act", name="r", reason="costly")]))
+    policy = Policy(rules=[Rule("ask", "act", name="r", reason="costly")], on_ask="deny")
+    session = await open_session(named("act"), policy=policy)
     outcome = await run_one(session, "act")
     assert (outcome.failure.category, outcome.failure.code, outcome.decided_by) == (
         "permission_denied",
@@ -89,7 +90,7 @@ async def test_asking_refuses_with_a_clear_message_while_nobody_can_be_asked(ope
         "r",
     )
     assert outcome.failure.message == (
-        "Tool 'act' may not run (rule 'r'): costly; it needs an approval, and this runtime has no way to ask for one"
+        "Tool 'act' may not run (rule 'r'): costly; it needs an approval, and nobody is asked here"
     )
 
 
@@ -297,7 +298,8 @@ async def test_a_tool_that_requires_approval_is_asked_about_unless_a_rule_says_m
 @pytest.mark.promise("AUTH-01")
 async def test_a_tool_that_runs_code_is_asked_about_by_itself(open_session):
     ran: list[str] = []
-    session = await open_session(named("shell", ran, capabilities=["executes_code"]))
+    policy = Policy(on_ask="deny")
+    session = await open_session(named("shell", ran, capabilities=["executes_code"]), policy=policy)
     assert (await run_one(session, "shell")).failure.code == "needs_approval"
     assert ran == []
 

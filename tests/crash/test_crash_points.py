@@ -199,17 +199,18 @@ async def test_a_probe_that_fails_fails_the_call(crashes):
 
 
 @pytest.mark.promise("EFF-05")
-async def test_a_call_whose_tool_asks_a_person_is_reported_and_not_run(crashes):
+async def test_a_call_whose_tool_asks_is_reported_and_not_run_where_nobody_is_asked(crashes):
     @tool(on_crash="ask")
     async def deliver(parcel: str) -> str:
         raise AssertionError("It must not run again.")
 
     crashes.crash(DELIVER, asks=True)
-    async with fail_after(10), Runtime.open(crashes.store, tools=[deliver]) as runtime:
+    policy = Policy(on_ask="deny")
+    async with fail_after(10), Runtime.open(crashes.store, tools=[deliver], policy=policy) as runtime:
         (recovered,) = await runtime.recover()
 
     assert recovered.action == "interrupted"
-    assert "a person must decide" in recovered.outcome.text
+    assert "may have run, and was not run again" in recovered.outcome.text
 
 
 @pytest.mark.promise("EFF-05")

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 
 from toolwright import Batch
+from toolwright.events import CallWaiting
+from toolwright.hub import Subscription
 
 
 async def until_shared(batches: Iterable[Batch]) -> None:
@@ -14,3 +16,11 @@ async def until_shared(batches: Iterable[Batch]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("They never share.")
+
+
+async def waiting(events: Subscription) -> CallWaiting:
+    """The next call that waits for something outside."""
+    async for event in events:
+        if isinstance(event, CallWaiting):
+            return event
+    raise AssertionError("Nobody waits.")

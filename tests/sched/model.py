@@ -365,7 +365,11 @@ class Play:
         assert not any(node.unfinished for node in self.came)
         for session in sessions:
             assert session._host.schedule.idle, "a claim is left"
-        for limit in (self.runtime._limit, *(s._limit for s in sessions), *self.runtime._tool_limits.values()):
+        for limit in (
+            self.runtime._shared.limit,
+            *(s._limit for s in sessions),
+            *self.runtime._shared._tool_limits.values(),
+        ):
             assert (limit.in_use, len(limit.waiting)) == (0, 0), f"a slot of {limit.name} is left in use"
 
 

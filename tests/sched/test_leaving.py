@@ -253,7 +253,7 @@ async def test_a_call_that_was_given_up_gives_back_its_slots_and_keeps_its_claim
         stage.open()
         outcomes = await batch
         assert session._host.schedule.idle
-        assert session._limit.in_use == runtime._limit.in_use == 0
+        assert session._limit.in_use == runtime._shared.limit.in_use == 0
     assert [outcome.status for outcome in outcomes] == ["failure", "success", "success", "success"]
 
 

@@ -7,6 +7,7 @@ like any wait, so that it survives a restart, and whoever answers first decides.
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,6 @@ from toolwright.calls.prepare import read_arguments, validate
 from toolwright.effects.controller import EffectController
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
-from toolwright.events import CallWaiting
 from toolwright.tools.outcome import Failure, encodable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Approval(Struct, frozen=True, kw_only=True):
     """A call that waits for a person. `key` is what to approve or deny it by; instants are seconds since the epoch.
 
-    `cause` is "policy" for a call that may not run without leave, and "crash" for one that was cut off and may have run.
+    `cause` is "policy" for a call that may not run without leave, "crash" for one that was cut off and may have run.
     """
 
     key: str
@@ -80,12 +80,9 @@ async def ask_leave(run: CallRun, question: Question) -> Failure | None:
         "reason": question.reason,
     }
     wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
-    host.channel.publish(
-        CallWaiting(host.session_id, run.owner.id, now, run.call_id, run.name, question.kind, question.rule, deadline)
-    )
-    run.owner.call_waits(run)
+    opened = functools.partial(run.say_waiting, question.kind, question.rule)
     try:
-        resolution = await host.effects.enter(call, fresh=True).wait(wait)
+        resolution = await host.effects.enter(call, fresh=True).wait(wait, opened)
     finally:
         run.owner.call_goes_on(run)
     return _answer(run, question, resolution)

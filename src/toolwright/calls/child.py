@@ -66,6 +66,8 @@ class _Link:
 class _Services:
     """What a context can do in a child: report. It has no way to run other tools."""
 
+    completion_key: str
+
     def __init__(self, link: _Link) -> None:
         self._link = link
         self._lock = threading.Lock()  # Any thread of the tool may report.
@@ -80,6 +82,17 @@ class _Services:
 
     def run_nested(self, calls: Any) -> Any:
         raise RuntimeError("a tool with isolation='process' can not call other tools; drop the isolation")
+
+    def wait_key(self, kind: str, name: str) -> str:
+        if kind != "completion":
+            raise RuntimeError(f"a tool with isolation='process' has no {kind}s of its own; drop the isolation")
+        self._report(pickle.dumps(("key",)))
+        return self.completion_key
+
+    async def step(self, *args: Any) -> Any:
+        raise RuntimeError("a tool with isolation='process' has no steps, sleeps or waits; drop the isolation")
+
+    sleep = wait = receive = step
 
     def _report(self, data: bytes) -> None:
         with self._lock:
@@ -138,6 +151,7 @@ def _result_of(job: bytes, services: _Services) -> Any:
     if facts is not None:
         from toolwright.tools.context import ToolContext
 
+        services.completion_key = facts.pop("completion_key")
         context = ToolContext(services, **facts)
     result = function(arguments, context)
     if hasattr(result, "__await__"):

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
-from toolwright.effects.controller import CallEffects, EffectFailed, StepPolicy
+from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import CallKey, Effect
 from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.events import CallWaiting
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 
@@ -107,7 +106,7 @@ def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do:
 
     async def probe() -> bytes:
         found = await _done(run, name, on_crash, inputs)
-        return found if found != b"null" else await do()  # type: ignore[no-any-return]
+        return found if found != b"null" else await do()
 
     return probe
 
@@ -118,8 +117,8 @@ async def sleep(run: CallRun, name: str, seconds: float) -> None:
     _require_seconds(f"The sleep {name!r} of", seconds)
     effects = _effects(run)
     effect = Effect(identity(run), "sleep", name, jsonx.encode(seconds))
-    async with _recording(run), _outside(run, "sleep", name, seconds):
-        await effects.sleep(effect, seconds)
+    async with _recording(run), _outside(run, "sleep", name) as opened:
+        await effects.sleep(effect, seconds, opened)
 
 
 async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
@@ -130,9 +129,9 @@ async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
     if deadline is not None:
         _require_seconds(f"The deadline of event {named.name!r}", deadline)
     effects, now = _effects(run), run.host.clock.now()
-    opened = Wait(named, now, None if deadline is None else now + deadline)
-    async with _recording(run), _outside(run, "event", named.name, deadline):
-        resolution = await effects.wait(opened)
+    wait = Wait(named, now, None if deadline is None else now + deadline)
+    async with _recording(run), _outside(run, "event", named.name) as opened:
+        resolution = await effects.wait(wait, opened)
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)
     raise _tool_error(failure_of(resolution, f"event {named.name!r}"))
@@ -144,8 +143,8 @@ async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
     if deadline is not None:
         _require_seconds(f"The deadline of signal {name!r}", deadline)
     effects = _effects(run)
-    async with _recording(run), _outside(run, "signal", name, deadline):
-        came = await effects.receive(name, deadline)
+    async with _recording(run), _outside(run, "signal", name) as opened:
+        came = await effects.receive(name, deadline, opened)
     if came is None:
         raise _tool_error(_expired(f"signal {name!r}"))
     return jsonx.decode(came)
@@ -200,20 +199,19 @@ async def _recording(run: CallRun) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _outside(run: CallRun, what: str, name: str, seconds: float | None) -> AsyncIterator[None]:
+async def _outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
     """While something outside is waited for, the call holds no slot, and its time does not run."""
-    host = run.host
-    deadline = None if seconds is None else host.clock.now() + seconds
-    run.step_out()
-    host.channel.publish(
-        CallWaiting(host.session_id, run.owner.id, host.clock.now(), run.call_id, run.name, what, name, deadline)
-    )
+    out = False
+
+    def opened(deadline: float | None) -> None:
+        nonlocal out
+        out = True
+        run.step_out(what, name, deadline)
+
     try:
-        yield
+        yield opened
     finally:
-        if run.stopping:
-            run.waits -= 1
-        else:
+        if out:
             await run.step_in()
 
 

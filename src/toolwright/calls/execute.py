@@ -133,7 +133,8 @@ class CallRun(Ticket):
                 self.end_now(result)
                 raise
         else:
-            plan.bucket.add(self, self.started)
+            if not self.waits:  # else it is outside already, where its time does not run
+                plan.bucket.add(self, self.started)
             return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)
         self.in_tool = False
         if type(result) is Failure and result.retry:
@@ -240,13 +241,19 @@ class CallRun(Ticket):
 
     def park(self, seconds: float | None) -> None:
         """Wait for the call's completion, without a task."""
-        host, now = self.host, self.host.clock.now()
+        now = self.host.clock.now()
         self.ran = True
-        self.owner.call_waits(self)
         deadline = None if seconds is None else now + seconds
         wait = Wait(WaitKey(enter(self), "completion"), now, deadline)
-        self.watch = host.effects.watch(wait, self._completed)
-        host.channel.publish(CallWaiting(*about(self), "completion", "", deadline))
+        self.watch = self.host.effects.watch(wait, self._completed, self._parked)
+
+    def _parked(self, deadline: float | None) -> None:
+        self.say_waiting("completion", "", deadline)
+
+    def say_waiting(self, what: str, name: str, deadline: float | None) -> None:
+        """Tell the world that the call waits for something outside."""
+        self.owner.call_waits(self)
+        self.host.channel.publish(CallWaiting(*about(self), what, name, deadline))
 
     def _completed(self, news: Resolution | Exception) -> None:
         self.watch = None
@@ -261,17 +268,19 @@ class CallRun(Ticket):
         else:
             self.end_now(failure_of(news, "its completion"))
 
-    def step_out(self) -> None:
+    def step_out(self, what: str, name: str, deadline: float | None) -> None:
         """The tool's code waits for something outside: give back the slots, and stop its time."""
         self.waits += 1
         if self.waits == 1 and self.slot is None:
             self.plan.bucket.discard(self)
             self.schedule.pause(self)
-            self.owner.call_waits(self)
+        self.say_waiting(what, name, deadline)
 
     async def step_in(self) -> None:
         """What the code waited for has come: go on once there is a slot."""
         self.waits -= 1
+        if self.stopping:
+            return
         if self.waits == 0 and self.slot is None:
             self.owner.call_goes_on(self)
             if self.state == "paused":

@@ -77,7 +77,10 @@ class ProcessPlace:
 
     async def run(self) -> Any:
         run, plan = self._run, self._run.plan
-        described = describe(run) if plan.needs_context else None
+        described = None
+        if plan.needs_context:
+            described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
+            run.key_taken = False  # Until the child says that the tool took it.
         try:
             return await run.host.processes.run(plan.invoke, run.arguments or {}, described, self._hear, self._hold)
         finally:
@@ -104,4 +107,7 @@ class ProcessPlace:
 
     def _hear(self, kind: str, content: tuple[Any, ...]) -> None:
         services = RunServices(self._run)
+        if kind == "key":
+            self._run.key_taken = True
+            return
         (services.report_progress if kind == "progress" else services.report_output)(*content)

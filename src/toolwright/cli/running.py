@@ -53,6 +53,8 @@ async def run_calls(
         BadInput: the events file can not be written.
     """
     try:
+        # Nobody could decide while the command waits: it says so instead, and how to let the tool run.
+        policy = policy.but(on_ask="deny")
         runtime = await Runtime.open(tools=tools.snapshot().values(), policy=policy, events_file=events_file)
     except OSError as error:
         reason = error.strerror or error

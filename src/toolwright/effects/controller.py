@@ -39,6 +39,10 @@ StepPolicy = Literal["rerun", "fail"] | Callable[[], Awaitable[Any]]
 """What becomes of an effect that a crash cut off: it runs again, fails as interrupted, or is looked up by a probe."""
 
 
+Opened = Callable[[float | None], None]
+"""Called, with the deadline, once a wait is durable and there is something to wait for."""
+
+
 class EffectFailed(Exception):
     """An effect ended with an error; raised when it is run and again whenever it is replayed."""
 
@@ -66,7 +70,7 @@ class EffectController(Protocol):
         """
         ...
 
-    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None]) -> Watch:
+    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watch:
         """Wait without a task: `then` gets the resolution, or what went wrong, once, unless the watch is left."""
         ...
 
@@ -112,14 +116,14 @@ class CallEffects(Protocol):
         """
         ...
 
-    async def sleep(self, effect: Effect, seconds: float) -> None:
+    async def sleep(self, effect: Effect, seconds: float, opened: Opened) -> None:
         """Wait until an instant that is set when this is first asked."""
         ...
 
-    async def wait(self, wait: Wait) -> Resolution:
+    async def wait(self, wait: Wait, opened: Opened) -> Resolution:
         """Begin a wait, or go on with one that began before, until it is resolved."""
         ...
 
-    async def receive(self, name: str, seconds: float | None) -> bytes | None:
+    async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
         """The next signal of a name that this call has not received; None when none came in time."""
         ...

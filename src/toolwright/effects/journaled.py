@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from toolwright import jsonx
 from toolwright.clock import Clock
-from toolwright.effects.controller import CallEffects, EffectFailed, StepPolicy
+from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import CallKey, Effect, Kept, require_same_input
 from toolwright.effects.journal import JournalStore
-from toolwright.effects.waiting import Watcher, WaitingRoom
+from toolwright.effects.waiting import WaitingRoom, Watcher
 from toolwright.effects.waits import KeyRing, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure
@@ -38,9 +38,9 @@ class JournaledController:
         """Part of `EffectController`."""
         return self._ring.read(text)
 
-    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None]) -> Watcher:
+    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watcher:
         """Part of `EffectController`."""
-        return self.room.watch(wait, then)
+        return self.room.watch(wait, then, opened)
 
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
         """Part of `EffectController`."""
@@ -134,7 +134,7 @@ class JournaledEffects:
 
     # --- time
 
-    async def sleep(self, effect: Effect, seconds: float) -> None:
+    async def sleep(self, effect: Effect, seconds: float, opened: Opened) -> None:
         """Part of `CallEffects`."""
         self._take(effect)
         kept = (await self._read()).get(effect.label)
@@ -144,7 +144,10 @@ class JournaledEffects:
         else:
             require_same_input(effect, kept)
             until = jsonx.decode(kept.payload, type=float)
+        if until <= self._controller.clock.now():
+            return
         woken = asyncio.Event()
+        opened(until)
         alarm = self._controller.room.alarms.set(until, woken.set)
         try:
             await woken.wait()
@@ -153,7 +156,7 @@ class JournaledEffects:
 
     # --- waits
 
-    async def wait(self, wait: Wait) -> Resolution:
+    async def wait(self, wait: Wait, opened: Opened) -> Resolution:
         """Part of `CallEffects`."""
         answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
 
@@ -165,13 +168,13 @@ class JournaledEffects:
             else:
                 answer.set_result(news)
 
-        watcher = self._controller.watch(wait, told)
+        watcher = self._controller.watch(wait, told, opened)
         try:
             return await answer
         finally:
             watcher.leave()
 
-    async def receive(self, name: str, seconds: float | None) -> bytes | None:
+    async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
         """Part of `CallEffects`."""
         if name in self._receiving:
             raise ToolwrightError(
@@ -179,11 +182,11 @@ class JournaledEffects:
             )
         self._receiving.add(name)
         try:
-            return await self._receive(name, seconds)
+            return await self._receive(name, seconds, opened)
         finally:
             self._receiving.discard(name)
 
-    async def _receive(self, name: str, seconds: float | None) -> bytes | None:
+    async def _receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
         asked = self._asked[name] = self._asked.get(name, 0) + 1
         effect = Effect(self._call, "receive", f"{name}:{asked}", jsonx.encode(seconds))
         deadline: float | None = None
@@ -197,7 +200,8 @@ class JournaledEffects:
             else:
                 deadline = jsonx.decode(kept.payload, type=float)
         taken = self._received.get(name, 0)
-        came = await self._controller.room.next_signal(WaitKey(self._call, "signal", name), taken, deadline)
+        key = WaitKey(self._call, "signal", name)
+        came = await self._controller.room.next_signal(key, taken, deadline, opened)
         if came is None:
             await self._keep(effect, done=True)  # Once given up, also when it is asked again after a crash.
         else:

@@ -86,7 +86,8 @@ class MemoryStore:
 
     def enter(self, key: CallKey) -> None:
         """A call that has no intent here begins to use effects."""
-        if key not in self._calls:
+        call = self._calls.get(key)
+        if call is None or call.over:  # and comes again, because it was stopped before it ran
             self._calls[key] = _Call(self.owner)
 
     def leave(self, key: CallKey) -> None:

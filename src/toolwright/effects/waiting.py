@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from toolwright.clock import Clock, Timer
 from toolwright.effects.alarms import Alarm, Alarms
+from toolwright.effects.controller import Opened
 from toolwright.effects.waits import (
     Refused,
     Remembered,
@@ -81,11 +83,11 @@ class WaitingRoom:
 
     # --- waits
 
-    def watch(self, wait: Wait, then: Then) -> Watcher:
-        """Begin a wait; `then` gets how it ended."""
+    def watch(self, wait: Wait, then: Then, opened: Opened) -> Watcher:
+        """Begin a wait; `opened` is told that there is one, and `then` how it ended."""
         watcher = Watcher(self, wait.key, then)
         self._watchers.setdefault(wait.key, []).append(watcher)
-        self._go(self._open(wait, watcher), watcher)
+        self._go(self._open(wait, watcher, opened), watcher)
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
@@ -96,7 +98,7 @@ class WaitingRoom:
             if not others:
                 del self._watchers[watcher.key]
 
-    async def _open(self, wait: Wait, watcher: Watcher) -> None:
+    async def _open(self, wait: Wait, watcher: Watcher, opened: Opened) -> None:
         await self._look_from_here()
         standing = await self._store.open_wait(wait)
         if standing is None:
@@ -108,8 +110,9 @@ class WaitingRoom:
             watcher.tell(standing.resolution)
         elif not watcher.left:
             if standing.deadline is not None:
-                watcher.alarm = self.alarms.set(standing.deadline, lambda: self._expire(watcher))
+                watcher.alarm = self.alarms.set(standing.deadline, functools.partial(self._expire, watcher))
             self._keep_looking()
+            opened(standing.deadline)
 
     def _expire(self, watcher: Watcher) -> None:
         resolution = Resolution("expired", self._clock.now())
@@ -157,7 +160,7 @@ class WaitingRoom:
         self._ring(key)
         return sent
 
-    async def next_signal(self, key: WaitKey, after: int, deadline: float | None) -> bytes | None:
+    async def next_signal(self, key: WaitKey, after: int, deadline: float | None, opened: Opened) -> bytes | None:
         """The first signal beyond `after`; None when there is none at the deadline."""
         await self._look_from_here()
         bell = self._listeners.setdefault(key, asyncio.Event())
@@ -168,6 +171,7 @@ class WaitingRoom:
             bell.set()
 
         alarm = None if deadline is None else self.alarms.set(deadline, give_up)
+        told = False
         try:
             while True:
                 bell.clear()
@@ -177,6 +181,9 @@ class WaitingRoom:
                 if late.is_set():
                     return None
                 self._keep_looking()
+                if not told:
+                    told = True
+                    opened(deadline)
                 await bell.wait()
         finally:
             if alarm is not None:

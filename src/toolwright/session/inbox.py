@@ -1,0 +1,114 @@
+"""What the outside world says to waiting calls: resolutions, signals, and a person's decisions. Owns checking them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.calls.approvals import Approval, approved, denied, remember, to_approval
+from toolwright.clock import Clock
+from toolwright.effects.journaled import JournaledController
+from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
+from toolwright.errors import KeyRefused, ToolwrightError
+from toolwright.tools.outcome import Failure, encodable
+
+
+class Resolved(Struct, frozen=True):
+    """What stands for a key. `first` is False where somebody else resolved it before: then nothing was changed.
+
+    `status` is "ok", "error", "cancelled" or "expired"; `value` and `failure` are what the call got.
+    """
+
+    first: bool
+    status: Literal["ok", "error", "cancelled", "expired"]
+    value: Any = None
+    failure: Failure | None = None
+    reason: str | None = None
+    at: float = 0.0
+
+
+class Inbox:
+    """Takes what comes for the calls of a store."""
+
+    def __init__(self, controller: JournaledController, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+
+    async def resolve(self, key: str, value: Any) -> Resolved:
+        """Complete what a key stands for with a value."""
+        named = self._read(key, "completion", "event")
+        return await self._settle(named, Resolution("ok", self._clock.now(), _json(value)))
+
+    async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
+        """Complete what a key stands for with an error."""
+        named = self._read(key, "completion", "event")
+        failure = Failure(message=message, code=code, category=category, source="tool")
+        return await self._settle(named, Resolution("error", self._clock.now(), failure=failure))
+
+    async def cancel(self, key: str, reason: str) -> Resolved:
+        """Cancel what a key stands for."""
+        named = self._read(key, "completion", "event")
+        return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=encodable(reason)))
+
+    async def signal(self, key: str, payload: Any) -> int:
+        """Send a signal, and return how many of its name were sent."""
+        return await self._controller.signal(self._read(key, "signal"), _json(payload))
+
+    async def approvals(self, session: str | None) -> list[Approval]:
+        """What waits for a person, oldest first."""
+        waits = await self._controller.waits.waiting(session, INBOX)
+        return [to_approval(self._controller, wait) for wait in waits]
+
+    async def approve(
+        self,
+        key: str,
+        arguments: Mapping[str, Any] | None,
+        always: Mapping[str, Any] | None,
+        by: str | None,
+    ) -> Resolved:
+        """Let a call run."""
+        return await self._decide(key, approved(self._clock.now(), arguments, by), "allow", always)
+
+    async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
+        """Keep a call from running."""
+        return await self._decide(key, denied(self._clock.now(), reason, by), "deny", always)
+
+    async def _decide(
+        self, key: str, resolution: Resolution, effect: Literal["allow", "deny"], always: Mapping[str, Any] | None
+    ) -> Resolved:
+        named = self._read(key, *INBOX)
+        if always is None:
+            return await self._settle(named, resolution)
+        if named.kind != "approval":
+            raise ToolwrightError("What a crash cut off is decided each time; leave out always=")
+        waits = await self._controller.waits.waiting(named.call.session, ("approval",))
+        asked: Wait | None = next((wait for wait in waits if wait.key == named), None)
+        remembered = None if asked is None else remember(asked, effect, always, resolution)
+        return _shown(await self._controller.resolve(named, resolution, remembered))
+
+    async def _settle(self, key: WaitKey, resolution: Resolution) -> Resolved:
+        return _shown(await self._controller.resolve(key, resolution))
+
+    def _read(self, key: str, *kinds: WaitKind) -> WaitKey:
+        named = self._controller.read_key(key)
+        if named.kind not in kinds:
+            verbs = {"signal": "runtime.signal", "approval": "runtime.approve", "crash": "runtime.approve"}
+            verb = verbs.get(named.kind, "runtime.resolve")
+            raise KeyRefused(f"The key is that of a {named.kind}; use {verb}", "kind")
+        return named
+
+
+def _shown(standing: Standing) -> Resolved:
+    resolution = standing.resolution
+    value = jsonx.decode(resolution.payload) if resolution.status == "ok" else None
+    return Resolved(standing.first, resolution.status, value, resolution.failure, resolution.reason, resolution.at)
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return jsonx.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ToolwrightError(f"The value has no JSON form: {error}") from error

@@ -1,0 +1,58 @@
+"""After a crash. Owns finding what is unfinished and saying what was done; each call follows its own crash policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from toolwright.calls.batch import Batch
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Intent, JournalStore
+from toolwright.session.session import Session
+from toolwright.tools.outcome import ToolOutcome
+
+
+class Recovered(NamedTuple):
+    """What recovery did for one call, and the outcome it has now.
+
+    `action` is "rerun", "run" where it had not begun, "interrupted", "probed", "asked" where a person must decide,
+    "waiting" where its completion is awaited, or "left" where its tool is not known or its arguments no longer fit.
+    The outcome of a call that still waits is "pending": the call goes on in this process.
+    """
+
+    session: str
+    scope: str
+    call_id: str
+    tool: str
+    action: str
+    outcome: ToolOutcome
+
+
+async def recover(journal: JournalStore, session_of: Callable[[str], Session]) -> list[Recovered]:
+    """Finish what a crash cut off, and say what was done for each call."""
+    done: list[Recovered] = []
+    seen: set[CallKey] = set()
+    while entries := [entry for entry in await journal.unfinished() if entry.intent.key not in seen]:
+        # A call of an unfinished call comes after it: run again, it makes the call itself.
+        cut_off = {entry.intent.key for entry in entries}
+        groups: dict[tuple[str, str], list[Intent]] = {}
+        for intent in [entry.intent for entry in entries]:
+            session, scope, _ = intent.key
+            if intent.parent is None or CallKey(session, scope, intent.parent) not in cut_off:
+                groups.setdefault((session, scope), []).append(intent)
+        if not groups:
+            break
+        for (session, scope), intents in groups.items():
+            seen.update(intent.key for intent in intents)
+            done += await _finish(session_of(session).recovering(intents, scope), session, scope)
+    return done
+
+
+async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
+    runs = batch.runs
+    outcomes = await batch.start().quiet()
+    return [
+        Recovered(session, scope, run.call_id, run.name, run.recovered or "left", outcome)
+        for run, outcome in zip(runs, outcomes, strict=True)
+        if not outcome.replayed  # else another process was first
+    ]

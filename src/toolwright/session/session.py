@@ -1,0 +1,193 @@
+"""A session. Owns making its batches and what they share; does not own the way of a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from toolwright.calls.batch import Batch, BatchSetting
+from toolwright.calls.execute import CallRun
+from toolwright.calls.hooks import Hooks
+from toolwright.calls.host import CallHost
+from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.lanes import CURRENT
+from toolwright.calls.loops import LoopWatch
+from toolwright.calls.policy import Policy
+from toolwright.calls.schedule import Limit, Running, Schedule
+from toolwright.calls.threads import ThreadPool
+from toolwright.clock import Clock, Deadlines
+from toolwright.effects.journal import Intent
+from toolwright.effects.journaled import JournaledController
+from toolwright.errors import RuntimeClosed, ToolwrightError
+from toolwright.hub import EventHub, Subscription
+from toolwright.tools.call import ToolCall
+from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.registry import find
+from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.tool import Tool
+
+Calls = Iterable[ToolCall | Mapping[str, Any]]
+
+
+class Shared:
+    """What a runtime lends to all of its sessions."""
+
+    effects: JournaledController
+    journal: Callable[[], Any]
+
+    def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any) -> None:
+        self.tools = tools
+        self.clock = clock
+        self.log = log
+        self.hub = EventHub()
+        self.deadlines = Deadlines(clock)
+        self.threads = ThreadPool(policy.runtime_concurrency)
+        self.processes = ProcessPool()
+        self.running = Running()
+        self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
+        self.lingering: set[CallRun] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.closed = False
+        self._tool_limits: dict[tuple[str, int], Limit] = {}
+
+    def tool_limit(self, tool: Tool) -> Limit | None:
+        """The limit of a tool that has one, the same for every session."""
+        capacity = tool.definition.concurrency.limit
+        if capacity is None:
+            return None
+        # A view may show a tool with another limit: each limit counts its own calls.
+        key = (tool.definition.id, capacity)
+        limit = self._tool_limits.get(key)
+        if limit is None:
+            limit = self._tool_limits[key] = Limit(f"a slot of tool {tool.name!r}", capacity)
+        return limit
+
+    def require_open(self) -> None:
+        """Refuse work once the runtime is closed.
+
+        Raises:
+            RuntimeClosed: it is.
+        """
+        if self.closed:
+            raise RuntimeClosed("The runtime is closed; open another")
+
+
+class Session:
+    """One conversation's calls: they keep their order among each other, in and across batches."""
+
+    def __init__(self, shared: Shared, session_id: str, policy: Policy, hooks: Hooks) -> None:
+        self.id = session_id
+        self.policy = policy
+        self.tools = ScopedRegistry(shared.tools)
+        self._shared = shared
+        self._hooks = hooks
+        self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
+        self._host = CallHost(
+            session_id=session_id,
+            clock=shared.clock,
+            deadlines=shared.deadlines,
+            channel=shared.hub.channel(session_id),
+            threads=shared.threads,
+            processes=shared.processes,
+            schedule=Schedule(shared.running),
+            lingering=shared.lingering,
+            tasks=shared.tasks,
+            journal=shared.journal(),
+            effects=shared.effects,
+            run_nested=self._run_nested,
+        )
+        self._loops = LoopWatch()
+        self._setting = self._make_setting(policy)
+        self._batches: set[Batch] = set()
+
+    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
+        """Start a batch and return it: await it for its outcomes, or cancel it.
+
+        `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
+        """
+        return self._make(calls, scope, changes, CURRENT.get()).start()
+
+    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> list[ToolOutcome]:
+        """Run calls and return one outcome for each, in call order.
+
+        Raises:
+            BatchFailed: with `continue_on_failure=False`, a call failed.
+        """
+        parent = CURRENT.get()
+        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
+        return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+        """Run one tool with these arguments."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
+        return outcome
+
+    def subscribe(self, *, limit: int = 10_000) -> Subscription:
+        """Watch this session's events; close the subscription when done."""
+        self._shared.require_open()
+        return self._shared.hub.subscribe(self.id, limit)
+
+    def cancel(self, reason: str = "the session was cancelled") -> None:
+        """Cancel every batch of the session that is still running."""
+        for batch in list(self._batches):
+            batch.cancel(reason)
+
+    async def cancel_waits(self, reason: str = "the waits of the session were cancelled") -> int:
+        """Cancel whatever the session's calls wait for outside, in every process; return how many waits there were."""
+        self._shared.require_open()
+        return await self._shared.effects.room.cancel_all(self.id, reason, revoke=False)
+
+    async def revoke(self, reason: str = "the session was revoked") -> int:
+        """Cancel the waits of the session, and refuse its keys and waits from now on, for good."""
+        self._shared.require_open()
+        return await self._shared.effects.room.cancel_all(self.id, reason, revoke=True)
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches that still run."""
+        return tuple(self._batches)
+
+    def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
+        self._shared.require_open()
+        if not isinstance(scope, str) or encodable(scope) != scope:
+            raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
+        # What a batch may do holds for the calls that its tools make, in this session.
+        above = parent.owner if parent is not None and parent.host is self._host else None
+        setting = self._setting if above is None else above.setting
+        if changes:
+            policy = setting.policy.but(**changes)
+            if above is not None and above.policy.read_only:
+                policy = policy.but(read_only=True)
+            setting = self._make_setting(policy)
+        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._batches.discard)
+        self._batches.add(batch)
+        return batch
+
+    def recovering(self, intents: list[Intent], scope: str) -> Batch:
+        """A batch of calls that a crash cut off, to be started."""
+        tools = self.tools.snapshot()
+        calls = [
+            ToolCall(
+                id=intent.key.call_id,
+                name=intent.tool if find(tools, intent.tool_id) is None else intent.tool_id,
+                arguments=intent.arguments,
+                source=intent.source,  # type: ignore[arg-type]
+            )
+            for intent in intents
+        ]
+        return self._make(calls, scope, {"continue_on_failure": True}, None)
+
+    async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
+        return await self._make(calls, run.owner.scope, {}, run).start().wait()
+
+    def _make_setting(self, policy: Policy) -> BatchSetting:
+        return BatchSetting(
+            host=self._host,
+            policy=policy,
+            hooks=self._hooks,
+            loops=self._loops,
+            call_log=self._shared.log,
+            outer_limits=(self._limit, self._shared.limit),
+            tool_limit=self._shared.tool_limit,
+        )
