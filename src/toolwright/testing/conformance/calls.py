@@ -1,0 +1,188 @@
+"""Calls of one owner: what is begun, finished, forgotten, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from toolwright.effects.effect import Kept
+from toolwright.effects.journal import Intent
+from toolwright.testing.conformance.cases import Database, call, cases, intent, success
+from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
+
+EVERYTHING = ToolOutcome(
+    call_id="c1",
+    tool="book",
+    status="failure",
+    payload='{"n":[1,2.5,null,"ü\\u0000"]}'.encode(),
+    attempts=3,
+    decided_by="rule 7",
+    failure=Failure(
+        message="The flight is full ✈",
+        category="unavailable",
+        code="full",
+        retry=True,
+        retry_after=1.5,
+        attempts=3,
+        detail="a stack",
+    ),
+    raw_output="raw\ntext",
+    images=(Image("aW1hZ2U="),),
+    attachments=(Attachment("ticket.pdf", "cGRm", "application/pdf"),),
+    provider="airline",
+    reason="why",
+    may_have_run=True,
+    spilled_to="/tmp/more",
+    model_text="short",
+)
+
+
+async def a_call_that_never_began_has_no_past(database: Database) -> None:
+    store = await database.open()
+    assert await store.journal.begin([intent(call("c1")), intent(call("c2"), position=1)]) == [None, None]
+    assert await store.journal.begin([]) == []
+
+
+async def a_finished_call_gives_its_outcome_to_whoever_asks_again(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call())])
+    assert await store.journal.start(call(), 101.0)
+    assert await store.journal.finish(call(), success(call()), 101.0, 102.0)
+    await store.close()
+    for _ in range(2):
+        store = await database.open()
+        (entry,) = await store.journal.begin([intent(call(), queued_at=500.0)])
+        assert entry is not None
+        assert entry.outcome == success(call())
+        assert (entry.started_at, entry.finished_at) == (101.0, 102.0)
+        assert (entry.cut_off, entry.pending) == (False, False)
+        assert entry.intent.queued_at == 100.0
+
+
+async def an_outcome_comes_back_as_it_was(database: Database) -> None:
+    store, reader = await database.open(), await database.open()
+    await store.journal.begin([intent(call())])
+    await store.journal.finish(call(), EVERYTHING, None, 102.25)
+    (entry,) = await reader.journal.begin([intent(call())])
+    assert entry is not None
+    assert entry.outcome == EVERYTHING
+    assert entry.started_at is None
+
+
+async def an_intent_comes_back_as_it_was(database: Database) -> None:
+    key = call("ид-☃", "sé", "scope/1")
+    given = Intent(key, "b1", 7, "book", "travel.book", b'{"to":"K\xc3\xb6ln\\u0000"}', "host", "parent", 100.125)
+    store = await database.open()
+    await store.journal.begin([given])
+    (entry,) = await store.journal.begin([given])
+    assert entry is not None
+    assert entry.intent == given
+    assert isinstance(entry.intent.arguments, bytes)
+
+
+async def one_id_in_another_session_or_scope_is_another_call(database: Database) -> None:
+    store = await database.open()
+    keys = [call("c1"), call("c1", "s2"), call("c1", "s1", "other")]
+    for key in keys:
+        assert await store.journal.begin([intent(key)]) == [None]
+    await store.journal.finish(keys[0], success(keys[0]), None, 102.0)
+    entries = [(await store.journal.begin([intent(key)]))[0] for key in keys]
+    assert [entry is not None and entry.outcome is not None for entry in entries] == [True, False, False]
+
+
+async def a_finished_call_is_never_written_to_again(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call())])
+    await store.journal.finish(call(), success(call()), 101.0, 102.0)
+    assert not await store.journal.start(call(), 900.0)
+    assert not await store.journal.finish(call(), success(call(), b'"twice"'), 900.0, 901.0)
+    assert not await store.journal.forget(call())
+    assert not await store.journal.release(call())
+    assert not await store.journal.keep(call(), Kept("step:late", b"null", 900.0))
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert entry.outcome == success(call())
+    assert (entry.started_at, entry.finished_at) == (101.0, 102.0)
+
+
+async def a_call_that_nobody_began_can_not_be_written_to(database: Database) -> None:
+    journal = (await database.open()).journal
+    assert not await journal.start(call(), 101.0)
+    assert not await journal.finish(call(), success(call()), 101.0, 102.0)
+    assert not await journal.forget(call())
+    assert not await journal.release(call())
+    assert not await journal.keep(call(), Kept("step:a", b"null", 101.0))
+    assert await journal.effects(call()) == []
+    assert await journal.begin([intent(call())]) == [None]
+
+
+async def a_forgotten_call_is_as_if_it_had_never_begun(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call("c1")), intent(call("c2"), position=1)])
+    await store.journal.keep(call("c1"), Kept("step:a", b"null", 101.0))
+    assert await store.journal.forget(call("c1"))
+    assert await store.journal.effects(call("c1")) == []
+    fresh, other = await store.journal.begin([intent(call("c1")), intent(call("c2"))])
+    assert fresh is None
+    assert other is not None
+    assert await store.journal.effects(call("c1")) == []
+
+
+async def a_call_that_its_owner_runs_is_not_cut_off(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call())])
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert (entry.outcome, entry.owner, entry.cut_off) == (None, store.journal.owner, False)
+
+
+async def what_is_asked_first_is_done_first_and_answered_first(database: Database) -> None:
+    journal = (await database.open()).journal
+    begun = asyncio.ensure_future(journal.begin([intent(call())]))
+    started = asyncio.ensure_future(journal.start(call(), 101.0))
+    kept = asyncio.ensure_future(journal.keep(call(), Kept("step:a", b"null", 101.0)))
+    effects = asyncio.ensure_future(journal.effects(call()))
+    finished = asyncio.ensure_future(journal.finish(call(), success(call()), 101.0, 102.0))
+    again = asyncio.ensure_future(journal.begin([intent(call())]))
+    jobs: list[asyncio.Future[Any]] = [begun, started, kept, effects, finished, again]
+    answered: list[asyncio.Future[Any]] = []
+    for job in jobs:
+        job.add_done_callback(answered.append)
+    await asyncio.gather(*jobs)
+    await asyncio.sleep(0)
+    assert begun.result() == [None]
+    assert started.result()
+    assert kept.result()
+    assert len(effects.result()) == 1
+    assert finished.result()
+    (entry,) = again.result()
+    assert entry is not None
+    assert entry.outcome == success(call())
+    assert answered == jobs
+
+
+async def many_calls_at_once_are_all_written(database: Database) -> None:
+    store = await database.open()
+    keys = [call(f"c{number}", f"s{number % 7}") for number in range(200)]
+    await asyncio.gather(*(store.journal.begin([intent(key)]) for key in keys))
+    await asyncio.gather(*(store.journal.finish(key, success(key), None, 102.0) for key in keys))
+    reader = await database.open()
+    for key in keys:
+        (entry,) = await reader.journal.begin([intent(key)])
+        assert entry is not None
+        assert entry.outcome == success(key)
+
+
+CALLS = cases(
+    a_call_that_never_began_has_no_past,
+    a_finished_call_gives_its_outcome_to_whoever_asks_again,
+    an_outcome_comes_back_as_it_was,
+    an_intent_comes_back_as_it_was,
+    one_id_in_another_session_or_scope_is_another_call,
+    a_finished_call_is_never_written_to_again,
+    a_call_that_nobody_began_can_not_be_written_to,
+    a_forgotten_call_is_as_if_it_had_never_begun,
+    a_call_that_its_owner_runs_is_not_cut_off,
+    what_is_asked_first_is_done_first_and_answered_first,
+    many_calls_at_once_are_all_written,
+)

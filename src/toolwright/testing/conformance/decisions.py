@@ -1,0 +1,100 @@
+"""What holds for a whole session: waits that are cancelled together, sessions that are revoked, decisions that last."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from toolwright.effects.waits import Refused, Remembered, Standing, WaitKey
+from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
+
+ALLOW = Remembered("s1", "travel.book", "allow", b'{"to":"K*"}', 200.5, "trusted")
+DENY = Remembered("s1", "travel.book", "deny", b"{}", 201.5)
+
+
+async def a_session_cancels_the_waits_of_its_unfinished_calls(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call("c1")), intent(call("done"))])
+    await store.journal.begin([intent(call("c1", "s2"))])
+    await store.waits.open_wait(wait(call("c1"), "event", "young", 120.0))
+    await store.waits.open_wait(wait(call("c1"), "event", "old", 110.0))
+    await store.waits.open_wait(wait(call("c1"), "event", "resolved", 105.0))
+    await store.waits.resolve(WaitKey(call("c1"), "event", "resolved"), resolved())
+    await store.waits.open_wait(wait(call("done"), "event", "left"))
+    await store.journal.finish(call("done"), success(call("done")), None, 200.0)
+    await store.waits.open_wait(wait(call("c1", "s2"), "event", "elsewhere"))
+
+    cancelled = await other.waits.cancel_waits("s1", CANCELLED)
+    assert [key.name for key in cancelled] == ["old", "young"]
+    assert [found.key.name for found in await store.waits.waiting()] == ["elsewhere"]
+    stands = await store.waits.resolve(WaitKey(call("c1"), "event", "old"), resolved())
+    assert stands == Standing(False, CANCELLED)
+    assert await other.waits.cancel_waits("s1", CANCELLED) == []
+    later = wait(call("c1"), "event", "later")
+    assert await store.waits.open_wait(later) == later
+
+
+async def a_revoked_session_refuses_what_comes_later(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call("c1")), intent(call("done"))])
+    await store.journal.begin([intent(call("c1", "s2"))])
+    await store.waits.open_wait(wait(call("c1"), "event", "open"))
+    await store.waits.resolve(WaitKey(call("c1"), "event", "early"), resolved())
+    await store.journal.finish(call("done"), success(call("done")), None, 200.0)
+
+    cancelled = await other.waits.cancel_waits("s1", CANCELLED, revoke=True)
+    assert [key.name for key in cancelled] == ["open"]
+    assert await other.waits.cancel_waits("s1", replace(CANCELLED, at=900.0), revoke=True) == []
+    assert await store.waits.resolve(WaitKey(call("c1"), "event", "late"), resolved()) == Refused("revoked")
+    assert await store.waits.resolve(WaitKey(call("done"), "event", "late"), resolved()) == Refused("revoked")
+    assert await store.waits.resolve(WaitKey(call("never"), "event"), resolved()) == Refused("unknown")
+    assert await store.waits.signal(WaitKey(call("c1"), "signal", "go"), b"1", 200.0) == Refused("revoked")
+    early = await store.waits.resolve(WaitKey(call("c1"), "event", "early"), resolved(b"2"))
+    assert early == Standing(False, resolved())
+
+    late = wait(call("c1"), "event", "late")
+    assert await store.waits.open_wait(late) == replace(late, resolution=CANCELLED)
+    assert await store.waits.waiting("s1") == []
+    assert await store.waits.resolve(late.key, resolved()) == Standing(False, CANCELLED)
+    free = await store.waits.resolve(WaitKey(call("c1", "s2"), "event", "late"), resolved())
+    assert free == Standing(True, resolved())
+
+
+async def a_session_stays_revoked_for_whoever_opens_the_store_later(database: Database) -> None:
+    first = await database.open()
+    assert await first.waits.cancel_waits("s1", CANCELLED, revoke=True) == []
+    await first.close()
+    second = await database.open()
+    await second.journal.begin([intent(call())])
+    assert await second.waits.open_wait(wait(call())) == replace(wait(call()), resolution=CANCELLED)
+
+
+async def a_decision_is_remembered_where_it_was_the_first(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call("c1")), intent(call("c2")), intent(call("c3"))])
+    keys = [WaitKey(call(name), "approval") for name in ("c1", "c2", "c3")]
+    await other.waits.resolve(keys[0], resolved(), ALLOW)
+    await store.waits.resolve(keys[0], resolved(), DENY)
+    assert await store.waits.remembered("s1") == [ALLOW]
+    await store.waits.resolve(keys[1], resolved(), DENY)
+    await store.waits.resolve(keys[2], resolved())
+    await store.waits.resolve(WaitKey(call("never"), "approval"), resolved(), ALLOW)
+    await store.close()
+    assert await other.waits.remembered("s1") == [DENY, ALLOW]
+    assert await other.waits.remembered("s2") == []
+
+
+async def a_remembered_decision_outlives_the_call_it_was_made_for(database: Database) -> None:
+    store = await database.open()
+    await store.journal.begin([intent(call())])
+    await store.waits.resolve(WaitKey(call(), "approval"), resolved(), ALLOW)
+    await store.journal.forget(call())
+    assert await store.waits.remembered("s1") == [ALLOW]
+
+
+DECISIONS = cases(
+    a_session_cancels_the_waits_of_its_unfinished_calls,
+    a_revoked_session_refuses_what_comes_later,
+    a_session_stays_revoked_for_whoever_opens_the_store_later,
+    a_decision_is_remembered_where_it_was_the_first,
+    a_remembered_decision_outlives_the_call_it_was_made_for,
+)

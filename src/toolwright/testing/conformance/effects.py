@@ -1,0 +1,73 @@
+"""Effects of calls: kept under their labels, replaced in place, read by whoever takes the call over."""
+
+from __future__ import annotations
+
+from toolwright.effects.effect import Kept
+from toolwright.testing.conformance.cases import Database, call, cases, intent, success
+from toolwright.tools.outcome import Failure
+
+BEGAN = Kept("step:pay", b'{"sum":5}', 101.5)
+DONE = Kept("step:pay", b'{"sum":5}', 102.5, True, b'{"id":"\xc3\xa9"}')
+FAILED = Kept(
+    "step:mail", b"null", 103.5, True, failure=Failure(message="No ✉", code="bounced", retry_after=2.5, detail="550")
+)
+
+
+async def an_effect_comes_back_as_it_was_kept(database: Database) -> None:
+    journal = (await database.open()).journal
+    await journal.begin([intent(call())])
+    assert await journal.effects(call()) == []
+    assert await journal.keep(call(), BEGAN)
+    assert await journal.effects(call()) == [BEGAN]
+    assert await journal.keep(call(), FAILED)
+    assert sorted(await journal.effects(call()), key=lambda kept: kept.label) == [FAILED, BEGAN]
+
+
+async def an_effect_that_is_kept_again_replaces_what_was_there(database: Database) -> None:
+    journal = (await database.open()).journal
+    await journal.begin([intent(call())])
+    for kept in (BEGAN, DONE):
+        assert await journal.keep(call(), kept)
+        assert await journal.effects(call()) == [kept]
+
+
+async def one_label_in_two_calls_makes_two_effects(database: Database) -> None:
+    journal = (await database.open()).journal
+    keys = [call("c1"), call("c2"), call("c1", "s2"), call("c1", "s1", "other")]
+    for key in keys:
+        await journal.begin([intent(key)])
+    await journal.keep(keys[0], DONE)
+    assert [len(await journal.effects(key)) for key in keys] == [1, 0, 0, 0]
+
+
+async def effects_outlive_their_owner_and_their_call(database: Database) -> None:
+    dead = await database.open()
+    await dead.journal.begin([intent(call())])
+    await dead.journal.keep(call(), BEGAN)
+    await database.kill(dead)
+    heir = await database.open()
+    await heir.journal.begin([intent(call())])
+    assert await heir.journal.effects(call()) == [BEGAN]
+    assert await heir.journal.keep(call(), DONE)
+    await heir.journal.finish(call(), success(call()), None, 103.0)
+    assert await heir.journal.effects(call()) == [DONE]
+    assert not await heir.journal.keep(call(), BEGAN)
+    assert await heir.journal.effects(call()) == [DONE]
+
+
+async def only_the_owner_of_a_call_keeps_its_effects(database: Database) -> None:
+    owner, other = await database.open(), await database.open()
+    await owner.journal.begin([intent(call())])
+    assert not await other.journal.keep(call(), BEGAN)
+    assert await owner.journal.release(call())
+    assert not await owner.journal.keep(call(), BEGAN)
+    assert await owner.journal.effects(call()) == []
+
+
+EFFECTS = cases(
+    an_effect_comes_back_as_it_was_kept,
+    an_effect_that_is_kept_again_replaces_what_was_there,
+    one_label_in_two_calls_makes_two_effects,
+    effects_outlive_their_owner_and_their_call,
+    only_the_owner_of_a_call_keeps_its_effects,
+)

@@ -1,0 +1,24 @@
+"""The database that every store is compared with. Owns opening and killing owners of a `MemoryStore`."""
+
+from __future__ import annotations
+
+from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.store import Store
+
+
+class InMemory:
+    """`Database` of `MemoryStore`."""
+
+    def __init__(self) -> None:
+        self.rows = MemoryDatabase()
+
+    async def open(self) -> MemoryStore:
+        """Part of `Database`."""
+        return MemoryStore(self.rows)
+
+    async def kill(self, store: Store) -> None:
+        """Part of `Database`."""
+        self.rows.owners.discard(store.journal.owner)
+
+    async def close(self) -> None:
+        """Part of `Database`."""
