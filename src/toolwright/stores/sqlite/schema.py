@@ -1,4 +1,8 @@
-"""The schema of the file. Owns making and checking it; does not own what is written there."""
+"""The schema of the file. Owns making it, checking it, and bringing an older one up to date; has no other queries.
+
+A new file gets `schema.sql` at once. An older one goes through the files of `migrations`, in the order of the versions
+that they lead to, and has the same schema then. A migration adds or changes; it never drops what was written.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +19,54 @@ VERSION = 2
 """The version of the schema this code writes, in `PRAGMA user_version`."""
 APPLICATION = 0x746F6F6C
 """What marks a file as ours, in `PRAGMA application_id`."""
+_HERE = files("toolwright.stores.sqlite")
 
 
-def make_or_check(connection: apsw.Connection, path: Path) -> None:
-    """Give a new file its schema, inside the transaction of the caller.
+def bring_up_to_date(connection: apsw.Connection, path: Path) -> None:
+    """Give a file the schema of this version, inside the transaction of the caller: all of it, or nothing.
 
     Raises:
         StoreError: the file is another program's, or a newer toolwright's.
     """
-    application = one(connection, "PRAGMA application_id")
-    version = one(connection, "PRAGMA user_version")
-    if application == 0 and version == 0 and one(connection, "SELECT count(*) FROM sqlite_schema") == 0:
-        connection.execute(files("toolwright.stores.sqlite").joinpath("schema.sql").read_text("utf-8"))
-        connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}")
-    elif application != APPLICATION:
+    if one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0):
+        connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    else:
+        version = require_ours(connection, path)
+        for number, statements in _migrations():
+            if number > version:
+                connection.execute(statements)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),))
+
+
+def require_ours(connection: apsw.Connection, path: Path) -> int:
+    """The version of a file, which is not newer than this code.
+
+    Raises:
+        StoreError: the file is another program's, or a newer toolwright's.
+    """
+    application, version = _marks(connection)
+    if application != APPLICATION:
         raise StoreError(f"The store {str(path)!r} belongs to another program; choose another file")
-    elif version > VERSION:
+    if version > VERSION:
         raise StoreError(
             f"The store {str(path)!r} was written by a newer toolwright (schema {version}, this one knows "
             f"{VERSION}); upgrade toolwright"
         )
-    connection.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),))
+    return version
 
 
 def secret_of(connection: apsw.Connection) -> bytes:
     """What the keys of this store's waits are signed with."""
     return bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
+
+
+def _marks(connection: apsw.Connection) -> tuple[int, int]:
+    return one(connection, "PRAGMA application_id"), one(connection, "PRAGMA user_version")
+
+
+def _migrations() -> list[tuple[int, str]]:
+    """The version that each migration leads to, and its statements, in order."""
+    found = [file for file in _HERE.joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    return sorted((int(file.name.partition("_")[0]), file.read_text("utf-8")) for file in found)

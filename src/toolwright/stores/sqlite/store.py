@@ -11,7 +11,7 @@ from toolwright.ids import uuid7
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
 from toolwright.stores.sqlite.rows import one
-from toolwright.stores.sqlite.schema import make_or_check, secret_of
+from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
 from toolwright.stores.sqlite.waits import SqliteWaitStore
 from toolwright.stores.sqlite.writer import Sync, Writer
 
@@ -49,8 +49,8 @@ class SqliteStore:
         self._let_go()
 
     def _prepare(self, connection: apsw.Connection) -> None:
-        """Make or check the schema, and enter this process among the owners, in one transaction."""
-        make_or_check(connection, self.path)
+        """Bring the schema up to date, and enter this process among the owners, in one transaction."""
+        bring_up_to_date(connection, self.path)
         self._secret = secret_of(connection)
         number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
