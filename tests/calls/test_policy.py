@@ -513,7 +513,9 @@ async def test_the_least_of_everything_is_a_policy_too(open_session):
 async def test_a_setting_that_is_not_one_is_refused_and_nothing_runs(open_session):
     ran: list[str] = []
     session = await open_session(named("act", ran))
-    with pytest.raises(PolicyError, match="Policy has no setting 'readonly'; its settings are: continue_on_failure,"):
+    with pytest.raises(
+        PolicyError, match="Policy has no setting 'readonly'; its settings are: approval_timeout, continue_on_failure,"
+    ):
         await session.run_batch([ToolCall(name="act")], readonly=True)
     with pytest.raises(PolicyError, match=r"Policy\.timeout is -1"):
         await session.run_batch([ToolCall(name="act")], timeout=-1)

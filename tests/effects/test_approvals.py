@@ -64,7 +64,7 @@ async def test_siblings_that_need_no_approval_do_not_wait(place, open_runtime):
     shell = Shell()
     runtime = await open_runtime(place, *shell.tools)
     session = runtime.session("s")
-    events = session.subscribe()
+    events, asking = session.subscribe(), session.subscribe()
     calls = [rm(), ToolCall(id="c2", name="ls", arguments={"path": "/tmp"})]
     async with fail_after(10):
         batch = session.start_batch(calls, max_concurrency=1)
@@ -73,19 +73,13 @@ async def test_siblings_that_need_no_approval_do_not_wait(place, open_runtime):
                 assert event.call_id == "c2"
                 break
         assert session._limit.in_use == 0
-        (approval,) = await batch_asked(runtime)
+        approval = await asked(runtime, asking)
         await runtime.deny(approval.key, reason="not on my machine")
         denied, listed = await batch
     assert listed.value == "listed /tmp"
     assert (denied.failure.category, denied.failure.code) == ("permission_denied", "denied")
     assert "not on my machine" in denied.text
     assert (denied.decided_by, denied.failure.source, shell.ran) == ("approval", "policy", [])
-
-
-async def batch_asked(runtime):
-    while not (found := await runtime.approvals()):
-        await asyncio.sleep(0)
-    return found
 
 
 @pytest.mark.promise("AUTH-03")

@@ -37,10 +37,14 @@ async def test_a_step_gives_the_json_form_of_what_its_function_gives(place, open
 async def test_a_step_that_one_attempt_did_is_not_redone_by_the_next(place, open_runtime):
     ran, keys = [], []
 
+    def charge() -> str:
+        ran.append("charge")
+        return "r1"
+
     @tool(idempotent=True, retry=RetryPolicy(attempts=3, base_delay=0))
     async def work(ctx: ToolContext) -> str:
         keys.append((ctx.attempt, ctx.idempotency_key))
-        receipt = await ctx.step("charge", lambda: ran.append("charge") or "r1")
+        receipt = await ctx.step("charge", charge)
         if ctx.attempt < 3:
             raise ToolError("try again", retry=True)
         return receipt
@@ -90,9 +94,13 @@ async def test_a_name_that_was_used_is_refused_before_anything_runs(place, open_
 async def test_the_same_step_of_sibling_calls_and_scopes_never_meets(place, open_runtime):
     ran = []
 
+    def note(number: int) -> int:
+        ran.append(number)
+        return number
+
     @tool(parallel=True)
     async def work(ctx: ToolContext, number: int) -> int:
-        return await ctx.step("same", lambda: ran.append(number) or number)
+        return await ctx.step("same", note, number)
 
     runtime = await open_runtime(place, work)
     calls = [ToolCall(id=f"c{number}", name="work", arguments={"number": number}) for number in range(3)]
