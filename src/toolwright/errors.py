@@ -46,6 +46,17 @@ class KeyRefused(ToolwrightError):
         self.why = why
 
 
+class ServiceError(ToolwrightError):
+    """A session service refuses what it is asked: `code` is a short stable word, such as "not_found" or "quota".
+
+    A tool that does not catch it fails with this code and message, which the model may read.
+    """
+
+    def __init__(self, message: str, code: str = "invalid_arguments") -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 

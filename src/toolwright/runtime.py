@@ -20,13 +20,16 @@ from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.recovery import Recovered, recover
+from toolwright.session.services import ServiceStores
 from toolwright.session.session import Session, Shared
+from toolwright.session.store import Quotas
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import ToolRegistry, ToolSource
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
+    from toolwright.stores.sqlite.services import SqliteServiceStores
 
 
 class Runtime:
@@ -40,17 +43,19 @@ class Runtime:
         hooks: Hooks,
         call_log: CallLog | None,
         clock: Clock | None,
+        quotas: Quotas,
     ) -> None:
         self.tools: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
         self.policy = policy
         self.clock: Clock = clock or SystemClock()
         self.log: Any = MemoryCallLog() if call_log is None else call_log
         self._hooks = hooks
-        self._shared = Shared(self.tools, policy, self.clock, self.log)
+        self._shared = Shared(self.tools, policy, self.clock, self.log, quotas)
         self._sessions: dict[str, Session] = {}
         self._sinks: list[JsonLinesSink] = []
         self._store: Store | None = None
         self._journal: StoreJournal | None = None
+        self._memory_stores: SqliteServiceStores | None = None
         self._ended = asyncio.Event()
         self._use_memory()
 
@@ -68,6 +73,7 @@ class Runtime:
         clock: Clock | None = None,
         sync: Literal["full", "normal"] = "full",
         recover: bool = False,
+        quotas: Quotas | None = None,
     ) -> Opening:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
@@ -83,6 +89,7 @@ class Runtime:
             clock: where time comes from.
             sync: "full" survives a power cut; "normal" survives a killed process, and is faster.
             recover: finish what a crash cut off before anything else, as `recover` does.
+            quotas: how much each session may keep.
         """
         runtime = Runtime(
             tools=tools,
@@ -90,6 +97,7 @@ class Runtime:
             hooks=Hooks(tuple(before), tuple(after), projector),
             call_log=call_log,
             clock=clock,
+            quotas=quotas or Quotas(),
         )
         return Opening(runtime, store, sync, recover, events_file)
 
@@ -243,6 +251,8 @@ class Runtime:
             shared.hub.close()
         for sink in self._sinks:
             await sink.close()
+        if self._memory_stores is not None:
+            await self._memory_stores.close()
         if self._store is not None:
             await self._store.close()
 
@@ -251,6 +261,7 @@ class Runtime:
         shared, memory = self._shared, MemoryStore()
         shared.effects = JournaledController(memory, memory, self.clock, alone=True)
         shared.journal = lambda: MemoryJournal(memory)
+        shared.stores = self._stores_in_memory
 
     def _use(self, place: str | Path, sync: Literal["full", "normal"]) -> None:
         """Keep what happens in the store that a place names."""
@@ -259,6 +270,17 @@ class Runtime:
         self._journal = journal = StoreJournal(store.journal, self.clock)
         shared.effects = JournaledController(store.journal, store.waits, self.clock)
         shared.journal = lambda: journal
+        # A store that keeps only calls leaves the services of its sessions in memory.
+        services: ServiceStores | None = getattr(store, "services", None)
+        shared.stores = self._stores_in_memory if services is None else lambda: services
+
+    def _stores_in_memory(self) -> ServiceStores:
+        """The services of a runtime without a file: made when one is first used, for most never are."""
+        if self._memory_stores is None:
+            from toolwright.stores.sqlite.services import SqliteServiceStores
+
+            self._memory_stores = SqliteServiceStores.in_memory()
+        return self._memory_stores
 
     @property
     def _inbox(self) -> Inbox:

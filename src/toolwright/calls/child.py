@@ -83,6 +83,9 @@ class _Services:
     def run_nested(self, calls: Any) -> Any:
         raise RuntimeError("a tool with isolation='process' can not call other tools; drop the isolation")
 
+    def service(self, name: str) -> Any:
+        raise RuntimeError(f"a tool with isolation='process' has no {name} of its session; drop the isolation")
+
     def wait_key(self, kind: str, name: str) -> str:
         if kind != "completion":
             raise RuntimeError(f"a tool with isolation='process' has no {kind}s of its own; drop the isolation")

@@ -12,6 +12,7 @@ from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
+from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.hub import Channel
 from toolwright.tools.call import ToolCall
@@ -36,6 +37,7 @@ class CallHost:
         "processes",
         "run_nested",
         "schedule",
+        "services",
         "session_id",
         "spawn",
         "tasks",
@@ -57,6 +59,7 @@ class CallHost:
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
+        services: Callable[[CallKey, Callable[[Any], Any]], Any],
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
     ) -> None:
         self.session_id = session_id
@@ -71,6 +74,7 @@ class CallHost:
         self.tasks = tasks
         self.journal = journal
         self.effects = effects
+        self.services = services
         self.run_nested = run_nested
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (

@@ -9,11 +9,21 @@ from msgspec.structs import replace
 
 from toolwright.calls.isolate import ChildDied
 from toolwright.calls.prepare import invalid
-from toolwright.errors import InvalidArguments
+from toolwright.errors import InvalidArguments, ServiceError
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, ToolError, told
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
+
+
+_OF_SERVICES = {
+    "invalid_arguments": "invalid_arguments",
+    "not_found": "not_found",
+    "permission_denied": "permission_denied",
+    "quota": "resource_limit",
+    "timeout": "timeout",
+}
+"""The category of a failure by the code of what a session service refused."""
 
 
 class Cancelled(Struct, frozen=True):
@@ -67,6 +77,10 @@ def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure
         )
     if isinstance(error, InvalidArguments):
         return invalid(name, error)
+    if isinstance(error, ServiceError):
+        return Failure(
+            category=_OF_SERVICES.get(error.code, "execution"), code=error.code, message=str(error), source="tool"
+        )
     log.error("Tool %r failed in call %r", name, call_id, exc_info=error)
     failure = internal(error)
     if _is_retried(error, tool):

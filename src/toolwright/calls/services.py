@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -53,10 +54,11 @@ def make_context(run: CallRun) -> ToolContext:
 class RunServices:
     """`CallServices` over a run in this process. Reports may come from any thread."""
 
-    __slots__ = ("_run",)
+    __slots__ = ("_clients", "_run")
 
     def __init__(self, run: CallRun) -> None:
         self._run = run
+        self._clients: Any = None
 
     @property
     def cancelled(self) -> bool:
@@ -70,6 +72,13 @@ class RunServices:
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]:
         return self._run.host.run_nested(self._run, calls)
+
+    def service(self, name: str) -> Any:
+        """A client of the session's, for this attempt."""
+        run = self._run
+        if self._clients is None:
+            self._clients = run.host.services(durable.enter(run), functools.partial(Recorded, run))
+        return getattr(self._clients, name)
 
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
         return durable.wait_key(self._run, kind, name)
@@ -97,6 +106,25 @@ class RunServices:
     def _publish_here(self, event: Event) -> None:
         if not self._run.concluded:
             self._run.host.channel.publish(event)
+
+
+class Recorded:
+    """A store of a session service, as a call uses it: where it fails, the call stops, and has no outcome by that."""
+
+    __slots__ = ("_run", "_store")
+
+    def __init__(self, run: CallRun, store: Any) -> None:
+        self._run = run
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._store, name)
+
+        async def use(*args: Any, **options: Any) -> Any:
+            async with durable.recording(self._run):
+                return await verb(*args, **options)
+
+        return use
 
 
 def about(run: CallRun) -> tuple[str, str, float, str, str]:

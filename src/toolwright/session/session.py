@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from toolwright.calls.batch import Batch, BatchSetting
@@ -17,10 +18,14 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
+from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub, Subscription
+from toolwright.session.keyvalue import KeyValue
+from toolwright.session.services import ServiceStores, SessionServices
+from toolwright.session.store import Marks, Quotas, Unmarked
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import find
@@ -35,9 +40,11 @@ class Shared:
 
     effects: JournaledController
     journal: Callable[[], Any]
+    stores: Callable[[], ServiceStores]
 
-    def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any) -> None:
+    def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
         self.tools = tools
+        self.quotas = quotas
         self.clock = clock
         self.log = log
         self.hub = EventHub()
@@ -95,6 +102,7 @@ class Session:
             tasks=shared.tasks,
             journal=shared.journal(),
             effects=shared.effects,
+            services=self._call_services,
             run_nested=self._run_nested,
         )
         self._loops = LoopWatch()
@@ -142,6 +150,20 @@ class Session:
         """Cancel the waits of the session, and refuse its keys and waits from now on, for good."""
         self._shared.require_open()
         return await self._shared.effects.room.cancel_all(self.id, reason, revoke=True)
+
+    @property
+    def kv(self) -> KeyValue:
+        """What the session keeps under names it chose."""
+        return self._services.kv
+
+    @cached_property
+    def _services(self) -> SessionServices:
+        self._shared.require_open()
+        return SessionServices(self._shared.stores(), self.id, Unmarked(), self._shared.clock, self._shared.quotas)
+
+    def _call_services(self, call: CallKey, guard: Callable[[Any], Any]) -> SessionServices:
+        shared = self._shared
+        return SessionServices(shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, guard)
 
     @property
     def batches(self) -> tuple[Batch, ...]:

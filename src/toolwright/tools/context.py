@@ -22,6 +22,8 @@ class CallServices(Protocol):
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
 
+    def service(self, name: str) -> Any: ...
+
     def wait_key(self, kind: Literal["completion", "event", "signal"], name: str) -> str: ...
 
     async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any: ...
@@ -31,6 +33,18 @@ class CallServices(Protocol):
     async def wait(self, key: str, deadline: float | None) -> Any: ...
 
     async def receive(self, name: str, deadline: float | None) -> Any: ...
+
+
+class KeyValueClient(Protocol):
+    """What the session keeps under names it chose, as JSON."""
+
+    async def get(self, key: str, default: Any = None) -> Any: ...
+
+    async def set(self, key: str, value: Any) -> None: ...
+
+    async def delete(self, key: str) -> bool: ...
+
+    async def list(self, prefix: str = "") -> list[Any]: ...
 
 
 class Done:
@@ -109,6 +123,12 @@ class ToolContext:
         """Send a piece of output to watchers while the call runs."""
         self._services.report_output(stream, text)
         return _DONE
+
+    @property
+    def kv(self) -> KeyValueClient:
+        """What the session keeps under names it chose."""
+        client: KeyValueClient = self._services.service("kv")
+        return client
 
     async def step(
         self,

@@ -8,10 +8,12 @@ import apsw
 
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
+from toolwright.stores.sqlite.services import SqliteServiceStores
 from toolwright.stores.sqlite.waits import SqliteWaitStore
 from toolwright.stores.sqlite.writer import Sync, Writer
 
@@ -37,6 +39,7 @@ class SqliteStore:
             raise
         self.journal = SqliteJournalStore(self._writer, self.path, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
+        self.services = SqliteServiceStores(Changes(self._writer, self.owner))
 
     @property
     def commits(self) -> int:

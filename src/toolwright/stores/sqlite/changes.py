@@ -1,0 +1,87 @@
+"""Changes that are made once. Owns marks in SQLite, and the check of quotas; each service has its own queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from toolwright.errors import StoreError, ToolwrightError
+from toolwright.session.store import Mark, Room
+from toolwright.stores.sqlite.rows import KEY, is_mine, one
+from toolwright.stores.sqlite.schema import bring_up_to_date
+from toolwright.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class Changes:
+    """Reads and changes rows of session services, in the file of a store or in memory.
+
+    `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere.
+    """
+
+    def __init__(self, writer: Writer, owner: str | None) -> None:
+        self._writer = writer
+        self._owner = owner
+
+    @classmethod
+    def in_memory(cls) -> Changes:
+        """For a runtime without a file; it ends with the process."""
+        place = Path(":memory:")
+        return cls(Writer(place, lambda connection: bring_up_to_date(connection, place), "normal"), None)
+
+    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """What `work` finds; it sees every change that was returned before."""
+        return await self._writer.do(work)
+
+    async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
+        """Do `work` in one transaction, or give what it gave when a change of this mark was made before.
+
+        Its result must have a form in msgpack. What it raises as a `ToolwrightError` is raised here, and nothing of it
+        is there.
+        """
+
+        def job(connection: apsw.Connection) -> T | ToolwrightError:
+            if mark is not None:
+                query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
+                known = one(connection, query, (*mark.call, mark.label))
+                if known is not None:
+                    return msgspec.msgpack.decode(known)  # type: ignore[no-any-return]
+                if self._owner is not None and not is_mine(connection, self._owner, mark.call):
+                    return StoreError(f"The call {mark.call.call_id!r} is no longer this process's; it changes nothing")
+            try:
+                with connection:  # a savepoint: what is refused must not undo what others wrote
+                    result = work(connection)
+                    if mark is not None:
+                        connection.execute(
+                            "INSERT INTO effects VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
+                            (*mark.call, mark.label, msgspec.msgpack.encode(result)),
+                        )
+            except ToolwrightError as refusal:
+                return refusal
+            return result
+
+        result = await self._writer.do(job)
+        if isinstance(result, ToolwrightError):
+            raise result
+        return result
+
+    async def close(self) -> None:
+        """Close what is in memory."""
+        await self._writer.close()
+
+
+def require_room(connection: apsw.Connection, session: str, service: str, room: Room) -> None:
+    """Refuse a change that made a session keep too much; to be called after the change, inside its transaction.
+
+    Raises:
+        ServiceError: it did.
+    """
+    query = "SELECT entries, bytes FROM usage WHERE session = ? AND service = ?"
+    row = connection.execute(query, (session, service)).fetchone()
+    if row is not None:
+        room.require(service.replace("_", "-"), *row)

@@ -1,0 +1,23 @@
+"""The rows of session services in SQLite, put together. Owns which there are; each has a file of its own."""
+
+from __future__ import annotations
+
+from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
+
+
+class SqliteServiceStores:
+    """`ServiceStores` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self.kv = SqliteKeyValueStore(changes)
+
+    @classmethod
+    def in_memory(cls) -> SqliteServiceStores:
+        """For a runtime without a file; they end with the process."""
+        return cls(Changes.in_memory())
+
+    async def close(self) -> None:
+        """Close what is in memory."""
+        await self._changes.close()
