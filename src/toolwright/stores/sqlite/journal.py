@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import Entry, Intent
-from toolwright.stores.sqlite.owners import is_alive
+from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -42,7 +42,7 @@ class SqliteJournalStore:
         def work(connection: apsw.Connection) -> list[Entry | None]:
             known = _find(connection, [intent.key for intent in intents])
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
-            dead = self._dead(connection, owners)
+            dead = dead_among(owners, connection, self._path)
             if dead == owners:
                 for key, entry in known.items():
                     if entry.outcome is None and entry.owner in dead:
@@ -113,7 +113,7 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> list[Entry]:
             entries = [_entry(row) for row in connection.execute(query, values)]
-            dead = self._dead(connection, {entry.owner for entry in entries} - {self.owner})
+            dead = dead_among({entry.owner for entry in entries} - {self.owner}, connection, self._path)
             return [entry for entry in entries if entry.owner in dead]
 
         return await self._writer.read(work)
@@ -139,15 +139,6 @@ class SqliteJournalStore:
             return True
 
         return await self._writer.do(work)
-
-    def _dead(self, connection: apsw.Connection, owners: set[str]) -> set[str]:
-        """Those of the owners whose process is gone, or that are nobody."""
-        dead = set()
-        for owner in owners:
-            number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
-            if number is None or not is_alive(self._path, number):
-                dead.add(owner)
-        return dead
 
 
 def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:

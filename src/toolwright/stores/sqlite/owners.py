@@ -14,6 +14,10 @@ import os
 import weakref
 from pathlib import Path
 
+import apsw
+
+from toolwright.stores.sqlite.rows import one
+
 
 class OwnerLock:
     """The sign of life of one process that has a store open."""
@@ -55,6 +59,16 @@ def is_alive(store: Path, number: int) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def dead_among(owners: set[str], connection: apsw.Connection, store: Path) -> set[str]:
+    """Those of the owners whose process is gone, or that are nobody."""
+    dead = set()
+    for owner in owners:
+        number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
+        if number is None or not is_alive(store, number):
+            dead.add(owner)
+    return dead
 
 
 def sweep(store: Path) -> None:

@@ -97,7 +97,7 @@ class Writer:
                 connection.close()
                 raise
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be opened: {self._reason(error)}") from error
+            raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
         return connection
 
     def _become_wal(self, connection: apsw.Connection) -> None:
@@ -155,8 +155,8 @@ class Writer:
     def _explained(self, error: Exception) -> Exception:
         if isinstance(error, ToolwrightError):
             return error
-        reason = self._reason(error) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
-        told = StoreError(f"The store {str(self._path)!r} could not write: {reason}")
+        why = reason(self._path, error) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
+        told = StoreError(f"The store {str(self._path)!r} could not write: {why}")
         told.__cause__ = error
         return told
 
@@ -166,11 +166,11 @@ class Writer:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_set_results, answers)
 
-    def _reason(self, error: apsw.Error) -> str:
-        name = type(error).__name__.removesuffix("Error")
-        if name == "CantOpen":
-            return _why_not_opened(self._path)
-        return _REASONS.get(name, str(error))
+
+def reason(path: Path, error: apsw.Error) -> str:
+    """What is wrong with a file, and the remedy."""
+    name = type(error).__name__.removesuffix("Error")
+    return _why_not_opened(path) if name == "CantOpen" else _REASONS.get(name, str(error))
 
 
 def _set_results(answers: list[tuple[_Job, Any]]) -> None:

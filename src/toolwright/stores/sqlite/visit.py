@@ -1,0 +1,48 @@
+"""Looking into the file of a store from beside it. Owns the connection of a visitor, who is no owner of calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite.schema import VERSION, require_ours
+from toolwright.stores.sqlite.writer import BUSY, reason
+
+T = TypeVar("T")
+
+
+async def visit(path: str | Path, work: Callable[[apsw.Connection], T], *, writes: bool = False) -> T:
+    """Run `work` on a connection of its own, off the event loop. It makes no file, and without `writes` changes none.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read or written.
+    """
+    return await asyncio.to_thread(_visit, Path(path), work, writes)
+
+
+def _visit(path: Path, work: Callable[[apsw.Connection], T], writes: bool) -> T:
+    if not path.exists():
+        raise StoreError(f"There is no store {str(path)!r}; check the path")
+    try:
+        # The log beside the file must be written to even by those who only read.
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(BUSY)
+            version = require_ours(connection, path)
+            if version < VERSION:
+                raise StoreError(
+                    f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows "
+                    f"{VERSION}); open it with a runtime once, which brings it up to date"
+                )
+            if not writes:
+                connection.execute("PRAGMA query_only = 1")
+            return work(connection)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise StoreError(f"The store {str(path)!r} can not be used: {reason(path, error)}") from error
