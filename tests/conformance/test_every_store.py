@@ -39,13 +39,13 @@ async def test_every_store_keeps_effects(case, database):
     await check(case, database)
 
 
-@pytest.mark.promise("EFF-09", "WAIT-02", "WAIT-03", "EFF-10")
+@pytest.mark.promise("EFF-09", "WAIT-02", "EFF-10")
 @pytest.mark.parametrize("case", WAITS, ids=str)
 async def test_every_store_keeps_waits(case, database):
     await check(case, database)
 
 
-@pytest.mark.promise("EFF-09", "WAIT-06", "AUTH-04")
+@pytest.mark.promise("EFF-09")
 @pytest.mark.parametrize("case", DECISIONS, ids=str)
 async def test_every_store_keeps_what_holds_for_a_session(case, database):
     await check(case, database)
