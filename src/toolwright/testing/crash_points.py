@@ -1,0 +1,143 @@
+"""Where a program is killed. Owns the named points of a call's life; does not own killing.
+
+The runtime knows nothing of them. In a process that the crash kit started, two of its seams are replaced: whatever
+store is opened gets a `CrashingStore` around it, and whatever tool is planned gets its code enclosed by two points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from toolwright import runtime
+from toolwright.calls import batch, plan
+from toolwright.calls.isolate import ProcessPool
+from toolwright.effects.journal import CallKey, Entry, Intent, JournalStore
+from toolwright.testing.stage import crash_point
+from toolwright.tools.outcome import ToolOutcome
+
+POINTS = (
+    "before the intents are written",
+    "after the intents are written",
+    "before the start is written",
+    "after the start is written",
+    "before the tool runs",
+    "after the tool ran",
+    "before the outcome is written",
+    "after the outcome is written",
+    "before the intent is taken back",
+    "after the intent is taken back",
+    "before the call is let go",
+    "after the call is let go",
+)
+"""The points of the runtime, in the order in which a call passes them. A start is written only for a tool that may not
+simply run again; a call that was cancelled ends with one of the last two pairs."""
+
+
+class CrashingStore:
+    """A store with a crash point before and after each verb that writes."""
+
+    def __init__(self, inner: JournalStore) -> None:
+        self.inner = inner
+        self.owner = inner.owner
+
+    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+        """Part of `JournalStore`."""
+        crash_point("before the intents are written")
+        entries = await self.inner.begin(intents)
+        crash_point("after the intents are written")
+        return entries
+
+    async def start(self, key: CallKey, started_at: float) -> bool:
+        """Part of `JournalStore`."""
+        crash_point("before the start is written")
+        done = await self.inner.start(key, started_at)
+        crash_point("after the start is written")
+        return done
+
+    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+        """Part of `JournalStore`."""
+        crash_point("before the outcome is written")
+        done = await self.inner.finish(key, outcome, started_at, finished_at)
+        crash_point("after the outcome is written")
+        return done
+
+    async def forget(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        crash_point("before the intent is taken back")
+        done = await self.inner.forget(key)
+        crash_point("after the intent is taken back")
+        return done
+
+    async def release(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        crash_point("before the call is let go")
+        done = await self.inner.release(key)
+        crash_point("after the call is let go")
+        return done
+
+    async def unfinished(self, session: str | None = None) -> list[Entry]:
+        """Part of `JournalStore`."""
+        return await self.inner.unfinished(session)
+
+    async def close(self) -> None:
+        """Part of `JournalStore`."""
+        await self.inner.close()
+
+
+class CrashingPlan(plan.Plan):
+    """A plan whose tool has a crash point before and after its code."""
+
+    __slots__ = ()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        if self.mode == "async":
+            self.invoke = _enclosed(self.invoke)
+        elif self.mode == "thread":
+            self.invoke = _enclosed_sync(self.invoke)
+
+
+class CrashingProcessPool(ProcessPool):
+    """Processes of tools, with the same two points: in this process, since it is this one that is killed."""
+
+    async def run(self, *given: Any) -> Any:
+        return await _enclosed(super().run)(*given)
+
+
+def install() -> None:
+    """Put the points into the runtime of this process."""
+    opened = runtime.open_store
+
+    def open_store(*given: Any) -> JournalStore:
+        return CrashingStore(opened(*given))
+
+    seams: list[tuple[Any, str, Any]] = [
+        (runtime, "open_store", open_store),
+        (runtime, "ProcessPool", CrashingProcessPool),
+        (batch, "Plan", CrashingPlan),
+    ]
+    for module, name, with_points in seams:
+        setattr(module, name, with_points)
+
+
+def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    async def run(*given: Any) -> Any:
+        crash_point("before the tool runs")
+        try:
+            return await invoke(*given)
+        finally:
+            crash_point("after the tool ran")
+
+    return run
+
+
+def _enclosed_sync(invoke: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*given: Any) -> Any:
+        crash_point("before the tool runs")
+        try:
+            return invoke(*given)
+        finally:
+            crash_point("after the tool ran")
+
+    return run
