@@ -111,7 +111,7 @@ class SqliteJournalStore:
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         """Part of `JournalStore`."""
         return await self._change(
-            "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?",
+            "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ?",
             (started_at, finished_at, outcome.status, _packed(outcome)),
             key,
         )
