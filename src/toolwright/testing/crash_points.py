@@ -1,7 +1,7 @@
 """Where a program is killed. Owns the named points of a call's life; does not own killing.
 
-The runtime knows nothing of them. In a process that the crash kit started, two of its seams are replaced: whatever
-store is opened gets a `CrashingStore` around it, and whatever tool is planned gets its code enclosed by two points.
+The runtime knows nothing of them. In a process that the crash kit started, its seams are replaced: whatever store is
+opened gets a `CrashingStore` around it, and whatever tool is planned gets its code enclosed by two points.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import apsw
+
 from toolwright import runtime
 from toolwright.calls import batch, plan
 from toolwright.calls.isolate import ProcessPool
 from toolwright.effects.journal import CallKey, Entry, Intent, JournalStore
+from toolwright.stores.sqlite import journal
+from toolwright.stores.sqlite.writer import Writer
 from toolwright.testing.stage import crash_point
 from toolwright.tools.outcome import ToolOutcome
 
@@ -29,9 +33,12 @@ POINTS = (
     "after the intent is taken back",
     "before the call is let go",
     "after the call is let go",
+    "before a commit",
+    "after a commit",
 )
 """The points of the runtime, in the order in which a call passes them. A start is written only for a tool that may not
-simply run again; a call that was cancelled ends with one of the last two pairs."""
+simply run again; a call that was cancelled is taken back or let go. The last two are those of a SQLite store, which
+writes for several calls at once: everything is written but the commit, or committed and nobody has heard of it."""
 
 
 class CrashingStore:
@@ -85,6 +92,15 @@ class CrashingStore:
         await self.inner.close()
 
 
+class CrashingWriter(Writer):
+    """The writer of a SQLite store, with a crash point between a commit and whoever waits for it."""
+
+    def _deliver(self, jobs: list[Any], results: list[Any]) -> None:
+        if not isinstance(results[0], Exception):
+            crash_point("after a commit")
+        super()._deliver(jobs, results)
+
+
 class CrashingPlan(plan.Plan):
     """A plan whose tool has a crash point before and after its code."""
 
@@ -112,13 +128,20 @@ def install() -> None:
     def open_store(*given: Any) -> JournalStore:
         return CrashingStore(opened(*given))
 
+    apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
     seams: list[tuple[Any, str, Any]] = [
+        (journal, "Writer", CrashingWriter),
         (runtime, "open_store", open_store),
         (runtime, "ProcessPool", CrashingProcessPool),
         (batch, "Plan", CrashingPlan),
     ]
     for module, name, with_points in seams:
         setattr(module, name, with_points)
+
+
+def _before_a_commit() -> bool:
+    crash_point("before a commit")
+    return False  # go on
 
 
 def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
