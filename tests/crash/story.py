@@ -133,16 +133,17 @@ class Story:
                 assert row.category == "interrupted", f"{call_id} failed: {row}"
 
     def _rows(self) -> dict[str, Row]:
-        if not self._kit.calls():
-            return {}
-        assert self._kit.query("PRAGMA integrity_check") == [("ok",)]
-        rows = {}
-        for call_id, tool, arguments, started_at, status, outcome in self._kit.query(
-            "SELECT call_id, tool, arguments, started_at, status, outcome FROM calls"
-        ):
-            kept = None if outcome is None else msgspec.msgpack.decode(outcome)
-            assert (kept is None) == (status is None)
-            value = None if kept is None else json.loads(kept["payload"])
-            category = kept["failure"]["category"] if kept and kept["failure"] else None
-            rows[call_id] = Row(tool, json.loads(arguments)["key"], started_at is not None, status, value, category)
-        return rows
+        with self._kit.look() as store:
+            assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            if not store.execute("SELECT 1 FROM sqlite_schema WHERE name = 'calls'").fetchall():
+                return {}
+            calls: Any = store.execute("SELECT call_id, tool, arguments, started_at, status, outcome FROM calls")
+            rows = {}
+            for call_id, tool, arguments, started_at, status, outcome in calls:
+                kept = None if outcome is None else msgspec.msgpack.decode(outcome)
+                assert (kept is None) == (status is None)
+                value = None if kept is None else json.loads(kept["payload"])
+                category = kept["failure"]["category"] if kept and kept["failure"] else None
+                key = json.loads(arguments)["key"]
+                rows[call_id] = Row(tool, key, started_at is not None, status, value, category)
+            return rows

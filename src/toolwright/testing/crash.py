@@ -11,7 +11,8 @@ import pickle
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -97,21 +98,21 @@ class CrashKit:
         return self._ledger.read_text().splitlines() if self._ledger.exists() else []
 
     def calls(self) -> list[StoredCall]:
-        """What the SQLite store of the folder has of each call, oldest first. Looking changes nothing."""
-        if not self.query("SELECT 1 FROM sqlite_schema WHERE name = 'calls'"):
-            return []  # it was killed before it had made the store
-        rows = self.query(
-            "SELECT session, scope, call_id, tool, coalesce(status, iif(started_at IS NULL, 'intended', 'begun'))"
-            " FROM calls ORDER BY queued_at, position"
-        )
-        return [StoredCall(*row) for row in rows]
+        """What the SQLite store of the folder has of each call, oldest first."""
+        with self.look() as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'calls'").fetchall():
+                return []  # it was killed before it had made the store
+            rows = connection.execute(
+                "SELECT session, scope, call_id, tool, coalesce(status, iif(started_at IS NULL, 'intended', 'begun'))"
+                " FROM calls ORDER BY queued_at, position"
+            )
+            return [StoredCall(*row) for row in rows]
 
-    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Ask the SQLite file of the store in its own words. Looking changes nothing."""
-        if not self.store.exists():
-            return []
+    @contextmanager
+    def look(self) -> Iterator[apsw.Connection]:
+        """Open a copy of the SQLite store of the folder: looking changes nothing."""
         with tempfile.TemporaryDirectory(prefix="toolwright-look-") as aside:
-            # What a killed process was about to write or take back is done in a copy.
+            # What a killed process was about to write or take back is done in the copy.
             for name in ("", "-wal", "-journal"):
                 part = self.store.with_name(self.store.name + name)
                 if part.exists():
@@ -119,7 +120,7 @@ class CrashKit:
             connection = apsw.Connection(str(Path(aside) / self.store.name))
             try:
                 connection.execute("PRAGMA synchronous = off")
-                return connection.execute(statement, values).fetchall()
+                yield connection
             finally:
                 connection.close()
 
