@@ -7,11 +7,12 @@ READY   := $(VENV)/.ready
 CODE     = $(wildcard src tests scripts bench examples)
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 ARGS    ?=
+SECONDS ?= 600
 
 PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench promises clean
+.PHONY: help demo test soak check bench promises clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +24,9 @@ demo: $(READY) ## Run the demo; no key and no network needed
 test: $(READY) ## Run the tests
 	@echo 'Running the tests'
 	@$(PY) -m pytest -q $(ARGS)
+
+soak: $(READY) ## Kill programs at random for SECONDS (600), with fresh seeds
+	@$(PY) -m tests.crash.soak --seconds $(SECONDS) $(ARGS)
 
 check: $(READY) ## Check format, lint, types and the order of imports
 	@echo 'Checking the format'

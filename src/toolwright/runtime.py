@@ -61,7 +61,7 @@ class Runtime:
 
     @staticmethod
     def open(
-        store: str | Path = ":memory:",
+        store: str | Path | Store = ":memory:",
         *,
         tools: Iterable[Any] | ToolSource = (),
         policy: Policy | None = None,
@@ -78,7 +78,8 @@ class Runtime:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
         Args:
-            store: where what happened is kept: the path of a file, or ":memory:" for the life of the runtime.
+            store: where what happened is kept: the path of a file, or ":memory:" for the life of the runtime. A store
+                that is open already will do, and is closed with the runtime.
             tools: the tools that every session has; a registry, a scope or a view is used as it is, and followed.
             policy: the owner's decisions; the defaults are those of `Policy()`.
             before: hooks that see each call before it is authorised.
@@ -263,7 +264,7 @@ class Runtime:
         shared.journal = lambda: MemoryJournal(memory)
         shared.stores = self._stores_in_memory
 
-    def _use(self, place: str | Path, sync: Literal["full", "normal"]) -> None:
+    def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
         """Keep what happens in the store that a place names."""
         shared = self._shared
         self._store = store = open_store(place, sync)
@@ -297,7 +298,7 @@ class Opening:
     def __init__(
         self,
         runtime: Runtime,
-        store: str | Path,
+        store: str | Path | Store,
         sync: Literal["full", "normal"],
         recover: bool,
         events_file: str | Path | None,
@@ -332,8 +333,10 @@ class Opening:
         await self._runtime.close()
 
 
-def open_store(place: str | Path, sync: Literal["full", "normal"]) -> Store:
-    """Open the store a place names: a path, or `sqlite:///` and a path."""
+def open_store(place: str | Path | Store, sync: Literal["full", "normal"]) -> Store:
+    """Open the store a place names: a path, or `sqlite:///` and a path. A store is used as it is."""
+    if not isinstance(place, (str, Path)) and hasattr(place, "journal"):
+        return place
     text = str(place)
     if not isinstance(place, (str, Path)) or not text or "\0" in text:
         raise StoreError(f"The store {place!r} is not usable; use the path of a file, or ':memory:'")

@@ -57,6 +57,26 @@ async def test_a_call_cut_off_by_a_crash_is_not_run_again_unless_it_says_so(cras
 
 
 @pytest.mark.promise("EFF-04", "EFF-05")
+async def test_a_call_that_is_not_run_again_keeps_the_instant_of_its_start(crashes):
+    @tool
+    async def pay(amount: int) -> str:
+        raise AssertionError("It must not run again.")
+
+    crashes.crash(PAY, point="inside")
+    with crashes.look() as store:
+        before = store.execute("SELECT started_at, status FROM calls").fetchall()
+    async with fail_after(10), Runtime.open(crashes.store, tools=[pay], recover=True):
+        pass
+    with crashes.look() as store:
+        after = store.execute("SELECT started_at, status FROM calls").fetchall()
+
+    ((started_at, status),) = before
+    assert started_at is not None
+    assert status is None
+    assert after == [(started_at, "failure")]
+
+
+@pytest.mark.promise("EFF-04", "EFF-05")
 @pytest.mark.parametrize("way", ["recover", "again"])
 async def test_a_call_that_had_not_begun_is_simply_run(crashes, way):
     ran = []

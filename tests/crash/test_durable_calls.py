@@ -38,7 +38,7 @@ async def main():
 async def test_a_step_that_was_done_before_a_crash_is_not_done_again(crashes):
     crashes.crash(TRAVEL, dies="between")
     assert crashes.ledger == ["charge:LH1"]
-    (outcome,) = crashes.start(TRAVEL, dies="").wait()
+    (outcome,) = crashes.start(TRAVEL, dies="").wait().said
     assert outcome["value"] == ["receipt LH1", "ticket LH1"]
     assert crashes.ledger == ["charge:LH1", "ticket:LH1"]
 
@@ -47,7 +47,7 @@ async def test_a_step_that_was_done_before_a_crash_is_not_done_again(crashes):
 async def test_a_step_that_a_crash_cut_off_is_not_run_again_and_says_so_ever_after(crashes):
     crashes.crash(TRAVEL, dies="in ticket")
     for replayed in (False, True):
-        (outcome,) = crashes.start(TRAVEL, dies="").wait()
+        (outcome,) = crashes.start(TRAVEL, dies="").wait().said
         failure = outcome["failure"]
         assert (failure["category"], failure["code"]) == ("interrupted", "interrupted")
         assert "'ticket'" in failure["message"]
@@ -83,7 +83,7 @@ async def main():
         say(outcome.to_json())
 """
     crashes.crash(program, dies=True, policy=policy)
-    (outcome,) = crashes.start(program, dies=False, policy=policy).wait()
+    (outcome,) = crashes.start(program, dies=False, policy=policy).wait().said
     assert crashes.ledger == ledger
     expected = {"rerun": "done", "found": "found", "not found": "done"}
     assert outcome.get("value") == expected.get(policy)
@@ -161,7 +161,7 @@ async def main():
 async def test_a_request_survives_a_kill(crashes):
     crashes.crash(ASKING, dies="while it asks")
     assert crashes.ledger == []
-    cause, outcome = crashes.start(ASKING, dies="").wait()
+    cause, outcome = crashes.start(ASKING, dies="").wait().said
     assert (cause, outcome["value"], crashes.ledger) == ("policy", "removed", ["/a"])
 
 
@@ -169,7 +169,7 @@ async def test_a_request_survives_a_kill(crashes):
 async def test_a_call_that_was_cut_off_runs_again_only_with_leave_each_time(crashes):
     assert crashes.crash(ASKING, dies="in the tool") == ["policy"]
     assert crashes.crash(ASKING, dies="in the tool") == ["crash"]
-    cause, outcome = crashes.start(ASKING, dies="").wait()
+    cause, outcome = crashes.start(ASKING, dies="").wait().said
     assert (cause, outcome["value"]) == ("crash", "removed")
     assert crashes.ledger == ["/a"] * 3
 
@@ -219,8 +219,8 @@ async def main():
         await runtime.signal(signal_key, "one")
         await runtime.signal(signal_key, "two")
         await runtime.resolve(event_key, "open")
-        first.wait(9)
-        assert crashes.start(program, dies=False).wait() == [[signal_key, event_key], ["one", "open", "two"]]
+        first.wait()
+        assert crashes.start(program, dies=False).wait().said == [[signal_key, event_key], ["one", "open", "two"]]
     assert crashes.ledger == ["one+open", "one+open"]
 
 
@@ -247,9 +247,9 @@ async def main():
         except StoreError as error:
             say(str(error))
 """
-    (told,) = crashes.start(program, full=True).wait()
+    (told,) = crashes.start(program, full=True).wait().said
     assert "the disk is full" in told
-    assert crashes.start(program, full=False).wait() == [200_000]
+    assert crashes.start(program, full=False).wait().said == [200_000]
     assert crashes.ledger == ["work", "work"]
 
 
@@ -277,5 +277,5 @@ async def main():
         say(outcome.value)
 """
     crashes.crash(program, dies=True)
-    assert crashes.start(program, dies=False).wait() == ["declined"]
+    assert crashes.start(program, dies=False).wait().said == ["declined"]
     assert crashes.ledger == ["charge"]

@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from tests.crash.programs import Program
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
@@ -41,7 +40,7 @@ async def test_a_call_that_runs_in_another_process_is_waited_for_and_shared(cras
         assert not batch.done
         other.tell("go")
         (outcome,) = await batch
-    assert other.wait() == ["done"]
+    assert other.wait().said == ["done"]
 
     assert (outcome.value, outcome.replayed) == ("held by another", True)
     assert crashes.ledger == ["held"]
@@ -179,21 +178,15 @@ async def main():
     say(await opened.journal.unfinished())
     await opened.close()
 """)
-    in_child, in_parent = program.wait()
+    in_child, in_parent = program.wait().said
 
     assert "open it again in each process after a fork" in in_child
     assert in_parent == []
 
 
 @pytest.mark.promise("EFF-12")
-async def test_many_processes_may_make_one_store_at_once_and_share_its_calls(zygote, tmp_path):
-    store = tmp_path / "agent.db"
-    programs = []
-    for number in range(8):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "ledger").symlink_to(tmp_path / "ledger")
-        source = """
+async def test_many_processes_may_make_one_store_at_once_and_share_its_calls(crashes):
+    source = """
 @tool(readonly=True)
 async def read(n: int) -> int:
     note(str(n))
@@ -201,17 +194,16 @@ async def read(n: int) -> int:
 
 async def main():
     await hear()
-    async with Runtime.open(place, tools=[read]) as runtime:
+    async with Runtime.open(store, tools=[read]) as runtime:
         calls = [ToolCall(id=f"c{n}", name="read", arguments={"n": n}) for n in range(50)]
         for start in range(0, 50, 10):
             outcomes = await runtime.session("s").run_batch(calls[start:start + 10])
             say([outcome.value for outcome in outcomes])
 """
-        programs.append(Program(zygote, source, folder, {"place": str(store)}))
+    programs = [crashes.start(source) for _ in range(8)]
     for program in programs:
         program.tell("go")
     for program in programs:
-        assert program.wait() == [list(range(start, start + 10)) for start in range(0, 50, 10)]
+        assert program.wait().said == [list(range(start, start + 10)) for start in range(0, 50, 10)]
 
-    ran = (tmp_path / "ledger").read_text().split()
-    assert sorted(ran, key=int) == [str(n) for n in range(50)]
+    assert sorted(crashes.ledger, key=int) == [str(n) for n in range(50)]

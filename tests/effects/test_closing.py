@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, tool
+from toolwright.stores.sqlite.store import SqliteStore
 
 
 @pytest.mark.promise("EFF-05")
@@ -45,3 +46,18 @@ async def test_a_closed_runtime_takes_no_subscribers():
 async def test_what_is_no_path_opens_no_store(place):
     with pytest.raises(StoreError, match="not usable"):
         await Runtime.open(place)
+
+
+async def test_a_store_that_was_open_already_is_closed_with_its_runtime(file):
+    @tool
+    async def pay(amount: int) -> str:
+        return "paid"
+
+    call = ToolCall(id="c1", name="pay", arguments={"amount": 5})
+    async with Runtime.open(SqliteStore(file), tools=[pay]) as runtime:
+        await runtime.session("s").run_batch([call])
+    assert [path.name for path in file.parent.iterdir()] == ["agent.db"]
+
+    async with Runtime.open(file, tools=[pay]) as runtime:
+        (outcome,) = await runtime.session("s").run_batch([call])
+    assert outcome.replayed

@@ -360,7 +360,7 @@ class Batch:
         if not run.waiting:
             run.waiting = True
             self._waiting += 1
-            self._notice_quiet()
+            self._may_be_quiet()
 
     def call_goes_on(self, run: CallRun) -> None:
         """Part of `RunOwner`: the call waits no longer."""
@@ -378,7 +378,7 @@ class Batch:
             self._stop_after(outcome)
         self._left -= 1
         if self._quiet:
-            self._notice_quiet()
+            self._may_be_quiet()
         if self._left == 0:
             self.report.batch_finished(self.id, self._outcomes)
             self._runs.clear()
@@ -452,7 +452,7 @@ class Batch:
         if self._left:
             waiter: asyncio.Future[None] = self.host.loop.create_future()
             self._quiet.append(waiter)
-            self._notice_quiet()
+            self._may_be_quiet()
             await waiter
         if self._fault is not None:
             raise self._fault
@@ -462,12 +462,17 @@ class Batch:
             for position, outcome in enumerate(self._outcomes)
         ]
 
+    def _may_be_quiet(self) -> None:
+        if self._quiet:
+            # Not at once: what a call that ends held up is about to start.
+            self.host.loop.call_soon(self._notice_quiet)
+
     def _notice_quiet(self) -> None:
-        if not self._quiet:
-            return
         unfinished = [run for run in self._runs if self._outcomes[run.position] is None]
         if any(not (run.waiting or run.state in ("blocked", "gate")) for run in unfinished):
             return
+        if unfinished and not self._waiting:
+            return  # They are held up by another batch, which goes on.
         quiet, self._quiet = self._quiet, []
         for waiter in quiet:
             if not waiter.done():

@@ -74,6 +74,7 @@ class JournalStore(Protocol):
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         """Write the outcome of a call. False when it is no longer this process's to write.
 
+        Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
         What it waited for can not be resolved from then on.
         """
         ...

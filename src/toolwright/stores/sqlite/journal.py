@@ -68,7 +68,7 @@ class SqliteJournalStore:
         """Part of `JournalStore`."""
         if outcome.cached_value is not msgspec.UNSET:
             outcome = replace(outcome, cached_value=msgspec.UNSET)
-        statement = "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?"
+        statement = "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ?"
         values = (started_at, finished_at, outcome.status, packed(outcome))
 
         def work(connection: apsw.Connection) -> bool:

@@ -22,10 +22,10 @@ class SqliteStore:
     """`Store` in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
 
     With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
-    acknowledged in the last moments.
+    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`.
     """
 
-    def __init__(self, path: str | Path, *, sync: Sync = "full") -> None:
+    def __init__(self, path: str | Path, *, sync: Sync = "full", vfs: str | None = None) -> None:
         if sync not in ("full", "normal"):
             raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
         self.path = Path(path)
@@ -33,7 +33,7 @@ class SqliteStore:
         self._secret = b""
         self._locks: list[OwnerLock] = []
         try:
-            self._writer = Writer(self.path, self._prepare, sync)
+            self._writer = Writer(self.path, self._prepare, sync, vfs)
         except BaseException:
             self._let_go()
             raise

@@ -39,13 +39,15 @@ class _Job:
 class Writer:
     """The only one who writes to the file, on a thread of its own."""
 
-    def __init__(self, path: Path, prepare: Callable[[apsw.Connection], None], sync: Sync) -> None:
+    def __init__(
+        self, path: Path, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None = None
+    ) -> None:
         self._path = path
         self._process = os.getpid()
         self._closed = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.commits = 0
-        self._connection = self._open(prepare, sync)
+        self._connection = self._open(prepare, sync, vfs)
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
         self._thread.start()
 
@@ -83,9 +85,9 @@ class Writer:
         if self._process == os.getpid():  # a fork has no copy of the thread
             await asyncio.to_thread(self._thread.join)
 
-    def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync) -> apsw.Connection:
+    def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
         try:
-            connection = apsw.Connection(str(self._path))
+            connection = apsw.Connection(str(self._path), vfs=vfs)
             try:
                 connection.set_busy_timeout(BUSY)
                 connection.execute(f"PRAGMA synchronous = {sync}; BEGIN IMMEDIATE")

@@ -1,0 +1,167 @@
+"""Where a program is killed. Owns the named points of a call's life; does not own killing.
+
+The runtime knows nothing of them. In a process that the crash kit started, its seams are replaced: whatever store is
+opened gets a `CrashingStore` around it, and whatever tool is planned gets its code enclosed by two points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import apsw
+
+from toolwright import runtime
+from toolwright.calls import batch, plan
+from toolwright.calls.isolate import ProcessPool
+from toolwright.effects.store import Store
+from toolwright.session import session
+from toolwright.stores.sqlite import store
+from toolwright.stores.sqlite.writer import Writer
+from toolwright.testing.stage import crash_point
+
+POINTS = (
+    "before the intents are written",
+    "after the intents are written",
+    "before the start is written",
+    "after the start is written",
+    "before the tool runs",
+    "after the tool ran",
+    "before the outcome is written",
+    "after the outcome is written",
+    "before the intent is taken back",
+    "after the intent is taken back",
+    "before the call is let go",
+    "after the call is let go",
+    "before an effect is written",
+    "after an effect is written",
+    "before a wait begins",
+    "after a wait begins",
+    "before a wait is resolved",
+    "after a wait is resolved",
+    "before a commit",
+    "after a commit",
+)
+"""The points of the runtime, in the order in which a call passes them. A start is written only for a tool that may not
+simply run again; a call that was cancelled is taken back or let go; effects and waits are those that its tool has. The
+last two are those of a SQLite store, which writes for several calls at once: everything is written but the commit, or
+committed and nobody has heard of it."""
+
+
+VERBS = {
+    "begin": "the intents are written",
+    "start": "the start is written",
+    "finish": "the outcome is written",
+    "forget": "the intent is taken back",
+    "release": "the call is let go",
+    "keep": "an effect is written",
+    "open_wait": "a wait begins",
+    "resolve": "a wait is resolved",
+}
+"""What the verbs of a store do, in the words of the points around them."""
+
+
+class Crashing:
+    """A part of a store, with a crash point before and after each verb that writes."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if name not in VERBS:
+            return found
+
+        async def use(*given: Any) -> Any:
+            crash_point(f"before {VERBS[name]}")
+            answer = await found(*given)
+            crash_point(f"after {VERBS[name]}")
+            return answer
+
+        return use
+
+
+class CrashingStore:
+    """A store whose journal and waits have crash points."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.journal = Crashing(inner.journal)
+        self.waits = Crashing(inner.waits)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class CrashingWriter(Writer):
+    """The writer of a SQLite store, with a crash point between a commit and whoever waits for it."""
+
+    def _deliver(self, jobs: list[Any], results: list[Any]) -> None:
+        if not isinstance(results[0], Exception):
+            crash_point("after a commit")
+        super()._deliver(jobs, results)
+
+
+class CrashingPlan(plan.Plan):
+    """A plan whose tool has a crash point before and after its code."""
+
+    __slots__ = ()
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        if self.mode == "async":
+            self.invoke = _enclosed(self.invoke)
+        elif self.mode == "thread":
+            self.invoke = _enclosed_sync(self.invoke)
+
+
+class CrashingProcessPool(ProcessPool):
+    """Processes of tools, with the same two points: in this process, since it is this one that is killed."""
+
+    async def run(self, *given: Any) -> Any:
+        return await _enclosed(super().run)(*given)
+
+
+def install() -> None:
+    """Put the points into the runtime of this process."""
+    opened = runtime.open_store
+
+    def open_store(*given: Any) -> Any:
+        return CrashingStore(opened(*given))
+
+    apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
+    seams: list[tuple[Any, str, Any]] = [
+        (store, "Writer", CrashingWriter),
+        (runtime, "open_store", open_store),
+        (session, "ProcessPool", CrashingProcessPool),
+        (batch, "Plan", CrashingPlan),
+    ]
+    for module, name, with_points in seams:
+        setattr(module, name, with_points)
+
+
+def _before_a_commit() -> bool:
+    crash_point("before a commit")
+    return False  # go on
+
+
+def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    async def run(*given: Any) -> Any:
+        crash_point("before the tool runs")
+        try:
+            return await invoke(*given)
+        finally:
+            crash_point("after the tool ran")
+
+    return run
+
+
+def _enclosed_sync(invoke: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*given: Any) -> Any:
+        crash_point("before the tool runs")
+        try:
+            return invoke(*given)
+        finally:
+            crash_point("after the tool ran")
+
+    return run

@@ -1,0 +1,217 @@
+"""The power is cut at every step that a store takes: every write, every sync, every file made or deleted."""
+
+import asyncio
+import json
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+import pytest
+
+from tests.crash.disk import Disk, RecordingVFS, Step
+from tests.support import fail_after
+from toolwright import Runtime, ToolCall, tool
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Intent
+from toolwright.stores.sqlite.store import SqliteStore
+
+Ending = tuple[str, Any]
+"""The status and value of an outcome."""
+
+
+class Cut(NamedTuple):
+    """The power went: what is on the disk, and what the world had seen by then."""
+
+    where: str
+    files: dict[str, bytes]
+    told: dict[str, Ending]
+    ran: list[str]
+
+
+class Loss(AssertionError):
+    """Something that was told or done is not in the store."""
+
+
+@pytest.fixture
+def vfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingVFS]:
+    # A log of eight pages is copied to the database again and again; by default a test this short would not see it.
+    monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: connection.wal_autocheckpoint(8)])
+    made = RecordingVFS("power-cut")
+    yield made
+    made.unregister()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: what a real disk does on a sync does not matter here."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as made:
+        yield Path(made)
+
+
+async def work(vfs: RecordingVFS, path: Path, sync, name: str) -> None:
+    """Open a store, recover what is there, run calls, and close it; mark what the world sees."""
+
+    @tool
+    async def pay(key: str) -> str:
+        vfs.mark(("ran", key))
+        return f"paid {key} " + "x" * 600
+
+    @tool(readonly=True)
+    async def read(key: str) -> str:
+        await asyncio.sleep(0)
+        return f"content of {key}"
+
+    store = SqliteStore(path, sync=sync, vfs=vfs.vfs_name)
+    async with fail_after(30), Runtime.open(store, tools=[pay, read]) as runtime:
+        for one in await runtime.recover():
+            vfs.mark(("told", one.call_id, (one.outcome.status, one.outcome.value)))
+
+        async def talk(session: str) -> None:
+            for number in range(4):
+                keys = [f"{name}.{session}.{number}.{place}" for place in range(3)]
+                calls = [
+                    ToolCall(id=key, name="pay" if place else "read", arguments={"key": key})
+                    for place, key in enumerate(keys)
+                ]
+                for outcome in await runtime.session(session).run_batch(calls):
+                    vfs.mark(("told", outcome.call_id, (outcome.status, outcome.value)))
+
+        await asyncio.gather(talk("a"), talk("b"))
+
+
+def cuts(steps: list[Step], seed: int, before: Cut | None = None, *, lies: bool = False) -> Iterator[Cut]:
+    """Cut the power after each step, in several ways."""
+    chance = random.Random(seed)
+    disk = Disk(before.files if before else None, lies=lies)
+    told: dict[str, Ending] = dict(before.told) if before else {}
+    ran = list(before.ran) if before else []
+    for number, step in enumerate(steps):
+        if step.kind != "mark":
+            disk.do(step)
+        elif step.what[0] == "told":
+            told[step.what[1]] = step.what[2]
+        else:
+            ran.append(step.what[1])
+        for how, files in disk.cuts(chance):
+            yield Cut(f"seed {seed}, step {number}: {step.kind} {step.name}; {how}", files, dict(told), list(ran))
+
+
+def put_back(cut: Cut, folder: Path) -> Path:
+    """Switch the power on again."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in cut.files.items():
+        (folder / name).write_bytes(content)
+    return folder / "agent.db"
+
+
+async def use(path: Path) -> None:
+    """Open what is there as a program would, and write to it."""
+    store = SqliteStore(path, sync="normal")
+    await store.journal.begin([Intent(CallKey("s", "", "new"), "b", 0, "pay", "app.pay", b"{}", "model", None, 1.0)])
+    await store.journal.unfinished()
+    await store.close()
+
+
+class Kept(NamedTuple):
+    """What the file has of a call."""
+
+    began: bool = False
+    ending: Ending | None = None
+
+
+def kept(path: Path, where: str) -> dict[str, Kept]:
+    """Read the file, which must be whole."""
+    connection = apsw.Connection(str(path))
+    try:
+        connection.execute("PRAGMA synchronous = off")
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)], where
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'calls'").fetchall() == []:
+            return {}
+        rows: Any = connection.execute("SELECT call_id, started_at, outcome FROM calls").fetchall()
+        return {call_id: Kept(began is not None, outcome and _ending(outcome)) for call_id, began, outcome in rows}
+    except (apsw.Error, ValueError) as error:
+        raise AssertionError(f"{where}: {error}") from error
+    finally:
+        connection.close()
+
+
+def _ending(outcome: bytes) -> Ending:
+    content = msgspec.msgpack.decode(outcome)
+    return content["status"], json.loads(content["payload"])
+
+
+def check(cut: Cut, folder: Path) -> None:
+    """Nothing told is lost; what ran is known to have begun."""
+    known = kept(put_back(cut, folder), cut.where)
+    for call_id, ending in cut.told.items():
+        if known.get(call_id, Kept()).ending != ending:
+            raise Loss(f"{cut.where}: {call_id} was told as {ending!r:.40}, and is {known.get(call_id)}")
+    for key in cut.ran:
+        if not known.get(key, Kept()).began:
+            raise Loss(f"{cut.where}: {key} ran, and the store does not know that it began")
+
+
+@pytest.mark.promise("EFF-08")
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_power_cut_at_any_step_loses_nothing_that_was_acknowledged(vfs, folder, seed):
+    for name in ("first", "second"):  # the second opens what the first closed
+        await work(vfs, folder / "agent.db", "full", name)
+    made = list(cuts(vfs.steps, seed))
+    for number, cut in enumerate(made):
+        check(cut, folder / "after")
+        if not cut.told or number % 50 == seed:  # else it differs only in the calls that are there
+            await use(put_back(cut, folder / "after"))
+
+    assert sum(step.kind == "sync" for step in vfs.steps) > 50
+    assert any(step.kind == "truncate" and step.name == "agent.db" for step in vfs.steps)  # it copied its log
+    assert len(made[-1].told) == 48
+
+
+@pytest.mark.promise("EFF-08", "EFF-05")
+async def test_a_power_cut_while_a_cut_is_recovered_loses_nothing_either(vfs, folder):
+    await work(vfs, folder / "agent.db", "full", "first")
+    chance = random.Random(7)
+    for number, cut in enumerate(chance.sample(list(cuts(vfs.steps, 7)), 4)):
+        vfs.steps.clear()
+        path = put_back(cut, folder / f"again {number}")
+        await work(vfs, path, "full", "second")
+        for second in cuts(vfs.steps, number, cut):
+            check(second._replace(where=f"{cut.where}, then {second.where}"), folder / "after")
+        # Each payment was made once: by whom it began before the cut, or by recovery.
+        payments = [*cut.ran, *(step.what[1] for step in vfs.steps if step.kind == "mark" and step.what[0] == "ran")]
+        assert len(payments) == len(set(payments))
+
+
+@pytest.mark.promise("EFF-08")
+async def test_with_normal_sync_a_power_cut_may_lose_the_last_moments_and_breaks_nothing(vfs, folder):
+    await work(vfs, folder / "agent.db", "normal", "only")
+    losses = 0
+    for cut in cuts(vfs.steps, 5):
+        known = kept(put_back(cut, folder / "after"), cut.where)
+        for session in ("a", "b"):
+            told = [(call_id, ending) for call_id, ending in cut.told.items() if f".{session}." in call_id]
+            there = [known.get(call_id, Kept()).ending == ending for call_id, ending in told]
+            losses += not all(there)
+            assert there == sorted(there, reverse=True), f"{cut.where}: what is lost is not what was told last"
+
+    assert losses
+
+
+async def test_a_disk_that_says_it_synced_and_did_not_is_found_out(vfs, folder):
+    await work(vfs, folder / "agent.db", "full", "only")
+    found: set[type] = set()
+    for cut in cuts(vfs.steps, 9, lies=True):
+        try:
+            check(cut, folder / "after")
+        except AssertionError as error:
+            found.add(type(error))
+
+    assert found == {Loss, AssertionError}  # it lost what was told, and it was damaged
