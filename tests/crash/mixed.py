@@ -94,7 +94,14 @@ async def errand(ctx: ToolContext, key: str) -> str:
     return effect("errand", key)
 
 
-TOOLS = [read, put, pay, withdraw, send, deliver, push, charge, trip, errand]
+@tool(parallel=True, on_crash="rerun")
+async def steady(ctx: ToolContext, key: str) -> str:
+    await ctx.step("look", str, key, on_crash="rerun")
+    value: str = await ctx.step("act", effect, "steady", key)
+    return value
+
+
+TOOLS = [read, put, pay, withdraw, send, deliver, push, charge, trip, errand, steady]
 RERUN = {"read", "put", "push", "trip"}
 """Those that a crash may make run again, and that must have succeeded in the end. All others run once at most."""
 CHOICE = [one.name for one in TOOLS]
