@@ -22,7 +22,7 @@ from toolwright.calls.finalise import ask_after, finish, is_plain, project, to_o
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
 from toolwright.calls.lanes import Lane
-from toolwright.calls.loops import SHORT, LoopWatch
+from toolwright.calls.loops import KEPT, SHORT, LoopWatch
 from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare import PreparedCall, prepare, read_call
@@ -117,7 +117,9 @@ class Batch:
         for given in calls:
             run = CallRun(host, self, len(self._runs))
             prepare(run, read_call(given), snapshot, seen, policy.max_argument_bytes)
-            if run.tool is not None and run.tool.prepare is not None:
+            if run.outcome is not None:
+                self._plain = False
+            elif run.tool is not None and run.tool.prepare is not None:
                 self._prepares = True
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
@@ -128,7 +130,8 @@ class Batch:
         self._store = journal if isinstance(journal, StoreJournal) else None
         if self._store is None and journal.meet(self._runs, scope):
             self._plain = False
-        self.id = batch_id(self._runs)
+        self._calls = [(run.call_id, run.name) for run in self._runs]
+        self.id = batch_id(self._calls, [run.raw for run in self._runs])
         self._left = len(self._runs)
         self._outcomes: list[ToolOutcome | None] = [None] * self._left
 
@@ -140,7 +143,7 @@ class Batch:
         if not runs:
             self._ended(self)
             return self
-        self.report.batch_started(self.id, runs, None if self._parent is None else self._parent.call_id)
+        self.report.batch_started(self.id, runs, self._calls, None if self._parent is None else self._parent.call_id)
         if self.setting.hooks.before or self._prepares or self._store is not None:
             self._plain = False
             self._driver = self.host.loop.create_task(self._drive())
@@ -225,9 +228,10 @@ class Batch:
         parent = self._above
         if not again:
             self._watch_loops()
+        plain = self._plain
         for run in list(again or self._runs):
             tool = run.tool
-            if not self._plain or run.arguments is None or tool is None:
+            if not plain or tool is None:
                 if run.concluded or (run.shares is not None and self._stop_reason is None):
                     continue  # stopped by the failure of a call before it, or ended by the run it shares
                 if run.outcome is not None or run.answer is not None or tool is None:
@@ -256,9 +260,11 @@ class Batch:
     def _watch_loops(self) -> None:
         if self.policy.on_loop == "ignore":
             return
-        loops = self.setting.loops
-        runs = [run for run in self._runs if run.outcome is None and run.answer is None]
-        if len(runs) > SHORT and loops.observe_all([run.name for run in runs], [run.raw for run in runs]):
+        loops, runs = self.setting.loops, self._runs
+        if not self._plain:
+            runs = [run for run in runs if run.outcome is None and run.answer is None]
+        if len(runs) > SHORT and loops.all_new([run.raw for run in runs]):
+            loops.add([(run.name, run.raw) for run in runs[-KEPT:]])
             return
         for run in runs:
             if (warning := loops.observe(run.name, run.raw)) is not None:
@@ -403,12 +409,7 @@ def _not_held(limits: tuple[Limit, ...], parent: Ticket | None) -> tuple[Limit, 
     return tuple(limit for limit in limits if limit not in held)
 
 
-def batch_id(entries: Iterable[PreparedCall]) -> str:
-    """Derive the id of a batch from its calls: the same calls give the same id."""
-    named: list[str] = []
-    parts = [b""]
-    for entry in entries:
-        named += (entry.call_id, entry.name)
-        parts.append(entry.raw)
-    parts[0] = jsonx.encode(named)  # What follows are objects of JSON: each says where it ends.
-    return "batch_" + hashlib.sha256(b"".join(parts)).hexdigest()[:40]
+def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
+    """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
+    # What follows the first part are objects of JSON: each says where it ends.
+    return "batch_" + hashlib.sha256(b"".join([jsonx.encode(calls), *raws])).hexdigest()[:40]
