@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping
+from types import coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,14 +19,23 @@ from toolwright.calls.approach import approach, broken, show
 from toolwright.calls.authorise import Judge, authorise
 from toolwright.calls.conflicts import ClaimIndex
 from toolwright.calls.execute import CallRun
-from toolwright.calls.finalise import ask_after, finish, is_plain, project, to_outcome
+from toolwright.calls.finalise import (
+    QUOTE,
+    SPECIAL,
+    ask_after,
+    finish,
+    is_plain,
+    project,
+    to_outcome,
+    unserialisable,
+)
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
 from toolwright.calls.lanes import Lane
 from toolwright.calls.loops import KEPT, SHORT, LoopWatch
 from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
-from toolwright.calls.prepare import PreparedCall, prepare, read_call
+from toolwright.calls.prepare import prepare, read_call
 from toolwright.calls.record import CallLog
 from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
@@ -82,6 +92,33 @@ class BatchSetting:
 
 class Batch:
     """A batch that was started: await it for its outcomes, or cancel it."""
+
+    __slots__ = (
+        "_above",
+        "_calls",
+        "_driver",
+        "_ended",
+        "_failed_call",
+        "_fault",
+        "_hooked",
+        "_left",
+        "_limits",
+        "_outcomes",
+        "_parent",
+        "_plain",
+        "_prepares",
+        "_runs",
+        "_stop_reason",
+        "_store",
+        "_waiters",
+        "host",
+        "id",
+        "lane",
+        "policy",
+        "report",
+        "scope",
+        "setting",
+    )
 
     def __init__(
         self,
@@ -294,6 +331,18 @@ class Batch:
 
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """Part of `RunOwner`: most outcomes need no check, no cut and no hook, and are done at once."""
+        if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+            # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
+            try:
+                payload = jsonx.encode(result)
+            except BaseException as error:  # a value may have code of its own for its JSON form
+                result = unserialisable(result, error)
+            else:
+                if len(payload) > self.policy.plain_bytes or (
+                    payload[0] == QUOTE and payload.count(b"\\n") >= self.policy.max_lines
+                ):
+                    return None
+                return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
         if outcome.failure is not None and run.ran:
             outcome = replace(outcome, may_have_run=True)
@@ -369,10 +418,10 @@ class Batch:
         """
         try:
             # Even where nothing is left to wait for, the loop gets its turn.
-            await (self._all_concluded() if self._left else asyncio.sleep(0))
+            await (self._conclusion() if self._left else turn())
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
-            await self._all_concluded()
+            await self.settled()
             raise
         if self._fault is not None:
             raise self._fault
@@ -383,16 +432,22 @@ class Batch:
 
     async def settled(self) -> None:
         """Wait until every call has its outcome, whatever it is."""
-        await self._all_concluded()
+        if self._left:
+            await self._conclusion()
 
     def __await__(self) -> Generator[Any, None, list[ToolOutcome]]:
         return self.wait().__await__()
 
-    async def _all_concluded(self) -> None:
-        if self._left:
-            waiter: asyncio.Future[None] = self.host.loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+    def _conclusion(self) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = self.host.loop.create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+
+@coroutine
+def turn() -> Generator[None, None, None]:
+    """Let the loop have its turn."""
+    yield
 
 
 def _unfinished(parent: CallRun | None) -> CallRun | None:
