@@ -95,6 +95,7 @@ class Batch:
 
     __slots__ = (
         "_above",
+        "_all_well",
         "_calls",
         "_driver",
         "_ended",
@@ -146,9 +147,7 @@ class Batch:
         self._fault: Exception | None = None
         self._plain = setting.policy.continue_on_failure
         self._driver: asyncio.Task[None] | None = None
-        limit = Limit("a slot of the batch", policy.max_concurrency)
-        self._above = _unfinished(parent)
-        self._limits = (limit, *_not_held(setting.outer_limits, self._above))
+        self._above = above = None if parent is None else _unfinished(parent)
         self._runs: list[CallRun] = []
         seen: set[str] = set()
         for given in calls:
@@ -169,8 +168,12 @@ class Batch:
             self._plain = False
         self._calls = [(run.call_id, run.name) for run in self._runs]
         self.id = batch_id(self._calls, [run.raw for run in self._runs])
-        self._left = len(self._runs)
-        self._outcomes: list[ToolOutcome | None] = [None] * self._left
+        self._left = left = len(self._runs)
+        self._limits = setting.outer_limits if above is None else _not_held(setting.outer_limits, above)
+        if left > policy.max_concurrency:  # else there is a slot of the batch for each
+            self._limits = (Limit("a slot of the batch", policy.max_concurrency), *self._limits)
+        self._outcomes: list[ToolOutcome | None] = [None] * left
+        self._all_well = True
 
     # --- the way of the calls
 
@@ -366,11 +369,13 @@ class Batch:
         """Part of `RunOwner`: the call is over; perhaps the batch is too."""
         self._outcomes[run.position] = outcome
         self.report.call_concluded(run, outcome, finished)
-        if outcome.failure is not None and not self.policy.continue_on_failure:
-            self._stop_after(outcome)
+        if outcome.status != "success":
+            self._all_well = False
+            if outcome.failure is not None and not self.policy.continue_on_failure:
+                self._stop_after(outcome)
         self._left -= 1
         if self._left == 0:
-            self.report.batch_finished(self.id, self._outcomes)
+            self.report.batch_finished(self.id, self._outcomes, self._all_well)
             self._runs.clear()
             self._ended(self)
             for waiter in self._waiters:
@@ -450,11 +455,12 @@ def turn() -> Generator[None, None, None]:
     yield
 
 
-def _unfinished(parent: CallRun | None) -> CallRun | None:
+def _unfinished(parent: CallRun) -> CallRun | None:
     """The nearest ancestor that still runs: what it holds serves the calls it made, directly or not."""
-    while parent is not None and parent.done:
-        parent = parent.parent  # type: ignore[assignment]
-    return parent
+    nearest: CallRun | None = parent
+    while nearest is not None and nearest.done:
+        nearest = nearest.parent  # type: ignore[assignment]
+    return nearest
 
 
 def _not_held(limits: tuple[Limit, ...], parent: Ticket | None) -> tuple[Limit, ...]:

@@ -33,9 +33,11 @@ class LoopWatch:
         """Add a call; return what is wrong when it closes a loop."""
         call = (tool, raw)
         self._recent.append(call)
-        self._raws.add(raw)
-        if len(self._raws) > 2 * KEPT:
-            self._raws = {known for _, known in self._recent}
+        if raw not in self._raws:
+            self._raws.add(raw)
+            if len(self._raws) > 2 * KEPT:
+                self._raws = {known for _, known in self._recent}
+            return None
         if self._recent.count(call) < ROUNDS:
             return None
         calls = list(self._recent)

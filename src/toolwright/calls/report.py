@@ -92,12 +92,15 @@ class Report:
             for push in pushes:
                 push(event)
 
-    def batch_finished(self, batch: str, outcomes: Sequence[ToolOutcome | None]) -> None:
-        """Every call has its outcome."""
+    def batch_finished(self, batch: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
+        """Every call has its outcome; `all_well` when each is a success."""
         if not self._channel.pushes:
             return
-        each = [outcome.status for outcome in outcomes if outcome is not None]
-        statuses: dict[str, int] = {status: each.count(status) for status in dict.fromkeys(each)}
+        statuses: dict[str, int] = {"success": len(outcomes)} if all_well else {}
+        if not all_well:
+            for outcome in outcomes:
+                if outcome is not None:
+                    statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
         self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses))
 
     def warn(self, run: CallRun, code: str, message: str) -> None:

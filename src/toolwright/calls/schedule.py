@@ -102,7 +102,7 @@ class Schedule:
             give_back(ticket.limits)
 
     def _hand_over(self, limits: tuple[Limit, ...]) -> bool:
-        """Give the slots straight to the next call of the same batch, when nobody else waits for any of them."""
+        """Give the slots straight to the next call that needs the same, when nobody else waits for any of them."""
         queue: deque[Ticket] | None = None
         for limit in limits:
             if limit.waiting:
