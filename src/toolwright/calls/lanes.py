@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 CURRENT: ContextVar[CallRun | None] = ContextVar("toolwright_call", default=None)
 """The call whose code is running; child tasks inherit it."""
 
-LONGEST_SHIFT = 32
-"""How many calls one task runs before the event loop gets a turn."""
+LONGEST_SHIFT = 100
+"""How many calls one task runs before the event loop gets a turn; with a task for each, all would run in one turn."""
 
 
 class Shift:
