@@ -52,6 +52,7 @@ class BatchSetting:
 
     __slots__ = (
         "_tool_limit",
+        "hooked",
         "hooks",
         "host",
         "judge",
@@ -60,6 +61,7 @@ class BatchSetting:
         "plans",
         "policy",
         "report",
+        "store",
     )
 
     def __init__(
@@ -77,6 +79,8 @@ class BatchSetting:
         self.policy = policy
         self.judge = Judge(policy, host.session_id)
         self.hooks = hooks
+        self.hooked = bool(hooks.after or hooks.project)
+        self.store = host.journal if isinstance(host.journal, StoreJournal) else None
         self.loops = loops
         self.report = Report(host.channel, host.clock, call_log, policy.record_bytes)
         self.outer_limits = outer_limits
@@ -138,7 +142,7 @@ class Batch:
         self.report = setting.report
         self._parent = parent
         self._ended = ended
-        self._hooked = bool(setting.hooks.after or setting.hooks.project)
+        self._hooked = setting.hooked
         self.lane = Lane(host)
         self._waiters: list[asyncio.Future[None]] = []
         self._stop_reason: str | None = None
@@ -148,27 +152,27 @@ class Batch:
         self._plain = setting.policy.continue_on_failure
         self._driver: asyncio.Task[None] | None = None
         self._above = above = None if parent is None else _unfinished(parent)
-        self._runs: list[CallRun] = []
+        runs: list[CallRun] = []
+        self._runs = runs
         seen: set[str] = set()
-        for given in calls:
-            run = CallRun(host, self, len(self._runs))
+        for position, given in enumerate(calls):
+            run = CallRun(host, self, position)
             prepare(run, read_call(given), snapshot, seen, policy.max_argument_bytes)
             if run.outcome is not None:
                 self._plain = False
-            elif run.tool is not None and run.tool.prepare is not None:
+            elif run.tool.prepare is not None:  # type: ignore[union-attr]
                 self._prepares = True
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
                 if not run.named:
                     run.call_id = parent.child_id(run.name, run.raw)
-            self._runs.append(run)
-        journal = host.journal
-        self._store = journal if isinstance(journal, StoreJournal) else None
-        if self._store is None and journal.meet(self._runs, scope):
+            runs.append(run)
+        self._store = setting.store
+        if self._store is None and host.journal.meet(runs, scope):
             self._plain = False
-        self._calls = [(run.call_id, run.name) for run in self._runs]
-        self.id = batch_id(self._calls, [run.raw for run in self._runs])
-        self._left = left = len(self._runs)
+        self._calls = [(run.call_id, run.name) for run in runs]
+        self.id = batch_id(self._calls, [run.raw for run in runs])
+        self._left = left = len(runs)
         self._limits = setting.outer_limits if above is None else _not_held(setting.outer_limits, above)
         if left > policy.max_concurrency:  # else there is a slot of the batch for each
             self._limits = (Limit("a slot of the batch", policy.max_concurrency), *self._limits)
