@@ -88,12 +88,13 @@ class Subscription:
         if self._important and not self._light and self.dropped == self._told:
             self._passed += 1
             return self._important.popleft()
-        while (event := self.take()) is None:
+        while True:
+            if (self._important or self._light) and (event := self.take()) is not None:
+                return event
             if self._closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return event
 
     def close(self) -> None:
         """Stop receiving; an iteration ends once it has taken what is queued."""
