@@ -154,7 +154,10 @@ class CallRun(Ticket):
         self.attempt = 1
         self.in_tool = self.ran = True
         try:
-            made = plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
+            if plan.direct is not None:
+                made = plan.direct(**self.arguments)  # type: ignore[arg-type]
+            else:
+                made = plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
             waiting = made.send(None) if type(made) is CoroutineType else None
         except StopIteration as ended:
             result = ended.value
