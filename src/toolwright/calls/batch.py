@@ -153,7 +153,8 @@ class Batch:
         self._driver: asyncio.Task[None] | None = None
         self._above = above = None if parent is None else _unfinished(parent)
         runs: list[CallRun] = []
-        self._runs = runs
+        names: list[tuple[str, str]] = []
+        raws: list[bytes] = []
         seen: set[str] = set()
         for position, given in enumerate(calls):
             run = CallRun(host, self, position)
@@ -167,11 +168,14 @@ class Batch:
                 if not run.named:
                     run.call_id = parent.child_id(run.name, run.raw)
             runs.append(run)
+            names.append((run.call_id, run.name))
+            raws.append(run.raw)
+        self._runs = runs
+        self._calls = names
         self._store = setting.store
         if self._store is None and host.journal.meet(runs, scope):
             self._plain = False
-        self._calls = [(run.call_id, run.name) for run in runs]
-        self.id = batch_id(self._calls, [run.raw for run in runs])
+        self.id = batch_id(names, raws)
         self._left = left = len(runs)
         self._limits = setting.outer_limits if above is None else _not_held(setting.outer_limits, above)
         if left > policy.max_concurrency:  # else there is a slot of the batch for each
