@@ -45,12 +45,12 @@ class Subscription:
 
     def push(self, event: AnyEvent) -> None:
         """Queue an event; called by the hub."""
-        important = self._important
+        important, light = self._important, self._light
         if event.droppable:
-            self._light.append((self._passed + len(important), event))
+            light.append((self._passed + len(important), event))
         else:
             important.append(event)
-        if len(important) + len(self._light) > self.limit:
+        if len(important) + len(light) > self.limit:
             self._drop()
         if self._waiter is not None:
             # One turn of the loop later, so that what comes in this turn and the next wakes the reader once.
@@ -88,12 +88,13 @@ class Subscription:
         if self._important and not self._light and self.dropped == self._told:
             self._passed += 1
             return self._important.popleft()
-        while (event := self.take()) is None:
+        while True:
+            if (self._important or self._light) and (event := self.take()) is not None:
+                return event
             if self._closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return event
 
     def close(self) -> None:
         """Stop receiving; an iteration ends once it has taken what is queued."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ class Verdict(Struct, frozen=True):
 
 ALLOWED = Verdict("allow", "default")
 """No rule has anything to say."""
+_NEEDS_APPROVAL = Verdict("ask", "approval", "the tool requires approval")
 
 
 class BrokenRule(Exception):
@@ -33,6 +35,10 @@ class BrokenRule(Exception):
     def __init__(self, rule: str) -> None:
         super().__init__(rule)
         self.rule = rule
+
+
+Test = tuple[Callable[[Request], bool], Verdict]
+"""What a rule asks of a call, and the verdict if the answer is yes."""
 
 
 class Judge:
@@ -47,13 +53,11 @@ class Judge:
         self._policy = policy
         self.may_ask = policy.on_ask == "wait"
         self._session = session
-        self.settled: dict[Tool, Verdict | tuple[Rule, ...]] = {}
+        self.settled: dict[Tool, Verdict | tuple[Test, ...]] = {}
 
     def allows_always(self, tool: Tool) -> str | None:
         """The rule that allows every call of a tool, "" when none needed to; None when calls must be judged."""
-        settled = self.settled.get(tool)
-        if settled is None:
-            settled = self.settled[tool] = self._settle(tool)
+        settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is not Verdict or settled.effect != "allow":
             return None
         return "" if settled is ALLOWED else settled.rule
@@ -62,43 +66,50 @@ class Judge:
         """Decide about a call whose tool and arguments are known."""
         tool = prepared.tool
         assert tool is not None
-        settled = self.settled.get(tool)
-        if settled is None:
-            settled = self.settled[tool] = self._settle(tool)
+        settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is Verdict:
             return settled
         request = Request(
-            session=self._session,
-            call_id=prepared.call_id,
-            tool=tool,
-            arguments=MappingProxyType(prepared.arguments or {}),
-            source=prepared.source,
-            parent=prepared.parent_id,
+            self._session,
+            prepared.call_id,
+            tool,
+            MappingProxyType(prepared.arguments or {}),
+            prepared.source,
+            prepared.parent_id,
         )
-        return self._decide(tool, settled, request)  # type: ignore[arg-type]
+        verdict = ALLOWED
+        try:
+            # Sorted by level, then severity: the first rule that matches decides.
+            for test, verdict in settled:  # type: ignore[union-attr]
+                if test(request):
+                    return verdict
+        except BaseException as error:  # the owner's code; when it breaks, the call must not run
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise BrokenRule(verdict.rule) from error
+        return _without_rule(tool)
 
-    def _settle(self, tool: Tool) -> Verdict | tuple[Rule, ...]:
+    def _settle(self, tool: Tool) -> Verdict | tuple[Test, ...]:
+        """Decide about all calls of a tool, or choose the rules that must look at each."""
+        settled: Verdict | tuple[Test, ...]
+        rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
         if self._policy.read_only and tool.definition.hints.mutating:
-            return Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
-        rules = tuple(rule for rule in self._policy.rules if rule.concerns(tool))
-        if any(rule.depends_on_call for rule in rules):
-            return rules
-        return self._decide(tool, rules, None)
+            settled = Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
+        elif any(rule.depends_on_call for rule in rules):
+            settled = tuple((rule.test, _verdict(rule)) for rule in rules)
+        else:
+            settled = _verdict(rules[0]) if rules else _without_rule(tool)
+        self.settled[tool] = settled
+        return settled
 
-    def _decide(self, tool: Tool, rules: tuple[Rule, ...], request: Request | None) -> Verdict:
-        # Sorted by level, then severity: the first rule that matches decides.
-        for rule in rules:
-            try:
-                matches = request is None or rule.matches(request)
-            except BaseException as error:  # the owner's code; when it breaks, the call must not run
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-                raise BrokenRule(rule.name or rule.effect) from error
-            if matches:
-                return Verdict(rule.effect, rule.name or rule.effect, rule.reason)
-        if tool.definition.approval == "required":
-            return Verdict("ask", "approval", "the tool requires approval")
-        return ALLOWED
+
+def _verdict(rule: Rule) -> Verdict:
+    return Verdict(rule.effect, rule.name or rule.effect, rule.reason)
+
+
+def _without_rule(tool: Tool) -> Verdict:
+    """What holds for a call that no rule matches."""
+    return _NEEDS_APPROVAL if tool.definition.approval == "required" else ALLOWED
 
 
 def authorise(prepared: PreparedCall, judge: Judge, *, leave: bool = False) -> Verdict | None:

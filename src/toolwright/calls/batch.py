@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping
+from types import coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,14 +20,23 @@ from toolwright.calls.approvals import Question, about_arguments, ask_leave
 from toolwright.calls.authorise import Judge, Verdict, authorise
 from toolwright.calls.conflicts import ClaimIndex
 from toolwright.calls.execute import CallRun
-from toolwright.calls.finalise import ask_after, finish, is_plain, project, to_outcome
+from toolwright.calls.finalise import (
+    QUOTE,
+    SPECIAL,
+    ask_after,
+    finish,
+    is_plain,
+    project,
+    to_outcome,
+    unserialisable,
+)
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
 from toolwright.calls.lanes import Lane
-from toolwright.calls.loops import SHORT, LoopWatch
+from toolwright.calls.loops import KEPT, SHORT, LoopWatch
 from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
-from toolwright.calls.prepare import PreparedCall, prepare, read_call
+from toolwright.calls.prepare import prepare, read_call
 from toolwright.calls.record import CallLog
 from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
@@ -43,6 +53,7 @@ class BatchSetting:
 
     __slots__ = (
         "_tool_limit",
+        "hooked",
         "hooks",
         "host",
         "judge",
@@ -51,6 +62,7 @@ class BatchSetting:
         "plans",
         "policy",
         "report",
+        "store",
     )
 
     def __init__(
@@ -68,6 +80,8 @@ class BatchSetting:
         self.policy = policy
         self.judge = Judge(policy, host.session_id)
         self.hooks = hooks
+        self.hooked = bool(hooks.after or hooks.project)
+        self.store = host.journal if isinstance(host.journal, StoreJournal) else None
         self.loops = loops
         self.report = Report(host.channel, host.clock, call_log, policy.record_bytes)
         self.outer_limits = outer_limits
@@ -83,6 +97,36 @@ class BatchSetting:
 
 class Batch:
     """A batch that was started: await it for its outcomes, or cancel it."""
+
+    __slots__ = (
+        "_above",
+        "_all_well",
+        "_calls",
+        "_driver",
+        "_ended",
+        "_failed_call",
+        "_fault",
+        "_hooked",
+        "_left",
+        "_limits",
+        "_outcomes",
+        "_parent",
+        "_plain",
+        "_prepares",
+        "_quiet",
+        "_runs",
+        "_stop_reason",
+        "_store",
+        "_waiters",
+        "_waiting",
+        "host",
+        "id",
+        "lane",
+        "policy",
+        "report",
+        "scope",
+        "setting",
+    )
 
     def __init__(
         self,
@@ -101,7 +145,7 @@ class Batch:
         self.report = setting.report
         self._parent = parent
         self._ended = ended
-        self._hooked = bool(setting.hooks.after or setting.hooks.project)
+        self._hooked = setting.hooked
         self.lane = Lane(host)
         self._waiters: list[asyncio.Future[None]] = []
         self._stop_reason: str | None = None
@@ -112,28 +156,37 @@ class Batch:
         self._waiting = 0
         self._quiet: list[asyncio.Future[None]] = []
         self._driver: asyncio.Task[None] | None = None
-        limit = Limit("a slot of the batch", policy.max_concurrency)
-        self._above = _unfinished(parent)
-        self._limits = (limit, *_not_held(setting.outer_limits, self._above))
-        self._runs: list[CallRun] = []
+        self._above = above = None if parent is None else _unfinished(parent)
+        runs: list[CallRun] = []
+        names: list[tuple[str, str]] = []
+        raws: list[bytes] = []
         seen: set[str] = set()
-        for given in calls:
-            run = CallRun(host, self, len(self._runs))
+        for position, given in enumerate(calls):
+            run = CallRun(host, self, position)
             prepare(run, read_call(given), snapshot, seen, policy.max_argument_bytes)
-            if run.tool is not None and run.tool.prepare is not None:
+            if run.outcome is not None:
+                self._plain = False
+            elif run.tool.prepare is not None:  # type: ignore[union-attr]
                 self._prepares = True
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
                 if not run.named:
                     run.call_id = parent.child_id(run.name, run.raw)
-            self._runs.append(run)
-        journal = host.journal
-        self._store = journal if isinstance(journal, StoreJournal) else None
-        if self._store is None and journal.meet(self._runs, scope):
+            runs.append(run)
+            names.append((run.call_id, run.name))
+            raws.append(run.raw)
+        self._runs = runs
+        self._calls = names
+        self._store = setting.store
+        if self._store is None and host.journal.meet(runs, scope):
             self._plain = False
-        self.id = batch_id(self._runs)
-        self._left = len(self._runs)
-        self._outcomes: list[ToolOutcome | None] = [None] * self._left
+        self.id = batch_id(names, raws)
+        self._left = left = len(runs)
+        self._limits = setting.outer_limits if above is None else _not_held(setting.outer_limits, above)
+        if left > policy.max_concurrency:  # else there is a slot of the batch for each
+            self._limits = (Limit("a slot of the batch", policy.max_concurrency), *self._limits)
+        self._outcomes: list[ToolOutcome | None] = [None] * left
+        self._all_well = True
 
     # --- the way of the calls
 
@@ -143,7 +196,7 @@ class Batch:
         if not runs:
             self._ended(self)
             return self
-        self.report.batch_started(self.id, runs, None if self._parent is None else self._parent.call_id)
+        self.report.batch_started(self.id, runs, self._calls, None if self._parent is None else self._parent.call_id)
         if self.setting.hooks.before or self._prepares or self._store is not None:
             self._plain = False
             self._driver = self.host.loop.create_task(self._drive())
@@ -228,9 +281,10 @@ class Batch:
         parent = self._above
         if not again:
             self._watch_loops()
+        plain = self._plain
         for run in list(again or self._runs):
             tool = run.tool
-            if not self._plain or run.arguments is None or tool is None:
+            if not plain or tool is None:
                 if run.concluded or (run.shares is not None and self._stop_reason is None):
                     continue  # stopped by the failure of a call before it, or ended by the run it shares
                 if run.outcome is not None or run.answer is not None or tool is None:
@@ -302,9 +356,11 @@ class Batch:
     def _watch_loops(self) -> None:
         if self.policy.on_loop == "ignore":
             return
-        loops = self.setting.loops
-        runs = [run for run in self._runs if run.outcome is None and run.answer is None]
-        if len(runs) > SHORT and loops.observe_all([run.name for run in runs], [run.raw for run in runs]):
+        loops, runs = self.setting.loops, self._runs
+        if not self._plain:
+            runs = [run for run in runs if run.outcome is None and run.answer is None]
+        if len(runs) > SHORT and loops.all_new([run.raw for run in runs]):
+            loops.add([(run.name, run.raw) for run in runs[-KEPT:]])
             return
         for run in runs:
             if (warning := loops.observe(run.name, run.raw)) is not None:
@@ -334,6 +390,18 @@ class Batch:
 
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """Part of `RunOwner`: most outcomes need no check, no cut and no hook, and are done at once."""
+        if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+            # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
+            try:
+                payload = jsonx.encode(result)
+            except BaseException as error:  # a value may have code of its own for its JSON form
+                result = unserialisable(result, error)
+            else:
+                if len(payload) > self.policy.plain_bytes or (
+                    payload[0] == QUOTE and payload.count(b"\\n") >= self.policy.max_lines
+                ):
+                    return None
+                return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
         if outcome.failure is not None and run.ran:
             if type(result) is Pending and run.key_taken:
@@ -374,13 +442,15 @@ class Batch:
             self.call_goes_on(run)
         self._outcomes[run.position] = outcome
         self.report.call_concluded(run, outcome, finished)
-        if outcome.failure is not None and not self.policy.continue_on_failure:
-            self._stop_after(outcome)
+        if outcome.status != "success":
+            self._all_well = False
+            if outcome.failure is not None and not self.policy.continue_on_failure:
+                self._stop_after(outcome)
         self._left -= 1
         if self._quiet:
             self._may_be_quiet()
         if self._left == 0:
-            self.report.batch_finished(self.id, self._outcomes)
+            self.report.batch_finished(self.id, self._outcomes, self._all_well)
             self._runs.clear()
             self._ended(self)
             for waiter in self._waiters:
@@ -428,10 +498,10 @@ class Batch:
         """
         try:
             # Even where nothing is left to wait for, the loop gets its turn.
-            await (self._all_concluded() if self._left else asyncio.sleep(0))
+            await (self._conclusion() if self._left else turn())
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
-            await self._all_concluded()
+            await self.settled()
             raise
         if self._fault is not None:
             raise self._fault
@@ -442,7 +512,8 @@ class Batch:
 
     async def settled(self) -> None:
         """Wait until every call has its outcome, whatever it is."""
-        await self._all_concluded()
+        if self._left:
+            await self._conclusion()
 
     async def quiet(self) -> list[ToolOutcome]:
         """Wait until each call has its outcome or waits for something outside, itself or behind one that does.
@@ -481,18 +552,24 @@ class Batch:
     def __await__(self) -> Generator[Any, None, list[ToolOutcome]]:
         return self.wait().__await__()
 
-    async def _all_concluded(self) -> None:
-        if self._left:
-            waiter: asyncio.Future[None] = self.host.loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+    def _conclusion(self) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = self.host.loop.create_future()
+        self._waiters.append(waiter)
+        return waiter
 
 
-def _unfinished(parent: CallRun | None) -> CallRun | None:
+@coroutine
+def turn() -> Generator[None, None, None]:
+    """Let the loop have its turn."""
+    yield
+
+
+def _unfinished(parent: CallRun) -> CallRun | None:
     """The nearest ancestor that still runs: what it holds serves the calls it made, directly or not."""
-    while parent is not None and parent.done:
-        parent = parent.parent  # type: ignore[assignment]
-    return parent
+    nearest: CallRun | None = parent
+    while nearest is not None and nearest.done:
+        nearest = nearest.parent  # type: ignore[assignment]
+    return nearest
 
 
 def _not_held(limits: tuple[Limit, ...], parent: Ticket | None) -> tuple[Limit, ...]:
@@ -502,12 +579,7 @@ def _not_held(limits: tuple[Limit, ...], parent: Ticket | None) -> tuple[Limit, 
     return tuple(limit for limit in limits if limit not in held)
 
 
-def batch_id(entries: Iterable[PreparedCall]) -> str:
-    """Derive the id of a batch from its calls: the same calls give the same id."""
-    named: list[str] = []
-    parts = [b""]
-    for entry in entries:
-        named += (entry.call_id, entry.name)
-        parts.append(entry.raw)
-    parts[0] = jsonx.encode(named)  # What follows are objects of JSON: each says where it ends.
-    return "batch_" + hashlib.sha256(b"".join(parts)).hexdigest()[:40]
+def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
+    """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
+    # What follows the first part are objects of JSON: each says where it ends.
+    return "batch_" + hashlib.sha256(b"".join([jsonx.encode(calls), *raws])).hexdigest()[:40]

@@ -189,27 +189,28 @@ class ClaimIndex:
 class Presence:
     """The claims of tickets that are there, in no order: for asking who conflicts with a claim."""
 
-    __slots__ = ("_index", "_spots")
+    __slots__ = ("_index", "there")
 
     def __init__(self) -> None:
         self._index = ClaimIndex()
-        self._spots: dict[Claimant, tuple[Spot, ...]] = {}
+        # Public, so that the schedule can ask of each call whether anybody is there without a call of its own.
+        self.there: dict[Claimant, tuple[Spot, ...]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._spots)
+        return bool(self.there)
 
     def __iter__(self) -> Iterator[Claimant]:
-        return iter(self._spots)
+        return iter(self.there)
 
     def add(self, ticket: Claimant, claims: Sequence[Claim]) -> None:
         """Let a ticket be there."""
-        self._spots[ticket] = spots = self._index.spots(claims)
+        self.there[ticket] = spots = self._index.spots(claims)
         for place, number in spots:
             place.join(ticket, number)
 
     def discard(self, ticket: Claimant) -> None:
         """Let a ticket go, if it is there."""
-        for place, number in self._spots.pop(ticket, ()):
+        for place, number in self.there.pop(ticket, ()):
             self._index.leave(ticket, place, number)
 
     def conflicting(self, claims: Iterable[Claim]) -> Iterator[Claimant]:

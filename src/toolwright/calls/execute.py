@@ -17,6 +17,7 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too_long, raised, timed_out
 from toolwright.calls.places import Place, ProcessPlace, ThreadPlace
 from toolwright.calls.plan import Plan, RunOwner
+from toolwright.calls.prepare import EMPTY
 from toolwright.calls.schedule import Ticket
 from toolwright.calls.services import about, make_context
 from toolwright.effects.controller import CallEffects, Watch
@@ -35,33 +36,69 @@ class CallRun(Ticket):
     then the call is given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
     """
 
-    # Defaults of the class: a call that runs through writes few of them.
-    started: float | None = None
-    attempt = 0
-    task: asyncio.Task[None] | None = None
+    # What every call reads or writes on its way. The rest has its default in the class, and a place of its own only
+    # in the few calls that write it.
+    __slots__ = (
+        "answer",
+        "arguments",
+        "attempt",
+        "call_id",
+        "cancel_reason",
+        "claims",
+        "concluded",
+        "decided_by",
+        "done",
+        "entered",
+        "expired",
+        "host",
+        "in_tool",
+        "index",
+        "kept",
+        "key",
+        "limits",
+        "name",
+        "named",
+        "order",
+        "outcome",
+        "owner",
+        "parent",
+        "parent_id",
+        "plan",
+        "position",
+        "ran",
+        "raw",
+        "record",
+        "rejoins",
+        "schedule",
+        "sharers",
+        "shares",
+        "source",
+        "started",
+        "state",
+        "task",
+        "tool",
+        "turn",
+        "waited_for",
+        "waiting",
+        "waiting_in",
+    )
+
     place: Place | None = None
-    ran = False
-    in_tool = False
     pausing = False
     finishing = False
     late: asyncio.Task[None] | None = None
-    turn: _QueueDeadline | None = None
-    expired = False
-    concluded = False
-    cancel_reason: str | None = None
     record: Any
     plan: Plan
     # What the journal knows: the call's identity there, and who else waits for the same execution.
-    key: Any = None
-    shares: CallRun | None = None
-    sharers: tuple[CallRun, ...] = ()
+    key: Any
+    shares: CallRun | None
+    sharers: tuple[CallRun, ...]
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
     pending_before = False
     doubt: str | None = None
     # What it does durably, and what it waits for outside.
-    entered = False
     effects: CallEffects | None = None
     key_taken = False
     waits = 0
@@ -69,13 +106,25 @@ class CallRun(Ticket):
     watch: Watch | None = None
     asking: asyncio.Task[None] | None = None
     asked = False
-    waiting = False
     fault: Exception | None = None
 
     def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
         self.host = host
         self.owner = owner
         self.position = position
+        self.raw = EMPTY
+        self.source = "model"
+        self.state = "new"
+        self.tool = self.arguments = self.outcome = self.answer = self.decided_by = self.parent_id = None
+        self.order = self.attempt = 0
+        self.parent = self.waiting_in = self.key = self.shares = None
+        self.waited_for = self.kept = self.sharers = ()
+        self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
+        self.rejoins = self.entered = self.waiting = False
+        self.started: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.turn: _QueueDeadline | None = None
+        self.cancel_reason: str | None = None
 
     # --- what the schedule asks for
 
@@ -123,7 +172,10 @@ class CallRun(Ticket):
         self.attempt = 1
         self.in_tool = self.ran = True
         try:
-            made = plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
+            if plan.direct is not None:
+                made = plan.direct(**self.arguments)  # type: ignore[arg-type]
+            else:
+                made = plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
             waiting = made.send(None) if type(made) is CoroutineType else None
         except StopIteration as ended:
             result = ended.value

@@ -40,13 +40,11 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: str | None) -> ToolOutcome:
     """Make the outcome of whatever a tool returned. A value without a JSON form is a failure."""
     kind = type(result)
-    if kind not in _SPECIAL:
+    if kind not in SPECIAL:
         try:
             return ToolOutcome(call_id, name, "success", jsonx.encode(result), attempts, decided_by)
         except BaseException as error:  # a value may have code of its own for its JSON form
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            result, kind = _unserialisable(result, error), Failure
+            result, kind = unserialisable(result, error), Failure
     if kind is ToolOutcome:
         return _passed_on(result, call_id, name, attempts, decided_by)
     if kind is Failure:
@@ -72,7 +70,7 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
         )
     if kind is ConnectionRequired:
         if not isinstance(result.provider, str):
-            failure = _unserialisable(result, TypeError(f"its provider is {result.provider!r:.200}; use a string"))
+            failure = unserialisable(result, TypeError(f"its provider is {result.provider!r:.200}; use a string"))
             return to_outcome(call_id, name, failure, attempts, decided_by)
         return ToolOutcome(
             call_id,
@@ -90,7 +88,7 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
     try:
         return _with_extras(outcome, result)
     except TypeError as error:
-        return to_outcome(call_id, name, _unserialisable(result, error), attempts, decided_by)
+        return to_outcome(call_id, name, unserialisable(result, error), attempts, decided_by)
 
 
 def _with_extras(outcome: ToolOutcome, result: Success) -> ToolOutcome:
@@ -124,7 +122,7 @@ def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, dec
     )
 
 
-_SPECIAL = frozenset((ToolOutcome, Failure, Success, Answer, Cancelled, ConnectionRequired, Pending))
+SPECIAL = frozenset((ToolOutcome, Failure, Success, Answer, Cancelled, ConnectionRequired, Pending))
 """What a tool may return instead of a value."""
 
 _PENDING = Failure(
@@ -135,7 +133,10 @@ _PENDING = Failure(
 )
 
 
-def _unserialisable(result: Any, error: BaseException) -> Failure:
+def unserialisable(result: Any, error: BaseException) -> Failure:
+    """The failure of a tool whose value has no JSON form."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     return Failure(
         category="execution",
         code="unserialisable_result",
@@ -152,7 +153,7 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
         return (
             tool.check_output is None
             and len(payload) <= policy.plain_bytes
-            and (payload[0] != _QUOTE or payload.count(b"\\n") < policy.max_lines)
+            and (payload[0] != QUOTE or payload.count(b"\\n") < policy.max_lines)
         )
     # Escaped for JSON, a character takes at most six bytes.
     if outcome.failure is None:
@@ -161,7 +162,8 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
 
 
-_QUOTE = ord('"')
+QUOTE = ord('"')
+"""How the JSON of a string begins: only such a value can have lines."""
 
 
 async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 CURRENT: ContextVar[CallRun | None] = ContextVar("toolwright_call", default=None)
 """The call whose code is running; child tasks inherit it."""
 
-LONGEST_SHIFT = 32
-"""How many calls one task runs before the event loop gets a turn."""
+LONGEST_SHIFT = 100
+"""How many calls one task runs before the event loop gets a turn; with a task for each, all would run in one turn."""
 
 
 class Shift:
@@ -32,9 +32,8 @@ class Shift:
     run: CallRun
 
     def __init__(self) -> None:
-        self.begun = False
+        self.begun = self.stopped = False
         self.rest: Coroutine[Any, Any, None] | None = None
-        self.stopped = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -115,16 +114,20 @@ class Lane:
             if not ready:
                 self._busy = False
                 return
-            run = shift.run = ready.popleft()
+            run = ready.popleft()
             run.task = task
             CURRENT.set(run)
             context = copy_context()
             try:
-                shift.rest = run.begin()
+                rest = run.begin()
             except Exception as error:
+                rest = None
                 run.broke(error)
+            if rest is not None:
+                shift.run, shift.rest = run, rest
+                break
             # What a call leaves behind, in its context or as a cancellation, must not reach the next.
-            if shift.rest is not None or copy_context() != context or current.cancelling():
+            if copy_context() != context or current.cancelling():
                 break
         if ready:
             self._new_shift()

@@ -6,6 +6,7 @@ from collections import deque
 
 ROUNDS = 3
 LONGEST = 4
+KEPT = LONGEST * ROUNDS
 SHORT = 4
 """So few calls are quicker watched one by one."""
 
@@ -16,25 +17,27 @@ class LoopWatch:
     __slots__ = ("_raws", "_recent")
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[str, bytes]] = deque(maxlen=LONGEST * ROUNDS)
+        self._recent: deque[tuple[str, bytes]] = deque(maxlen=KEPT)
         self._raws: set[bytes] = set()
 
-    def observe_all(self, tools: list[str], raws: list[bytes]) -> bool:
-        """Add calls whose arguments are all new; False when some are not, and need `observe`, one by one."""
-        if len(set(raws)) < len(raws) or not self._raws.isdisjoint(raws):
-            return False
-        kept = LONGEST * ROUNDS
-        self._recent.extend(zip(tools[-kept:], raws[-kept:], strict=True))
+    def all_new(self, raws: list[bytes]) -> bool:
+        """True when no two calls with these arguments, nor a recent one and one of these, can be the same."""
+        return len(set(raws)) == len(raws) and self._raws.isdisjoint(raws)
+
+    def add(self, latest: list[tuple[str, bytes]]) -> None:
+        """Add calls whose arguments are all new; the last `KEPT` of them are enough."""
+        self._recent.extend(latest)
         self._raws = {raw for _, raw in self._recent}
-        return True
 
     def observe(self, tool: str, raw: bytes) -> str | None:
         """Add a call; return what is wrong when it closes a loop."""
         call = (tool, raw)
         self._recent.append(call)
-        self._raws.add(raw)
-        if len(self._raws) > 2 * LONGEST * ROUNDS:
-            self._raws = {known for _, known in self._recent}
+        if raw not in self._raws:
+            self._raws.add(raw)
+            if len(self._raws) > 2 * KEPT:
+                self._raws = {known for _, known in self._recent}
+            return None
         if self._recent.count(call) < ROUNDS:
             return None
         calls = list(self._recent)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 class Plan:
     """What all calls of one tool under one policy have in common; made once, not for each call."""
 
-    __slots__ = ("allowed_by", "attempts", "bucket", "invoke", "limit", "mode", "needs_context", "tool")
+    __slots__ = ("allowed_by", "attempts", "bucket", "direct", "invoke", "limit", "mode", "needs_context", "tool")
 
     def __init__(self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None) -> None:
         self.tool = tool
         self.mode = tool.mode
         self.invoke = tool.invoke
+        self.direct = tool.direct
         self.needs_context = tool.needs_context
         self.attempts = tool.definition.retry.attempts
         self.bucket = bucket

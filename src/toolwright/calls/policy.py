@@ -24,7 +24,7 @@ SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True):
     """What a rule may look at: the tool, the arguments, and where the call comes from."""
 
     session: str
@@ -104,6 +104,11 @@ class Rule:
         if self.source is not None and request.source != self.source:
             return False
         return self.when is None or bool(self.when(request))
+
+    @property
+    def test(self) -> Callable[[Request], bool]:
+        """What does the same as `matches`, by the shortest way."""
+        return self.when if self.when is not None and self.source is None else self.matches
 
 
 @dataclass(frozen=True, slots=True)

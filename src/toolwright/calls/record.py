@@ -132,19 +132,19 @@ class MemoryCallLog:
     def __init__(self, limit: int = 100_000) -> None:
         if limit < 1:
             raise ValueError(f"the limit of a call log is {limit!r}; use at least 1")
-        self._records: deque[CallRecord] = deque(maxlen=limit)
+        self.records: deque[CallRecord] = deque(maxlen=limit)
 
     def open(self, record: CallRecord) -> None:
-        self._records.append(record)
+        self.records.append(record)
 
     def close(self, record: CallRecord) -> None:
         pass  # The record itself was filled in.
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self.records)
 
     def __iter__(self) -> Iterator[CallRecord]:
-        return iter(list(self._records))
+        return iter(list(self.records))
 
     def query(
         self,
@@ -162,7 +162,7 @@ class MemoryCallLog:
     ) -> list[CallRecord]:
         """The newest records that match everything said, oldest first. `tool` may be a name or an id."""
         found: list[CallRecord] = []
-        for record in reversed(self._records):
+        for record in reversed(self.records):
             if limit is not None and len(found) >= limit:
                 break
             if (

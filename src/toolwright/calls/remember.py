@@ -12,6 +12,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
@@ -35,6 +36,17 @@ LEFT = "left"
 """What was done so far for a call that a crash cut off: nothing."""
 
 
+class Met(Struct, gc=False):
+    """A call that was given an id, as it was given: a hook may replace its arguments later.
+
+    `end` is its run until it has an outcome. The garbage collector never sees it, so the end must come.
+    """
+
+    tool_id: str
+    arguments: bytes
+    end: CallRun | ToolOutcome | None
+
+
 class MemoryJournal:
     """What the calls of one session remember for the life of the process.
 
@@ -45,7 +57,7 @@ class MemoryJournal:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._calls: dict[tuple[str, str], tuple[str, bytes, CallRun | ToolOutcome]] = {}
+        self._scopes: dict[str, dict[str, Met]] = {}
 
     def meet(self, runs: Iterable[CallRun], scope: str) -> bool:
         """Let the calls of a batch that were given an id meet their past, all or none; True when one has a past.
@@ -53,37 +65,37 @@ class MemoryJournal:
         Raises:
             ReplayMismatch: an identity was used before, for something else.
         """
-        calls, met, past = self._calls, [], False
+        calls, met, past = self._scopes.setdefault(scope, {}), [], False
         try:
             for run in runs:
                 if not run.named or run.outcome is not None or run.tool is None:
                     continue
-                key = (scope, run.call_id)
-                known = calls.get(key)
+                known = calls.get(run.call_id)
                 if known is None:
-                    run.key = key
-                    # As they were given: a hook may replace the arguments later.
-                    calls[key] = (run.tool.definition.id, run.raw, run)
+                    run.key = calls[run.call_id] = Met(run.tool.definition.id, run.raw, run)
                 else:
                     past = True
-                    self._meet(run, *known)
+                    self._meet(run, known)
                 met.append(run)
         except ReplayMismatch:
             for run in met:
                 if run.key is not None:
-                    del calls[run.key]
+                    del calls[run.call_id]
+                    run.key.end = None
                 if run.shares is not None:
                     run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
             raise
         return past
 
-    def _meet(self, run: CallRun, tool_id: str, arguments: bytes, past: CallRun | ToolOutcome) -> None:
+    def _meet(self, run: CallRun, known: Met) -> None:
+        past = known.end
+        assert past is not None
         if isinstance(past, CallRun):
-            _require_same(run, past.name, tool_id, arguments)
+            _require_same(run, past.name, known.tool_id, known.arguments)
             run.shares = past
             past.sharers = (*past.sharers, run)
         else:
-            _require_same(run, past.tool, tool_id, arguments)
+            _require_same(run, past.tool, known.tool_id, known.arguments)
             run.outcome = replace(past, replayed=True)
 
     def enter(self, key: CallKey) -> None:
@@ -101,10 +113,10 @@ class MemoryJournal:
     def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
         """Keep the outcome of a call."""
         if outcome.status == "cancelled" and not outcome.may_have_run:
-            self._calls.pop(run.key, None)
+            self._scopes[run.owner.scope].pop(run.call_id, None)
+            run.key.end = None
         else:
-            tool_id, arguments, _ = self._calls[run.key]
-            self._calls[run.key] = (tool_id, arguments, outcome)
+            run.key.end = outcome
 
 
 class StoreJournal:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from toolwright.calls.execute import CallRun
-from toolwright.calls.record import CallLog, CallRecord
+from toolwright.calls.record import CallLog, CallRecord, MemoryCallLog
 from toolwright.clock import Clock
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
 from toolwright.hub import Channel
@@ -26,22 +26,28 @@ class Report:
         self._session = channel.session
         self._channel = channel
         self._clock = clock
-        self._open = call_log.open
-        self._close = call_log.close
+        self._open: Callable[[CallRecord], None] = call_log.open
+        self._close: Callable[[CallRecord], None] | None = call_log.close
+        if type(call_log) is MemoryCallLog:
+            # It keeps the record itself, which is filled in here; no call of a method for that.
+            self._open, self._close = call_log.records.append, None
         self._record_bytes = record_bytes
 
-    def batch_started(self, batch: str, runs: Sequence[CallRun], parent: str | None) -> None:
-        """Open a record for every call."""
+    def batch_started(
+        self, batch: str, runs: Sequence[CallRun], calls: Iterable[tuple[str, str]], parent: str | None
+    ) -> None:
+        """Open a record for every call. `calls` are their ids and names."""
         session, keep, clock = self._session, self._open, self._clock
         queued = clock.monotonic()
         offset = clock.now() - queued
         for run in runs:
+            tool = run.tool
             run.record = record = CallRecord(
                 session,
                 batch,
                 run.call_id,
                 run.name,
-                None if run.tool is None else run.tool.definition.id,
+                None if tool is None else tool.definition.id,
                 run.source,
                 run.parent_id,
                 run.raw,
@@ -53,8 +59,7 @@ class Report:
             except Exception:  # a user's log at the edge of the pipeline: the call goes on
                 _log_failed(record)
         if self._channel.pushes:
-            calls = tuple([(run.call_id, run.name) for run in runs])
-            self._channel.publish(BatchStarted(session, batch, queued + offset, calls, parent))
+            self._channel.publish(BatchStarted(session, batch, queued + offset, tuple(calls), parent))
 
     def call_started(self, run: CallRun, started: float | None) -> None:
         """A call begins; one that never runs begins when it ends."""
@@ -76,24 +81,26 @@ class Report:
         record.outcome = outcome if len(outcome.payload) <= self._record_bytes else _trimmed(outcome)
         if run.waited_for:
             record.waited_for = run.waited_for
-        try:
-            self._close(record)
-        except Exception:  # a user's log at the edge of the pipeline: the outcome stands
-            _log_failed(record)
+        if self._close is not None:
+            try:
+                self._close(record)
+            except Exception:  # a user's log at the edge of the pipeline: the outcome stands
+                _log_failed(record)
         pushes = self._channel.pushes
         if pushes:
             event = CallFinished(record)
             for push in pushes:
                 push(event)
 
-    def batch_finished(self, batch: str, outcomes: Sequence[ToolOutcome | None]) -> None:
-        """Every call has its outcome."""
+    def batch_finished(self, batch: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
+        """Every call has its outcome; `all_well` when each is a success."""
         if not self._channel.pushes:
             return
-        statuses: dict[str, int] = {}
-        for outcome in outcomes:
-            if outcome is not None:
-                statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
+        statuses: dict[str, int] = {"success": len(outcomes)} if all_well else {}
+        if not all_well:
+            for outcome in outcomes:
+                if outcome is not None:
+                    statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
         self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses))
 
     def warn(self, run: CallRun, code: str, message: str) -> None:

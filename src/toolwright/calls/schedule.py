@@ -11,6 +11,7 @@ nested call that could only wait for itself is refused.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -43,7 +44,7 @@ class Schedule:
     @property
     def idle(self) -> bool:
         """True when no ticket is left, running or waiting."""
-        return self._index.empty and not (self.running or self.nested or self._gated)
+        return self._index.empty and not (self.running or self.nested.there or self._gated)
 
     def submit(self, ticket: Ticket, siblings: ClaimIndex | None = None) -> None:
         """Put a call into the order; it starts now or when its turn comes.
@@ -101,7 +102,7 @@ class Schedule:
             give_back(ticket.limits)
 
     def _hand_over(self, limits: tuple[Limit, ...]) -> bool:
-        """Give the slots straight to the next call of the same batch, when nobody else waits for any of them."""
+        """Give the slots straight to the next call that needs the same, when nobody else waits for any of them."""
         queue: deque[Ticket] | None = None
         for limit in limits:
             if limit.waiting:
@@ -112,7 +113,7 @@ class Schedule:
             queue is None
             or queue[0].rejoins
             or queue[0].limits is not limits
-            or self.nested
+            or self.nested.there
             or self._gated
             or queue[0].kept
         ):
@@ -160,7 +161,7 @@ class Schedule:
 
     def _admit(self, ticket: Ticket, courtesy: bool = True) -> None:
         """Start a ticket that no earlier call conflicts with, or let it wait at the gate or for a slot."""
-        meets = self.nested or self._gated or ticket.parent is not None
+        meets = self.nested.there or self._gated or ticket.parent is not None
         if meets and not ticket.rejoins and not self._pass_gate(ticket, courtesy):
             return
         limits = ticket.limits
@@ -195,7 +196,11 @@ class Schedule:
                 runtime.favoured = ticket
         ticket.state = "slot"
         ticket.waiting_in = limit
-        limit.enqueue(ticket)
+        waiting = limit.waiting
+        if not waiting or waiting[-1].order < ticket.order:
+            waiting.append(ticket)
+        else:
+            waiting.insert(bisect_left(waiting, ticket.order, key=order_of), ticket)
         if runtime.favoured is ticket:
             for other in ticket.limits:
                 if other.in_use < other.capacity and other not in ticket.kept:

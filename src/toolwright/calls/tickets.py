@@ -26,13 +26,6 @@ class Limit:
         self.in_use = 0
         self.waiting: deque[Ticket] = deque()
 
-    def enqueue(self, ticket: Ticket) -> None:
-        waiting = self.waiting
-        if not waiting or waiting[-1].order < ticket.order:
-            waiting.append(ticket)
-        else:
-            waiting.insert(bisect_left(waiting, ticket.order, key=order_of), ticket)
-
     def leave(self, ticket: Ticket) -> None:
         del self.waiting[bisect_left(self.waiting, ticket.order, key=order_of)]
 

@@ -172,7 +172,7 @@ class Session:
 
     def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
         self._shared.require_open()
-        if not isinstance(scope, str) or encodable(scope) != scope:
+        if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
         # What a batch may do holds for the calls that its tools make, in this session.
         above = parent.owner if parent is not None and parent.host is self._host else None

@@ -105,6 +105,7 @@ class ToolDeclaration:
             parameters=signature.parameters,
             prepare=self._options.get("prepare"),
             function=function,
+            direct=function if signature.context_parameter is None else None,
         )
 
     def __get__(self, instance: Any, owner: type) -> Any:

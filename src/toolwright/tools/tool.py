@@ -46,6 +46,7 @@ class Tool:
         "check_output",
         "claims",
         "definition",
+        "direct",
         "invoke",
         "mode",
         "needs_context",
@@ -68,10 +69,13 @@ class Tool:
         parameters: Iterable[str] | None = None,
         prepare: Prepare | None = None,
         function: Callable[..., Any] | None = None,
+        direct: Callable[..., Any] | None = None,
     ) -> None:
         self.definition = definition
         self.validate = validate
         self.invoke = invoke
+        # What may be called with the arguments by name instead of `invoke`, when it needs no more than these.
+        self.direct = direct
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
         self.prepare = prepare
