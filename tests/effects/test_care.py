@@ -50,6 +50,9 @@ async def test_pruning_removes_old_finished_calls_with_all_that_belongs_to_them(
     store = SqliteStore(file)
     for name, at in (("old", 100.0), ("older", 50.0), ("young", 200.0), ("just now", 150.0)):
         await write(store, name, at)
+    before = names(file)
+    assert await prune(file, 150.0, dry_run=True) == Pruned(calls=2, effects=2, waits=2, signals=4)
+    assert names(file) == before
     pruned = await prune(file, 150.0)
 
     assert pruned == Pruned(calls=2, effects=2, waits=2, signals=4, spared=0, bytes=pruned.bytes)

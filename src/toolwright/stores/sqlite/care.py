@@ -117,7 +117,12 @@ async def check(path: str | Path) -> list[str]:
 
 
 async def prune(
-    path: str | Path, before: float | None, *, sessions: Collection[str] | None = None, vacuum: bool = False
+    path: str | Path,
+    before: float | None,
+    *,
+    sessions: Collection[str] | None = None,
+    vacuum: bool = False,
+    dry_run: bool = False,
 ) -> Pruned:
     """Remove the calls that finished before an instant, of all or some sessions, with all that belongs to them.
 
@@ -131,6 +136,7 @@ async def prune(
         sessions: only calls of these.
         vacuum: write the file anew without the space that is free, which takes as long as copying it. Otherwise that
             space is used for what comes.
+        dry_run: remove nothing, and count what would be.
 
     Raises:
         StoreError: the store could not be read or written. What was removed until then stays so.
@@ -147,26 +153,36 @@ async def prune(
             groups: list[Any] = connection.execute("SELECT DISTINCT session, scope FROM calls").fetchall()
             for session, scope in groups:
                 if sessions is None or session in sessions:
-                    _prune_group(connection, session, scope, before, counts)
+                    _prune_group(connection, session, scope, before, counts, dry_run)
+        if dry_run:
+            return Pruned(**counts)
         if vacuum:
             connection.execute("VACUUM")
         if vacuum or counts["calls"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 
-    return await visit(path, work, writes=True)
+    return await visit(path, work, writes=not dry_run)
 
 
-def _prune_group(connection: apsw.Connection, session: str, scope: str, before: float, counts: dict[str, int]) -> None:
+def _prune_group(
+    connection: apsw.Connection, session: str, scope: str, before: float, counts: dict[str, int], dry_run: bool
+) -> None:
     last: str | None = ""
     while last is not None:
-        connection.execute("BEGIN IMMEDIATE")
-        last = _prune_chunk(connection, session, scope, before, last, counts)
+        connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+        last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
         connection.execute("COMMIT")
 
 
 def _prune_chunk(
-    connection: apsw.Connection, session: str, scope: str, before: float, after: str, counts: dict[str, int]
+    connection: apsw.Connection,
+    session: str,
+    scope: str,
+    before: float,
+    after: str,
+    counts: dict[str, int],
+    dry_run: bool,
 ) -> str | None:
     """Prune the next calls of a group; return the last that was looked at, or None at the end."""
     old = [
@@ -184,8 +200,11 @@ def _prune_chunk(
             counts["spared"] += 1
             continue
         for table in ("calls", *_PARTS):
-            connection.execute(f"DELETE FROM {table} WHERE {KEY}", (session, scope, call_id))
-            counts[table] += connection.changes()
+            if dry_run:
+                counts[table] += one(connection, f"SELECT count(*) FROM {table} WHERE {KEY}", (session, scope, call_id))
+            else:
+                connection.execute(f"DELETE FROM {table} WHERE {KEY}", (session, scope, call_id))
+                counts[table] += connection.changes()
     return old[-1] if len(old) == CHUNK else None
 
 

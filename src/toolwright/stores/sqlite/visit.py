@@ -16,16 +16,20 @@ from toolwright.stores.sqlite.writer import BUSY, reason
 T = TypeVar("T")
 
 
-async def visit(path: str | Path, work: Callable[[apsw.Connection], T], *, writes: bool = False) -> T:
+async def visit(
+    path: str | Path, work: Callable[[apsw.Connection], T], *, writes: bool = False, older: bool = False
+) -> T:
     """Run `work` on a connection of its own, off the event loop. It makes no file, and without `writes` changes none.
+
+    `older` also lets it look into the store of an older version, which has other tables.
 
     Raises:
         StoreError: there is no store of this version there, or it can not be read or written.
     """
-    return await asyncio.to_thread(_visit, Path(path), work, writes)
+    return await asyncio.to_thread(_visit, Path(path), work, writes, older)
 
 
-def _visit(path: Path, work: Callable[[apsw.Connection], T], writes: bool) -> T:
+def _visit(path: Path, work: Callable[[apsw.Connection], T], writes: bool, older: bool) -> T:
     if not path.exists():
         raise StoreError(f"There is no store {str(path)!r}; check the path")
     try:
@@ -34,10 +38,10 @@ def _visit(path: Path, work: Callable[[apsw.Connection], T], writes: bool) -> T:
         try:
             connection.set_busy_timeout(BUSY)
             version = require_ours(connection, path)
-            if version < VERSION:
+            if version < VERSION and not older:
                 raise StoreError(
                     f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows "
-                    f"{VERSION}); open it with a runtime once, which brings it up to date"
+                    f"{VERSION}); open it with a runtime once, or run `toolwright db migrate`; it is brought up to date"
                 )
             if not writes:
                 connection.execute("PRAGMA query_only = 1")
