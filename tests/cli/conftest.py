@@ -1,6 +1,7 @@
 """What the tests of the command line share: a directory with tools, and a way to run the command in it."""
 
 import logging
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,3 +117,81 @@ def command(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(Path(toolwright.__file__).parents[1]))
     return [sys.executable, "-m", "toolwright.cli"]
+
+
+CRASHING = '''
+import os
+import signal
+from pathlib import Path
+from toolwright import Pending, ToolContext, tool
+
+
+def cut_off(name: str) -> None:
+    """Kill this process, the first time."""
+    if not Path(name).exists():
+        Path(name).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tool(readonly=True)
+def note(text: str) -> str:
+    """Write down that it ran."""
+    with open("ledger", "a") as file:
+        file.write(text + "\\\\n")
+    return text
+
+
+@tool
+def die() -> str:
+    """Kill the process that runs it."""
+    cut_off("died")
+    return "alive"
+
+
+@tool(on_crash="ask")
+def risky() -> str:
+    """Kill the process that runs it, and let a person decide."""
+    cut_off("risked")
+    return "alive"
+
+
+@tool(approval="required", parallel=True)
+def launch(where: str = "moon") -> str:
+    """Do something grave."""
+    return f"launched to {where}"
+
+
+@tool(parallel=True)
+def order(ctx: ToolContext) -> Pending:
+    """Wait for somebody outside."""
+    Path("key").write_text(ctx.completion_key())
+    return Pending()
+'''.replace("\\\\n", "\\n")
+
+
+@pytest.fixture
+def left(project: Path, command: list[str]) -> Callable[..., Path]:
+    """Leaves a store behind, by a process that runs calls until it is killed, or until all that is left waits."""
+    (project / "crashing.py").write_text(CRASHING)
+
+    def leave(*calls: dict[str, Any], session: str = "s1", name: str = "agent.db") -> Path:
+        (project / "leave.py").write_text(LEAVING)
+        words = [name, session, jsonx.encode(calls).decode()]
+        subprocess.run([command[0], "leave.py", *words], check=False, timeout=30)
+        return project / name
+
+    return leave
+
+
+LEAVING = """
+import asyncio, sys
+import crashing
+from toolwright import Runtime, ToolCall, jsonx
+
+async def main(store, session, calls):
+    tools = [crashing.note, crashing.die, crashing.risky, crashing.launch, crashing.order]
+    async with Runtime.open(store, tools=tools) as runtime:
+        await runtime.session(session).start_batch([ToolCall(**call) for call in jsonx.decode(calls)]).quiet()
+
+asyncio.run(main(*sys.argv[1:]))
+"""

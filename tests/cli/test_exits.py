@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 from toolwright import ToolOutcome, ToolwrightError, jsonx
 from toolwright.cli.exits import exit_code, reported
 
-CODES = ("0", "1", "2", "70", "130", "141")
+CODES = ("0", "1", "2", "3", "4", "70", "130", "141")
 
 
 def test_the_version_is_that_of_the_package(run: Run) -> None:
@@ -22,9 +22,23 @@ def test_the_version_is_that_of_the_package(run: Run) -> None:
     assert run("--json", "--version").json == {"version": toolwright.__version__}
 
 
-@pytest.mark.parametrize("words", [("--help",), ("tools", "--help"), ("call", "-h"), ("batch", "-h")])
-def test_every_help_page_tells_the_exit_codes(run: Run, words: tuple[str, ...]) -> None:
-    ended = run(*words)
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["tools"],
+        ["call"],
+        ["batch"],
+        ["runs"],
+        ["runs", "show"],
+        ["approvals"],
+        ["approvals", "deny"],
+        ["db"],
+        ["db", "prune"],
+    ],
+)
+def test_every_help_page_tells_the_exit_codes(run: Run, words: list[str]) -> None:
+    ended = run(*words, "-h")
     assert ended.code == 0
     codes = ended.out[ended.out.index("Exit codes:") :]
     for code in CODES:

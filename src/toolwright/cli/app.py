@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import getdoc
 from typing import Annotated
 
 import typer
 
 import toolwright
+from toolwright.cli.commands import approvals, db, runs
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
+from toolwright.cli.commands.recover import recover
+from toolwright.cli.commands.resolve import resolve
 from toolwright.cli.commands.tools import tools
 from toolwright.cli.exits import MEANINGS
 from toolwright.cli.output import print_json
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
+EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
+COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve]
+LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
+    runs.runs: [runs.show],
+    approvals.approvals: [approvals.approve, approvals.deny],
+}
+"""Commands that list something, and what can be done with one of these."""
+CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
 
 app = typer.Typer(
     name="toolwright",
@@ -24,8 +37,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\n\n".join(["Exit codes:", *EXIT_CODES]),
 )
-for command in (tools, call, batch):
-    app.command(epilog=f"Exit codes: {'; '.join(EXIT_CODES)}.")(command)
+
+
+def _group(name: str, says: str, verbs: list[Callable[..., None]], *, alone: bool) -> typer.Typer:
+    group = typer.Typer(rich_markup_mode="rich", no_args_is_help=not alone)
+    app.add_typer(group, name=name, help=says, epilog=EPILOG, invoke_without_command=alone)
+    for verb in verbs:
+        group.command(epilog=EPILOG)(verb)
+    return group
+
+
+for command in COMMANDS:
+    app.command(epilog=EPILOG)(command)
+for lists, verbs in LISTS.items():
+    _group(lists.__name__, getdoc(lists) or "", verbs, alone=True).callback()(lists)
+_group("db", "Count, check, prune or bring up to date what a store has.", CARE, alone=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -34,7 +60,7 @@ def show_version(
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --version: print it as JSON.")] = False,
 ) -> None:
-    """Run the tools of an AI agent from the command line: list them, call one, or run a whole batch."""
+    """Run the tools of an AI agent: list them, call one, run a whole batch, and look after what is kept of it."""
     if version:
         if as_json:
             print_json({"version": toolwright.__version__})

@@ -1,4 +1,4 @@
-"""The arguments of `toolwright call`. Owns reading words or stdin; does not own whether they fit the tool."""
+"""Values on the command line. Owns reading words or stdin as JSON; does not own whether they fit a tool."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def read_arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
         BadInput: the words are none of these.
     """
     if len(words) == 1 and words[0] == "-":
-        return _read_object(sys.stdin.read(), "on stdin")
+        return read_object(sys.stdin.read(), "on stdin")
     if len(words) == 1 and words[0].lstrip().startswith("{"):
-        return _read_object(words[0], "given")
+        return read_object(words[0], "given")
     found: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -36,10 +36,15 @@ def read_arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
     return found
 
 
-def _read_object(text: str, where: str) -> dict[str, Any]:
+def read_object(text: str, where: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        BadInput: it is none.
+    """
     try:
         found = jsonx.decode(text)
-    except jsonx.DecodeError as error:
+    except (jsonx.DecodeError, RecursionError) as error:
         raise BadInput(
             f'The arguments {where} are not JSON ({error}); use an object, as in \'{{"path": "a"}}\''
         ) from None

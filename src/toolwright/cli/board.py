@@ -13,6 +13,7 @@ from toolwright.events import (
     CallProgress,
     CallRetrying,
     CallStarted,
+    CallWaiting,
     CallWarning,
 )
 
@@ -76,12 +77,14 @@ class Board:
                 row.current = row.total
             row.note = event.code or ("" if event.attempts < 2 else f"after {event.attempts} attempts")
         elif isinstance(event, CallStarted):
-            row.state, row.started = "running", event.at
+            row.state, row.started, row.note = "running", event.at, ""
         elif isinstance(event, CallProgress):
             row.current, row.total, row.note = event.current, event.total, event.label or ""
         elif isinstance(event, CallRetrying):
             row.current, row.total = 0.0, None
             row.note = f"attempt {event.attempt} failed ({event.code}), again in {event.delay:.1f} s"
+        elif isinstance(event, CallWaiting):
+            row.note = f"waits for {event.what}" + (f" {event.name}" if event.what in ("event", "signal") else "")
         elif isinstance(event, CallWarning):
             row.note = event.message
 

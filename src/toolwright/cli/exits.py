@@ -2,9 +2,12 @@
 
 | code | meaning                                                                  |
 |------|--------------------------------------------------------------------------|
-| 0    | every call succeeded                                                     |
+| 0    | every call succeeded, or what was asked for is done                      |
 | 1    | a call failed, was cancelled, or waits for something                     |
-| 2    | the command was used wrongly, its input is bad, or tools can't be loaded |
+| 2    | the command was used wrongly, its input is bad, or tools, a store or a   |
+|      | key can't be used                                                        |
+| 3    | somebody else decided or resolved it first; nothing was changed          |
+| 4    | the store is damaged                                                     |
 | 70   | toolwright itself failed; the traceback is on stderr                     |
 | 130  | interrupted by Ctrl-C; what happened until then was printed              |
 | 141  | whoever read the output stopped reading                                  |
@@ -18,6 +21,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import apsw
 import typer
 
 from toolwright.errors import ToolwrightError
@@ -26,14 +30,18 @@ from toolwright.tools.outcome import ToolOutcome
 SUCCEEDED = 0
 FAILED = 1
 BAD_INPUT = 2
+OUTRUN = 3
+DAMAGED = 4
 BROKEN = 70
 INTERRUPTED = 130
 UNREAD = 141
 
 MEANINGS = {
-    SUCCEEDED: "every call succeeded",
+    SUCCEEDED: "every call succeeded, or what was asked for is done",
     FAILED: "a call failed, was cancelled, or waits for something",
-    BAD_INPUT: "wrong usage, bad input, or tools that can't be loaded",
+    BAD_INPUT: "wrong usage, bad input, or tools, a store or a key that can't be used",
+    OUTRUN: "somebody else decided or resolved it first",
+    DAMAGED: "the store is damaged",
     BROKEN: "toolwright itself failed",
     INTERRUPTED: "interrupted by Ctrl-C",
     UNREAD: "the reader of the output went away",
@@ -49,6 +57,11 @@ def exit_code(outcomes: Iterable[ToolOutcome], *, interrupted: bool = False) -> 
     if interrupted:
         return INTERRUPTED
     return SUCCEEDED if all(outcome.ok for outcome in outcomes) else FAILED
+
+
+def is_damage(error: Exception) -> bool:
+    """True when an error says that the file of a store is damaged."""
+    return isinstance(error.__cause__, apsw.CorruptError)
 
 
 def complain(message: str) -> None:
@@ -70,7 +83,7 @@ def reported() -> Iterator[None]:
         raise
     except ToolwrightError as error:
         complain(str(error))
-        raise typer.Exit(BAD_INPUT) from None
+        raise typer.Exit(DAMAGED if is_damage(error) else BAD_INPUT) from None
     except BrokenPipeError:
         # Python flushes stdout once more when it ends, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,6 +13,7 @@ from toolwright.cli.exits import BadInput
 from toolwright.errors import PolicyError
 
 _POLICY = "Policy"
+_STORE = "Store"
 
 Tools = Annotated[
     list[str] | None,
@@ -24,6 +25,45 @@ Tools = Annotated[
         "Without it: the nearest pyproject.toml that has tools under \\[tool.toolwright].",
     ),
 ]
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        "--db",
+        metavar="FILE",
+        dir_okay=False,
+        help="The store. Without it: the db of the nearest pyproject.toml, under \\[tool.toolwright].",
+    ),
+]
+KeptIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--db",
+        metavar="FILE",
+        dir_okay=False,
+        help="Keep what happens in this store, made if need be: calls with ids can be run again, and what needs "
+        "approval waits for it. Without it: the db of the project, if it has one; :memory: keeps nothing.",
+        rich_help_panel=_STORE,
+    ),
+]
+Session = Annotated[
+    str,
+    typer.Option(
+        "--session",
+        metavar="ID",
+        help="The session of the calls: a call is known by its session and its id.",
+        rich_help_panel=_STORE,
+    ),
+]
+Scope = Annotated[
+    str,
+    typer.Option(
+        "--scope",
+        metavar="TEXT",
+        help="Separates ids that a provider uses again in every turn.",
+        rich_help_panel=_STORE,
+    ),
+]
+OfSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log on stderr, with tracebacks.")]
 Timeout = Annotated[
@@ -60,6 +100,18 @@ Events = Annotated[
     Path | None,
     typer.Option(metavar="FILE", dir_okay=False, help="Append every event to this file, as lines of JSON."),
 ]
+
+
+class Before(NamedTuple):
+    """What was said before the verb, as in `approvals --session s1 approve c1`: it holds unless the verb says more."""
+
+    db: Path | None
+    session: str | None
+    as_json: bool
+
+    def then(self, db: Path | None, session: str | None, as_json: bool) -> Before:
+        """What holds for the verb."""
+        return Before(db or self.db, self.session if session is None else session, as_json or self.as_json)
 
 
 def make_policy(

@@ -50,7 +50,9 @@ def explain(outcome: ToolOutcome) -> str:
     if outcome.failure is not None:
         failure = outcome.failure
         cause = f": {failure.detail}" if failure.detail else ""
-        remedy = f"; let it run with --approve {outcome.tool}" if failure.code == "needs_approval" else ""
+        remedy = (
+            f"; let it run with --approve {outcome.tool}, or wait with --db" if failure.code == "needs_approval" else ""
+        )
         return f"{failure.category}/{failure.code}{cause}{remedy}"
     if outcome.status == "connection_required":
         return f"needs a connection to {outcome.provider}"

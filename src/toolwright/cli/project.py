@@ -1,4 +1,4 @@
-"""What a project says of its tools. Owns reading `[tool.toolwright]` in pyproject.toml; not loading them."""
+"""What a project says of its tools and its store. Owns reading `[tool.toolwright]` in pyproject.toml; opens nothing."""
 
 from __future__ import annotations
 
@@ -10,24 +10,56 @@ from toolwright.cli.exits import BadInput
 
 
 class Project(NamedTuple):
-    """A directory and the sources of tools that its pyproject.toml names; paths are relative to it."""
+    """A directory and what its pyproject.toml says under `[tool.toolwright]`; paths are relative to it."""
 
     directory: Path
-    sources: list[str]
+    table: dict[str, Any]
+
+    def sources(self) -> list[str]:
+        """Where its tools come from.
+
+        Raises:
+            BadInput: it names none, or not as a list of strings.
+        """
+        sources = self.table.get("tools")
+        if not isinstance(sources, list) or not sources or not all(isinstance(item, str) for item in sources):
+            given = "no tools" if sources is None else f"tools = {sources!r}"
+            raise BadInput(
+                f"[tool.toolwright] in {self._file!r} has {given}; "
+                'write a list of sources, as in tools = ["my_tools.py", "package.module:attribute"]'
+            )
+        return sources
+
+    def store(self) -> Path | None:
+        """The file of its store, if it names one.
+
+        Raises:
+            BadInput: it does so in another way than by a path.
+        """
+        db = self.table.get("db")
+        if db is None:
+            return None
+        if not isinstance(db, str) or not db:
+            raise BadInput(f'[tool.toolwright] in {self._file!r} has db = {db!r}; write a path, as in db = "agent.db"')
+        return self.directory / Path(db).expanduser()
+
+    @property
+    def _file(self) -> str:
+        return str(self.directory / "pyproject.toml")
 
 
 def find_project(start: Path) -> Project | None:
     """The project around a directory: the nearest pyproject.toml upwards that has `[tool.toolwright]`.
 
     Raises:
-        BadInput: that file can not be read, or what it says of tools is not a list of strings.
+        BadInput: that file can not be read.
     """
     for directory in (start, *start.parents):
         file = directory / "pyproject.toml"
         if file.is_file():
             table = _table(file)
             if table is not None:
-                return Project(directory, _sources(file, table))
+                return Project(directory, table)
     return None
 
 
@@ -35,21 +67,14 @@ def _table(file: Path) -> dict[str, Any] | None:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{str(file)!r} is not TOML ({error}); fix it, or name the tools with --tools") from None
+        raise BadInput(
+            f"{str(file)!r} is not TOML ({error}); fix it, or name tools with --tools and the store with --db"
+        ) from None
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"{str(file)!r} can not be read ({reason}); name the tools with --tools") from None
+        raise BadInput(
+            f"{str(file)!r} can not be read ({reason}); name tools with --tools and the store with --db"
+        ) from None
     tools = content.get("tool", {})
     table = tools.get("toolwright") if isinstance(tools, dict) else None
     return table if isinstance(table, dict) else None
-
-
-def _sources(file: Path, table: dict[str, Any]) -> list[str]:
-    sources = table.get("tools")
-    if not isinstance(sources, list) or not sources or not all(isinstance(item, str) for item in sources):
-        given = "no tools" if sources is None else f"tools = {sources!r}"
-        raise BadInput(
-            f"[tool.toolwright] in {str(file)!r} has {given}; "
-            'write a list of sources, as in tools = ["my_tools.py", "package.module:attribute"]'
-        )
-    return sources

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -10,13 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
 from toolwright.calls.batch import Batch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallRecord
 from toolwright.cli.exits import BadInput, exit_code
+from toolwright.cli.stores import MEMORY
+from toolwright.effects.effect import CallKey
+from toolwright.effects.waits import INBOX
 from toolwright.errors import BatchFailed
+from toolwright.events import CallWaiting
 from toolwright.hub import Subscription
 from toolwright.runtime import Runtime
+from toolwright.stores.sqlite.history import calls as past_calls
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.registry import ToolRegistry
@@ -44,40 +52,90 @@ async def run_calls(
     tools: ToolRegistry,
     policy: Policy,
     *,
+    store: Path | None = None,
+    session: str = "cli",
+    scope: str = "",
     events_file: Path | None = None,
     watch: Watch | None = None,
 ) -> Finished:
-    """Run calls as one batch. Ctrl-C cancels it, and what became of each call is still returned.
+    """Run calls as one batch. Ctrl-C stops it, and what became of each call is still returned.
+
+    With a store, calls that need leave wait for it, and Ctrl-C leaves what has no outcome to be gone on with.
 
     Raises:
         BadInput: the events file can not be written.
+        StoreError: the store can not be used.
     """
     try:
-        # Nobody could decide while the command waits: it says so instead, and how to let the tool run.
-        policy = policy.but(on_ask="deny")
-        runtime = await Runtime.open(tools=tools.snapshot().values(), policy=policy, events_file=events_file)
+        if store is None:
+            # Nobody could decide while the command waits: it says so instead, and how to let the tool run.
+            policy = policy.but(on_ask="deny")
+        runtime = await Runtime.open(
+            store or MEMORY, tools=tools.snapshot().values(), policy=policy, events_file=events_file
+        )
     except OSError as error:
         reason = error.strerror or error
         raise BadInput(f"The events file {str(events_file)!r} can not be written ({reason}); name another") from None
     try:
         events = None if watch is None else runtime.subscribe(limit=max(10_000, 8 * len(calls)))
-        batch = runtime.session("cli").start_batch(calls)
-        with cancelled_by_interrupt(batch) as interrupts:
+        said = None if store is None else asyncio.ensure_future(_say_what_waits(runtime.subscribe(), store))
+        batch = runtime.session(session).start_batch(calls, scope=scope)
+        with interruptible(runtime, batch, leave=store is not None) as interrupts:
             if watch is not None and events is not None:
                 await watch(runtime, batch, events)
             try:
                 outcomes = await batch
             except BatchFailed as error:
                 outcomes = error.outcomes
-        return Finished(outcomes, runtime.log.query(session="cli"), bool(interrupts))
+        if said is not None:
+            said.cancel()
+        if store is not None and interrupts:
+            await runtime.close()
+            outcomes = await _with_what_is_left(outcomes, store, session, scope)
+        return Finished(outcomes, runtime.log.query(session=session), bool(interrupts))
     finally:
         await runtime.close()
 
 
+async def _with_what_is_left(outcomes: list[ToolOutcome], store: Path, session: str, scope: str) -> list[ToolOutcome]:
+    """The outcomes, with "pending" for calls that stay unfinished in the store: these were not cancelled for good."""
+    left = {call.key for call in await past_calls(store, session=session) if call.outcome is None}
+    return [
+        ToolOutcome(outcome.call_id, outcome.tool, "pending")
+        if outcome.status == "cancelled" and CallKey(session, scope, outcome.call_id) in left
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+async def _say_what_waits(events: Subscription, store: Path) -> None:
+    """Say on stderr what a person must do for a call to go on."""
+    async for event in events:
+        if not isinstance(event, CallWaiting) or event.what == "sleep":
+            continue
+        who = f"Call {event.call_id!r} of tool {event.tool!r}"
+        if event.what in INBOX:
+            why = "it was cut off by a crash, and may have run" if event.what == "crash" else "it needs approval"
+            remedy = shown_command("approvals", store, "approve", event.call_id)
+            typer.echo(f"{who} waits for a person, as {why}: {remedy}", err=True)
+        else:
+            named = f" {event.name!r}" if event.name else ""
+            typer.echo(f"{who} waits for its {event.what}{named}; Ctrl-C leaves it waiting", err=True)
+
+
+def shown_command(name: str, store: Path, *words: str) -> str:
+    """A command over a store as it may be typed."""
+    return shlex.join(["toolwright", name, *words, "--db", str(store)])
+
+
 @contextmanager
-def cancelled_by_interrupt(batch: Batch) -> Iterator[list[int]]:
-    """Let the first Ctrl-C cancel the batch instead of ending the program; yields those that came."""
+def interruptible(runtime: Runtime, batch: Batch, *, leave: bool) -> Iterator[list[int]]:
+    """Let the first Ctrl-C cancel the batch instead of ending the program; yields those that came.
+
+    `leave` closes the runtime instead: what is unfinished stays so in the store, and may be gone on with.
+    """
     seen: list[int] = []
+    closing: list[asyncio.Task[None]] = []
     if threading.current_thread() is not threading.main_thread():
         yield seen
         return
@@ -88,7 +146,10 @@ def cancelled_by_interrupt(batch: Batch) -> Iterator[list[int]]:
         seen.append(number)
         signal.signal(signal.SIGINT, before)
         # Also wakes a loop that waits for nothing but the network.
-        loop.call_soon_threadsafe(batch.cancel, "interrupted by Ctrl-C")
+        if leave:
+            loop.call_soon_threadsafe(lambda: closing.append(loop.create_task(runtime.close())))
+        else:
+            loop.call_soon_threadsafe(batch.cancel, "interrupted by Ctrl-C")
 
     signal.signal(signal.SIGINT, interrupt)
     try:

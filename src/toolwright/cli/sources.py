@@ -36,7 +36,7 @@ def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) 
                 "There are no tools; name some with --tools module:attribute or --tools tools.py, "
                 'or write tools = ["tools.py"] under [tool.toolwright] in pyproject.toml'
             )
-        directory, sources = project
+        directory, sources = project.directory, project.sources()
     registry = ToolRegistry()
     origins: dict[str, str] = {}
     for source in sources:

@@ -24,6 +24,8 @@ LOOKS = {
     "failure": Look("✗", "bold red"),
     "cancelled": Look("⊘", "yellow"),
     "pending": Look("…", "magenta"),
+    "cut off": Look("!", "bold yellow"),
+    "unfinished": Look("○", "bold yellow"),
     "connection_required": Look("⇄", "magenta"),
 }
 

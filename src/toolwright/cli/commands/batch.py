@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from toolwright.cli.output import print_json, set_up_log, stdout_kept_clean
 from toolwright.cli.payload import read_payload
 from toolwright.cli.running import Finished, run_calls
 from toolwright.cli.sources import load_tools
+from toolwright.cli.stores import named_store
 from toolwright.cli.timeline import timeline as draw_timeline
 
 
@@ -28,6 +30,9 @@ def batch(
         ),
     ],
     tools: options.Tools = None,
+    db: options.KeptIn = None,
+    session: options.Session = "cli",
+    scope: options.Scope = "",
     as_json: options.Json = False,
     provider: Annotated[
         str | None,
@@ -48,6 +53,8 @@ def batch(
     On a terminal: a table that moves while calls run, then the outcomes.
 
     With --json, or into a pipe: JSON in the shape the calls came in, ready to be sent back.
+
+    With --db: durable. Run again, what has an outcome is not run again; what needs approval waits for it.
     """
     with reported():
         screen, log = Console(), Console(stderr=True)
@@ -62,14 +69,16 @@ def batch(
             fail_fast=fail_fast,
         )
         payload = read_payload(file, provider)
-        registry = load_tools(tools)
+        registry, store = load_tools(tools), named_store(db)
+        run = functools.partial(
+            run_calls, payload.calls, registry, policy, store=store, session=session, scope=scope, events_file=events
+        )
         if for_person:
-            watch = live_table(screen)
-            finished = asyncio.run(run_calls(payload.calls, registry, policy, events_file=events, watch=watch))
+            finished = asyncio.run(run(watch=live_table(screen)))
             screen.print(outcome_table(finished.outcomes))
         else:
             with stdout_kept_clean():
-                finished = asyncio.run(run_calls(payload.calls, registry, policy, events_file=events))
+                finished = asyncio.run(run())
             print_json(payload.write_results(finished.outcomes))
         if timeline:
             (screen if for_person else log).print(draw_timeline(finished.records))
@@ -81,5 +90,7 @@ def batch(
 def _what_happened(finished: Finished) -> str:
     stopped = [outcome for outcome in finished.outcomes if outcome.status == "cancelled"]
     doubtful = sum(outcome.may_have_run for outcome in stopped)
-    over, never = len(finished.outcomes) - len(stopped), len(stopped) - doubtful
-    return f"Interrupted: {over} calls were over, {never} never ran, {doubtful} may have had an effect."
+    left = sum(outcome.status == "pending" for outcome in finished.outcomes)
+    over, never = len(finished.outcomes) - len(stopped) - left, len(stopped) - doubtful
+    again = f" {left} are left in the store: run it again to go on." if left else ""
+    return f"Interrupted: {over} calls were over, {never} never ran, {doubtful} may have had an effect.{again}"

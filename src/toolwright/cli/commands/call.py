@@ -17,6 +17,7 @@ from toolwright.cli.output import print_json, print_text, set_up_log, stdout_kep
 from toolwright.cli.running import Finished, run_calls
 from toolwright.cli.sources import load_tools, require_tool
 from toolwright.cli.states import seconds, state_text
+from toolwright.cli.stores import named_store
 from toolwright.tools.call import ToolCall
 
 
@@ -30,6 +31,18 @@ def call(
         ),
     ] = None,
     tools: options.Tools = None,
+    db: options.KeptIn = None,
+    session: options.Session = "cli",
+    scope: options.Scope = "",
+    call_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="The id of the call: with a store, it runs once, and again gives its outcome.",
+            rich_help_panel="Store",
+        ),
+    ] = None,
     as_json: options.Json = False,
     timeout: options.Timeout = None,
     read_only: options.ReadOnly = False,
@@ -42,7 +55,7 @@ def call(
 
     The text goes to stdout as it is, and how it went to stderr.
 
-    With --json the whole outcome goes to stdout.
+    With --json the whole outcome goes to stdout. With --db it waits for an approval that it needs.
     """
     with reported():
         console = Console(stderr=True)
@@ -50,9 +63,12 @@ def call(
         policy = options.make_policy(timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir)
         registry = load_tools(tools)
         tool = require_tool(registry, name)
-        one = ToolCall(name=name, arguments=read_arguments(arguments or (), tool), source="user")
+        one = ToolCall(name=name, arguments=read_arguments(arguments or (), tool), id=call_id, source="user")
+        store = named_store(db)
         with stdout_kept_clean():
-            finished = asyncio.run(run_calls([one], registry, policy, events_file=events))
+            finished = asyncio.run(
+                run_calls([one], registry, policy, store=store, session=session, scope=scope, events_file=events)
+            )
         if as_json:
             print_json(finished.outcomes[0].to_json())
         else:
@@ -64,7 +80,9 @@ def call(
 def _status(finished: Finished) -> Text:
     outcome, record = finished.outcomes[0], finished.records[0]
     line = state_text(outcome.status)
-    if outcome.attempts:
+    if outcome.replayed:
+        line.append(", replayed: it was done before", style="not bold")
+    elif outcome.attempts:
         attempts = f", {outcome.attempts} attempts" if outcome.attempts > 1 else ""
         line.append(f" in {seconds(record.run_time)}{attempts}", style="not bold")
     if said := explain(outcome):

@@ -1,0 +1,218 @@
+"""`toolwright approvals`: what waits for a person, and the person's decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolwright import jsonx
+from toolwright.calls.approvals import Approval
+from toolwright.cli import options
+from toolwright.cli.arguments import read_object
+from toolwright.cli.choosing import Chosen, choose
+from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
+from toolwright.cli.moments import moment, until
+from toolwright.cli.output import print_json
+from toolwright.cli.states import short
+from toolwright.cli.stores import opened, require_store
+from toolwright.errors import KeyRefused
+from toolwright.session.inbox import Resolved
+
+Verb = Literal["approve", "deny"]
+Ids = Annotated[
+    list[str],
+    typer.Argument(metavar="ID…", help="The id of a call, a number of the list, or a key."),
+]
+Always = Annotated[
+    bool, typer.Option("--always", help="Decide so for all later calls of the tool in its session, too.")
+]
+Matching = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON",
+        help='Like --always, for later calls whose arguments match: \'{"path": "/tmp/*"}\'.',
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether a number means the right call.")]
+
+
+def approvals(
+    context: typer.Context, db: options.Db = None, session: options.OfSession = None, as_json: options.Json = False
+) -> None:
+    """List the calls that wait for a person, the oldest first; `approvals approve` and `approvals deny` decide."""
+    if context.invoked_subcommand is not None:
+        context.obj = options.Before(db, session, as_json)
+        return
+    with reported():
+        found = asyncio.run(_read(require_store(db), session))
+        if as_json:
+            print_json([msgspec.to_builtins(request) for request in found])
+        elif found:
+            Console().print(approval_table(found, time.time()))
+        else:
+            Console(stderr=True).print("Nothing waits for a person.")
+
+
+def approve(
+    context: typer.Context,
+    ids: Ids,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    arguments: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Run it with these arguments instead; for one call only.")
+    ] = None,
+    always: Always = False,
+    matching: Matching = None,
+    yes: Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Let calls run that wait for it. Whoever decides first, decides.
+
+    A call goes on where it waits; where nobody runs it any more, when its batch is run again or by `recover`.
+    """
+    with reported():
+        given = None if arguments is None else read_object(arguments, "given")
+        if given is not None and len(ids) > 1:
+            raise BadInput("--arguments are those of one call; approve the others on their own")
+        said = {"arguments": given, "always": _pattern(always, matching)}
+        _decide("approve", ids, context.obj.then(db, session, as_json), said, yes)
+
+
+def deny(
+    context: typer.Context,
+    ids: Ids,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; the model reads it.")] = None,
+    always: Always = False,
+    matching: Matching = None,
+    yes: Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Keep calls from running that wait for leave. Whoever decides first, decides."""
+    with reported():
+        said = {"reason": reason, "always": _pattern(always, matching)}
+        _decide("deny", ids, context.obj.then(db, session, as_json), said, yes)
+
+
+def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
+    if matching is not None:
+        return read_object(matching, "of --matching")
+    return {} if always else None
+
+
+async def _read(store: Path, session: str | None) -> list[Approval]:
+    async with opened(store) as runtime:
+        return await runtime.approvals(session)
+
+
+def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[str, Any], yes: bool) -> None:
+    store = require_store(given.db)
+    chosen = asyncio.run(_choose(store, words, given.session))
+    if said["always"] is not None and any(one.request is not None and one.request.cause == "crash" for one in chosen):
+        raise BadInput("What a crash cut off is decided each time; leave out --always and --matching")
+    if not yes:
+        _confirm(verb, [one for one in chosen if one.by_number])
+    ends = asyncio.run(_settle(verb, store, chosen, said))
+    if given.as_json:
+        print_json([_data(one, end) for one, end in zip(chosen, ends, strict=True)])
+    for one, end in zip(chosen, ends, strict=True):
+        if isinstance(end, KeyRefused):
+            complain(str(end))
+        elif not given.as_json:
+            typer.echo(_told(one, end))
+    if any(isinstance(end, KeyRefused) for end in ends):
+        raise typer.Exit(BAD_INPUT)
+    raise typer.Exit(SUCCEEDED if all(isinstance(end, Resolved) and end.first for end in ends) else OUTRUN)
+
+
+def _data(one: Chosen, end: Resolved | KeyRefused) -> dict[str, Any]:
+    known = {"key": one.key, "call_id": one.call_id}
+    return {**known, **({"refused": str(end)} if isinstance(end, KeyRefused) else msgspec.to_builtins(end))}
+
+
+async def _choose(store: Path, words: Sequence[str], session: str | None) -> list[Chosen]:
+    requests = await _read(store, session)
+    chosen = [await choose(store, requests, word, session) for word in words]
+    return list({one.key: one for one in chosen}.values())
+
+
+def _confirm(verb: Verb, counted: Sequence[Chosen]) -> None:
+    """Ask whether numbers mean the right calls: the list that was read may have changed."""
+    for one in counted:
+        assert one.request is not None
+        what = f"{one.request.tool} {jsonx.encode(one.request.arguments).decode()}"
+        if not sys.stdin.isatty():
+            raise BadInput(
+                f"A number is a place in a list that changes, and here it is call {one.call_id!r}, {what:.100}; "
+                "use the call's id or its key, or add --yes"
+            )
+        if not typer.confirm(f"{verb.capitalize()} {one.call_id}: {what}?", err=True):
+            raise BadInput("Nothing was decided")
+
+
+async def _settle(
+    verb: Verb, store: Path, chosen: Sequence[Chosen], said: dict[str, Any]
+) -> list[Resolved | KeyRefused]:
+    ends: list[Resolved | KeyRefused] = []
+    async with opened(store) as runtime:
+        decide: Any = runtime.approve if verb == "approve" else runtime.deny
+        for one in chosen:
+            try:
+                ends.append(await decide(one.key, **said, by=_who()))
+            except KeyRefused as refused:  # the others have a right to be decided, and to be told of
+                ends.append(refused)
+    return ends
+
+
+def _who() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in a container
+        return None
+
+
+def _told(one: Chosen, stands: Resolved) -> str:
+    how = {"ok": "approved", "error": "denied", "expired": "given up: nobody decided in time"}.get(stands.status)
+    what = f"{how or stands.status}{f': {stands.reason}' if stands.reason else ''}"
+    name = one.call_id or "the request"
+    name = f"{name} ({one.request.tool})" if one.request else name
+    if stands.first:
+        return f"{name} is {what}"
+    return f"Somebody else was first: {name} was {what} ({moment(stands.at)})"
+
+
+def approval_table(requests: Sequence[Approval], now: float) -> Table:
+    """A numbered line for each request, with what it would be run with below."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("call", no_wrap=True)
+    table.add_column("session", no_wrap=True)
+    table.add_column("tool", no_wrap=True, style="cyan")
+    table.add_column("why it asks, and its arguments", ratio=1, overflow="fold")
+    table.add_column("deadline", no_wrap=True)
+    for number, request in enumerate(requests, start=1):
+        why = [request.reason] if request.cause == "crash" else [request.rule, request.reason]
+        about = Text.assemble(": ".join(filter(None, why)), "\n", (jsonx.encode(request.arguments).decode(), "dim"))
+        where = short(request.session) + (f" / {short(request.scope)}" if request.scope else "")
+        table.add_row(
+            str(number),
+            Text(short(request.call_id)),
+            Text(where),
+            Text(short(request.tool)),
+            about,
+            until(request.deadline, now),
+        )
+    return table

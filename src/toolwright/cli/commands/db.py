@@ -1,0 +1,132 @@
+"""`toolwright db`: care of a store's file."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from toolwright.cli import options
+from toolwright.cli.exits import DAMAGED, BadInput, complain, is_damage, reported
+from toolwright.cli.moments import moment, read_moment
+from toolwright.cli.output import print_json
+from toolwright.cli.stores import require_store
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite import care, upgrade
+
+
+def stats(db: options.Db = None, as_json: options.Json = False) -> None:
+    """Count what a store has."""
+    with reported():
+        store = require_store(db)
+        found = asyncio.run(care.stats(store))
+        if as_json:
+            print_json(msgspec.to_builtins(found))
+        else:
+            Console().print(_stats_table(store, found))
+
+
+def check(db: options.Db = None, as_json: options.Json = False) -> None:
+    """Look for damage in a store. Ends with 4 when there is some."""
+    with reported():
+        store = require_store(db)
+        try:
+            told = asyncio.run(care.check(store))
+        except StoreError as error:
+            if not is_damage(error):
+                raise
+            told = [str(error)]
+        if as_json:
+            print_json({"sound": not told, "problems": told})
+        elif not told:
+            typer.echo(f"{store} is sound.")
+        else:
+            for line in told:
+                complain(line)
+        if told:
+            raise typer.Exit(DAMAGED)
+
+
+def prune(
+    before: Annotated[
+        str,
+        typer.Option(metavar="WHEN", help="Remove what finished before this: 30d, 12h, or a date such as 2026-01-31."),
+    ],
+    db: options.Db = None,
+    session: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Only calls of this session. Repeatable.")
+    ] = None,
+    vacuum: Annotated[bool, typer.Option("--vacuum", help="Make the file smaller, too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Remove old finished calls, with all that belongs to them. A call that is removed would run again.
+
+    What is unfinished stays, and what it needs to go on.
+    """
+    with reported():
+        store, instant = require_store(db), read_moment(before, "--before")
+        planned = asyncio.run(care.prune(store, instant, sessions=session, dry_run=True))
+        if not as_json:
+            typer.echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
+        if not dry_run and not yes and (planned.calls or vacuum):
+            if as_json or not sys.stdin.isatty():
+                raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
+            if not typer.confirm(f"Remove what finished before {moment(instant)}?", err=True):
+                raise BadInput("Nothing was removed")
+        removed = planned
+        if not dry_run and (planned.calls or vacuum):
+            removed = asyncio.run(care.prune(store, instant, sessions=session, vacuum=vacuum))
+        if as_json:
+            print_json({"before": instant, "dry_run": dry_run, **msgspec.to_builtins(removed)})
+        elif not dry_run and not (planned.calls or vacuum):
+            typer.echo("Nothing was removed.")
+        elif not dry_run:
+            typer.echo(f"Removed: {_pruned(removed)}; the file is {removed.bytes:,} bytes smaller")
+
+
+def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
+    """Bring the store of an older version up to date, all of it or nothing; opening it with a runtime does the same."""
+    with reported():
+        store = require_store(db)
+        was, now = asyncio.run(upgrade.migrate(store))
+        if as_json:
+            print_json({"before": was, "after": now})
+        elif was == now:
+            typer.echo(f"{store} is up to date, at version {now}.")
+        else:
+            typer.echo(f"{store} went from version {was} to {now}.")
+
+
+def _pruned(counts: care.Pruned) -> str:
+    kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
+    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{kept}"
+
+
+def _stats_table(store: Path, found: care.Stats) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    calls = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.calls.items()))
+    rows = {
+        "store": str(store),
+        "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free",
+        "sessions": str(found.sessions),
+        "calls": calls or "none",
+        "effects": str(found.effects),
+        "waits": f"{found.waits}, {found.open_waits} of them open",
+        "signals": str(found.signals),
+        "oldest call": moment(found.oldest),
+        "oldest unfinished": moment(found.oldest_unfinished),
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table

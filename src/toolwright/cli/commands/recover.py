@@ -1,0 +1,108 @@
+"""`toolwright recover`: finish what a crash cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolwright.calls.policy import Policy
+from toolwright.cli import options
+from toolwright.cli.exits import exit_code, reported
+from toolwright.cli.outcomes import first_line
+from toolwright.cli.output import print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.running import shown_command
+from toolwright.cli.sources import load_tools
+from toolwright.cli.states import short, state_text
+from toolwright.cli.stores import opened, require_store
+from toolwright.session.recovery import Recovered
+from toolwright.tools.registry import ToolRegistry
+
+MEANINGS = {
+    "rerun": "run again",
+    "run": "run: it had not begun",
+    "interrupted": "not run again",
+    "probed": "asked its probe",
+    "asked": "a person must decide",
+    "waiting": "went on waiting",
+    "left": "left as it is",
+}
+"""What was done, for people; --json has the word itself."""
+
+
+def recover(
+    tools: options.Tools = None,
+    db: options.Db = None,
+    as_json: options.Json = False,
+    timeout: options.Timeout = None,
+    approve: options.Approve = None,
+    spill_dir: options.SpillDir = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """Finish what a crash cut off, each call as its tool says, and tell what was done for each.
+
+    Calls that other processes run now are not touched. What waits for a person or for something outside stays so.
+    """
+    with reported():
+        set_up_log(verbose)
+        policy = options.make_policy(timeout=timeout, approve=approve, spill_dir=spill_dir)
+        store = require_store(db)
+        registry = load_tools(tools)
+        with stdout_kept_clean():
+            done = asyncio.run(_recover(store, registry, policy))
+        log = Console(stderr=True)
+        if as_json:
+            print_json([_data(one) for one in done])
+        elif done:
+            Console().print(recovered_table(done))
+        else:
+            log.print("Nothing was cut off.")
+        waiting = sum(one.outcome.status == "pending" for one in done)
+        if waiting and not as_json:
+            listed = shown_command("approvals", store)
+            log.print(f"{waiting} still wait; those that a person decides: {listed}", soft_wrap=True, highlight=False)
+        raise typer.Exit(exit_code([one.outcome for one in done]))
+
+
+async def _recover(store: Path, registry: ToolRegistry, policy: Policy) -> list[Recovered]:
+    async with opened(store, tools=registry.snapshot().values(), policy=policy) as runtime:
+        return await runtime.recover()
+
+
+def _data(one: Recovered) -> dict[str, Any]:
+    return {**one._asdict(), "outcome": one.outcome.to_json()}
+
+
+def _done(one: Recovered) -> str:
+    if one.action in ("run", "rerun") and one.outcome.status == "pending":
+        return "waits before it runs"
+    return MEANINGS.get(one.action, one.action)
+
+
+def recovered_table(done: Sequence[Recovered]) -> Table:
+    """One line for each call: what was done, and the outcome it has now."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table.add_column("call", no_wrap=True)
+    table.add_column("session", no_wrap=True)
+    table.add_column("tool", no_wrap=True, style="cyan")
+    table.add_column("what was done", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("what the model reads", ratio=1, no_wrap=True, overflow="ellipsis")
+    for one in done:
+        where = short(one.session) + (f" / {short(one.scope)}" if one.scope else "")
+        table.add_row(
+            Text(short(one.call_id)),
+            Text(where),
+            Text(short(one.tool)),
+            _done(one),
+            state_text(one.outcome.status),
+            first_line(one.outcome),
+        )
+    return table

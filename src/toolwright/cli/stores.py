@@ -1,0 +1,56 @@
+"""Which store a command works on. Owns reading `--db` and what a project says; does not own the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from toolwright.cli.exits import BadInput
+from toolwright.cli.project import find_project
+from toolwright.runtime import Runtime
+from toolwright.stores.sqlite.upgrade import version
+
+MEMORY = ":memory:"
+
+
+def named_store(db: Path | None) -> Path | None:
+    """The store that `--db` names, or else the project; None where nothing is to be kept.
+
+    Raises:
+        BadInput: what the project says of it is not a path.
+    """
+    if db is not None:
+        return None if str(db) == MEMORY else db
+    project = find_project(Path.cwd())
+    return None if project is None else project.store()
+
+
+def require_store(db: Path | None) -> Path:
+    """The store that `--db` or the project names, which must be there.
+
+    Raises:
+        BadInput: none is named, or there is no such file.
+    """
+    found = named_store(db)
+    if found is None:
+        raise BadInput(
+            'There is no store to look at; name one with --db FILE, or write db = "agent.db" under [tool.toolwright] '
+            "in pyproject.toml"
+        )
+    if not found.is_file():
+        raise BadInput(f"There is no store {str(found)!r}; check the path")
+    return found
+
+
+@asynccontextmanager
+async def opened(store: Path, **options: Any) -> AsyncIterator[Runtime]:
+    """A runtime over a store that exists. It makes no store of anything that is none.
+
+    Raises:
+        StoreError: it is another program's or a newer toolwright's, or can not be read or written.
+    """
+    await version(store)
+    async with Runtime.open(store, **options) as runtime:
+        yield runtime
