@@ -1,15 +1,24 @@
-"""Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm.
+"""Two acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
+process that is killed in the middle of a batch, and another that goes on where it was.
 
-Run it with `make demo`. On a terminal the table moves; anywhere else only the last tables are printed.
+Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
 
 import asyncio
+import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from toolwright import Policy, Runtime, ToolCall, ToolRegistry
 from toolwright.cli.live import live_table
@@ -17,6 +26,7 @@ from toolwright.cli.outcomes import outcome_table
 from toolwright.cli.output import set_up_log
 from toolwright.cli.running import Watch
 from toolwright.cli.sources import load_tools
+from toolwright.cli.states import look_of
 from toolwright.cli.timeline import timeline
 
 HERE = Path(__file__).parent
@@ -39,6 +49,18 @@ CALLS = [
     ToolCall(id="late", name="hash_package", arguments={"package": "json"}),
 ]
 
+STORIES = {
+    "pay": "done",
+    "rates": "running, readonly",
+    "upload": "running, idempotent",
+    "trip": "between two steps",
+    "mail-1": "running",
+    "mail-2": "behind mail-1",
+}
+"""Where each call of the second act was when its process was killed."""
+LOOKS = {"replayed": "green", "rerun": "cyan", "run": "cyan", "interrupted": "bold red"}
+"""What the next process did with a call, and its colour."""
+
 
 async def run(console: Console, tools: ToolRegistry, desk: Path, watch: Watch | None) -> None:
     """Run the batch and print what became of it."""
@@ -55,13 +77,74 @@ async def run(console: Console, tools: ToolRegistry, desk: Path, watch: Watch | 
     console.print(outcome_table(outcomes))
 
 
+def crash(console: Console, desk: Path) -> None:
+    """Let a process be killed in the middle of a batch, and another go on; print what became of each call."""
+    heading(console, "Second act: the process is killed in the middle of a batch")
+    console.print(
+        "Six calls, with their journal in a file. Each effect adds a line to a ledger beside it, as it happens."
+    )
+    killed, _ = start("run", desk, expected=-signal.SIGKILL)
+    before = ledger(desk)
+    console.print(
+        f"[bold]Process {killed}[/] ran them and was killed with SIGKILL. The ledger had {before.total()} lines."
+    )
+    process, said = start("again", desk, expected=0)
+    console.print(f"[bold]Process {process}[/] opened the same file, recovered, and was given the same batch:")
+    console.print(crash_table(json.loads(said)["calls"], before, ledger(desk)))
+    console.print(
+        "Only what says that twice does no harm happened twice. The flight is a durable step: its call was rerun, the "
+        "step was not. Whether mail-1 went out nobody can know: it is not sent again, and the model is told so."
+    )
+
+
+def start(mode: str, desk: Path, *, expected: int) -> tuple[int, str]:
+    """Run the program of the second act to its end; return its number and what it said."""
+    words = [sys.executable, str(HERE / "demo_crash.py"), mode, str(desk)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+        said, _ = child.communicate(timeout=60)
+    if child.returncode != expected:
+        raise SystemExit(f"The second act failed: {mode!r} ended with {child.returncode}")
+    return child.pid, said
+
+
+def ledger(desk: Path) -> Counter[str]:
+    """How often each effect happened."""
+    return Counter((desk / "ledger.txt").read_text().splitlines())
+
+
+def crash_table(calls: list[dict[str, Any]], before: Counter[str], after: Counter[str]) -> Table:
+    """A line for each call: where it was, what the next process did, and how often its effects happened."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table.add_column("call", no_wrap=True, min_width=6)
+    table.add_column("when it was killed", no_wrap=True)
+    table.add_column("then", no_wrap=True, min_width=11)
+    table.add_column("ledger: before + after", no_wrap=True, min_width=20)
+    table.add_column("what the model reads", ratio=1, no_wrap=True, overflow="ellipsis")
+    for call in calls:
+        lines = [line for line in after if line.startswith(f"{call['call']}: ")]
+        table.add_row(
+            call["call"],
+            STORIES[call["call"]],
+            Text(call["action"], style=LOOKS[call["action"]]),
+            Text("\n").join(effect(line, before[line], after[line]) for line in lines),
+            Text.assemble((look_of(call["status"]).sign, look_of(call["status"]).style), f" {call['text']}"),
+        )
+    return table
+
+
+def effect(line: str, before: int, after: int) -> Text:
+    """How often an effect happened before the kill, and how often after it."""
+    name = line.partition(": ")[2]
+    return Text.assemble((f"{before} + {after - before}", "bold" if after == 1 else "yellow"), f"  {name}")
+
+
 def heading(console: Console, text: str) -> None:
     """Print the title of a table."""
     console.print(f"\n[bold]{text}[/]")
 
 
-def main(console: Console | None = None, watch: Watch | None = None) -> None:
-    """Run the demo in a directory of its own, which is gone afterwards."""
+def main(console: Console | None = None, watch: Watch | None = None, second: Console | None = None) -> None:
+    """Run the demo in a directory of its own, which is gone afterwards; its second act on a console of its own."""
     console = console or Console()
     if watch is None and console.is_terminal:
         watch = live_table(console)
@@ -74,6 +157,7 @@ def main(console: Console | None = None, watch: Watch | None = None) -> None:
             highlight=False,
         )
         asyncio.run(run(console, tools, Path(desk), watch))
+        crash(second or console, Path(desk))
 
 
 if __name__ == "__main__":

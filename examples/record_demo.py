@@ -1,6 +1,6 @@
-"""Draw the picture of the demo for the README: the table halfway, then what the demo prints at its end.
+"""Draw the pictures of the demo for the README: the table halfway and what follows it, then the second act.
 
-Run it as `python examples/record_demo.py`; it writes docs/images/demo.svg.
+Run it as `python examples/record_demo.py`; it writes docs/images/demo.svg and docs/images/demo-crash.svg.
 """
 
 import io
@@ -20,7 +20,7 @@ from toolwright.events import CallProgress
 from toolwright.hub import Subscription
 
 HERE = Path(__file__).parent
-PICTURE = HERE.parent / "docs" / "images" / "demo.svg"
+PICTURES = HERE.parent / "docs" / "images"
 WIDTH = 110
 HALFWAY = 0.6
 
@@ -40,15 +40,21 @@ def still(console: Console) -> Watch:
     return watch
 
 
-def record() -> str:
-    """Run the demo and return its picture."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+def record() -> dict[str, str]:
+    """Run the demo and return its pictures by their names."""
+    acts = {
+        name: Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+        for name in ("demo", "demo-crash")
+    }
     demo = runpy.run_path(str(HERE / "demo.py"))
-    demo["main"](console, still(console))
-    return console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
+    first, second = acts.values()
+    demo["main"](first, still(first), second)
+    return {name: act.export_svg(title="make demo", theme=MONOKAI, unique_id=name) for name, act in acts.items()}
 
 
 if __name__ == "__main__":
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(record(), encoding="utf-8")
-    print(f"Wrote {PICTURE.relative_to(HERE.parent)}")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name, picture in record().items():
+        file = PICTURES / f"{name}.svg"
+        file.write_text(picture, encoding="utf-8")
+        print(f"Wrote {file.relative_to(HERE.parent)}")

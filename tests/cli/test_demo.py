@@ -6,30 +6,64 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import toolwright
 
 ROOT = Path(__file__).parents[2]
 CALLS = ("primes", "words", "ann-3", "read", "silent", "dump", "wrong", "typo", "audit", "late")
 
 
-def test_the_demo_runs_without_a_terminal_and_tells_of_every_call() -> None:
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the demo prints without a terminal. It leaves nothing behind."""
+    place = tmp_path_factory.mktemp("demo")
     ended = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo.py")],
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "COLUMNS": "120", "PYTHONPATH": str(Path(toolwright.__file__).parents[1])},
+        env={
+            **os.environ,
+            "COLUMNS": "120",
+            "PYTHONPATH": str(Path(toolwright.__file__).parents[1]),
+            "TMPDIR": str(place),
+        },
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+    assert list(place.iterdir()) == []
+    return ended.stdout
+
+
+def test_the_first_act_runs_without_a_terminal_and_tells_of_every_call(printed: str) -> None:
+    first, _, _ = printed.partition("Second act")
     for call in CALLS:
-        assert len(re.findall(rf"^ {call}\b", ended.stdout, re.MULTILINE)) == 2, call
-    assert len(re.findall("✗ failure", ended.stdout)) == 3
+        assert len(re.findall(rf"^ {call}\b", first, re.MULTILINE)) == 2, call
+    assert len(re.findall("✗ failure", first)) == 3
     for said in ("for ann-1", "for audit", "did not finish within", "whole in a file", "did you mean"):
-        assert said in ended.stdout
+        assert said in first
 
 
-def test_the_picture_shows_no_path_of_the_machine_it_was_made_on() -> None:
-    picture = (ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")
+@pytest.mark.promise("EFF-04", "EFF-05", "EFF-06")
+def test_the_second_act_repeats_nothing_but_what_may_be_repeated(printed: str) -> None:
+    _, _, second = printed.partition("Second act")
+    killed, again = re.findall(r"Process (\d+) ", second)
+    assert killed != again
+    rows = re.findall(r"^ (\S+|)  .*?(replayed|rerun|run|interrupted|)  +(\d) \+ (\d)  (\w+)", second, re.MULTILINE)
+    assert rows == [
+        ("pay", "replayed", "1", "0", "paid"),
+        ("rates", "rerun", "1", "1", "read"),
+        ("upload", "rerun", "1", "1", "sent"),
+        ("trip", "rerun", "1", "0", "flight"),
+        ("", "", "0", "1", "hotel"),
+        ("mail-1", "interrupted", "1", "0", "sent"),
+        ("mail-2", "run", "0", "1", "sent"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-crash"])
+def test_the_pictures_show_no_path_of_the_machine_they_were_made_on(name: str) -> None:
+    picture = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert "make&#160;demo" in picture or "make demo" in picture
     for start in ("/tmp", "/home", "/root", "/Users", "/usr", "/work", "C:\\"):
         assert start not in picture
