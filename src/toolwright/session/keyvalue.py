@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from msgspec import Struct
-
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.session.store import Mark, Marker, Room, require_name, to_json
-
-
-class KeyInfo(Struct, frozen=True):
-    """A key, and when it was first and last written, in seconds since the epoch."""
-
-    key: str
-    created_at: float
-    updated_at: float
+from toolwright.tools.clients import KeyInfo
 
 
 class KeyValueStore(Protocol):

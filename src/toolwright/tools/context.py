@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from toolwright.tools.call import ToolCall
+    from toolwright.tools.clients import (
+        AttachmentsClient,
+        FilesClient,
+        KeyValueClient,
+        MessagesClient,
+        ResourcesClient,
+        SecretsClient,
+    )
     from toolwright.tools.outcome import ToolOutcome
 
 
@@ -33,18 +41,6 @@ class CallServices(Protocol):
     async def wait(self, key: str, deadline: float | None) -> Any: ...
 
     async def receive(self, name: str, deadline: float | None) -> Any: ...
-
-
-class KeyValueClient(Protocol):
-    """What the session keeps under names it chose, as JSON."""
-
-    async def get(self, key: str, default: Any = None) -> Any: ...
-
-    async def set(self, key: str, value: Any) -> None: ...
-
-    async def delete(self, key: str) -> bool: ...
-
-    async def list(self, prefix: str = "") -> list[Any]: ...
 
 
 class Done:
@@ -125,9 +121,39 @@ class ToolContext:
         return _DONE
 
     @property
+    def files(self) -> FilesClient:
+        """The files of the session."""
+        client: FilesClient = self._services.service("files")
+        return client
+
+    @property
     def kv(self) -> KeyValueClient:
         """What the session keeps under names it chose."""
         client: KeyValueClient = self._services.service("kv")
+        return client
+
+    @property
+    def secrets(self) -> SecretsClient:
+        """Values that the tool may use and the model never sees."""
+        client: SecretsClient = self._services.service("secrets")
+        return client
+
+    @property
+    def messages(self) -> MessagesClient:
+        """The conversation of the session."""
+        client: MessagesClient = self._services.service("messages")
+        return client
+
+    @property
+    def attachments(self) -> AttachmentsClient:
+        """Content that travels with messages and outcomes."""
+        client: AttachmentsClient = self._services.service("attachments")
+        return client
+
+    @property
+    def resources(self) -> ResourcesClient:
+        """What the session uses or made outside."""
+        client: ResourcesClient = self._services.service("resources")
         return client
 
     async def step(

@@ -6,10 +6,10 @@ from typing import Any
 
 import apsw
 
-from toolwright.session.keyvalue import KeyInfo
 from toolwright.session.store import Mark, Room
 from toolwright.stores.sqlite.changes import Changes, require_room
 from toolwright.stores.sqlite.rows import one
+from toolwright.tools.clients import KeyInfo
 
 
 class SqliteKeyValueStore:
