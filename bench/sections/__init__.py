@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from bench.report import Report
-from bench.sections import batch, claims, durable, imports, peers, scaling
+from bench.sections import batch, claims, durable, durable_peers, imports, peers, scaling
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
 """Measures, quickly or thoroughly; may read the reports of the sections before it."""
@@ -15,4 +15,8 @@ SECTIONS: dict[str, Section] = {
     "scaling": scaling.section,
     "claims": claims.section,
     "durable": durable.section,
+    "durable-peers": durable_peers.section,
 }
+
+PEER_SECTIONS = ("peers", "durable-peers")
+"""Those that install other libraries."""
