@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from bench.report import Report
-from bench.sections import batch, claims, durable, durable_peers, imports, peers, scaling
+from bench.sections import batch, claims, durable, durable_peers, imports, peers, replay, scaling
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
 """Measures, quickly or thoroughly; may read the reports of the sections before it."""
@@ -16,6 +16,7 @@ SECTIONS: dict[str, Section] = {
     "claims": claims.section,
     "durable": durable.section,
     "durable-peers": durable_peers.section,
+    "replay": replay.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers")
