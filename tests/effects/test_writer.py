@@ -1,6 +1,7 @@
 """What the journal costs, and how its writer behaves under many hands."""
 
 import asyncio
+import functools
 import threading
 
 import pytest
@@ -101,6 +102,33 @@ async def test_work_that_fails_does_not_hurt_what_is_written_with_it(file):
     assert [type(result).__name__ for result in results] == ["list", "StoreError", "StoreError", "list"]
     assert "ValueError: odd" in str(results[2])
     assert notes == [(1,), (2,)]
+
+
+@pytest.mark.promise("EFF-07")
+async def test_of_many_changes_only_those_whose_row_is_gone_are_told_so(file):
+    def prepare(connection):
+        connection.execute("CREATE TABLE notes (n UNIQUE, text); INSERT INTO notes (n) VALUES (1), (2), (4)")
+
+    writer, told = Writer(file, prepare, "full"), {}
+    for n in (1, 2, 3, 4):
+        writer.change("UPDATE notes SET text = ? WHERE n = ?", (f"note {n}", n), functools.partial(told.setdefault, n))
+    async with fail_after(10):
+        notes = await writer.do(lambda connection: connection.execute("SELECT * FROM notes").fetchall())
+        await writer.close()
+
+    assert told == {1: True, 2: True, 3: False, 4: True}
+    assert notes == [(1, "note 1"), (2, "note 2"), (4, "note 4")]
+
+
+async def test_a_loop_that_is_never_idle_is_answered(file):
+    writer, told = Writer(file, lambda connection: connection.execute("CREATE TABLE notes (n)"), "normal"), []
+    async with fail_after(10):
+        while not told:
+            writer.change("INSERT INTO notes VALUES (?)", (1,), told.append)
+            await asyncio.sleep(0)
+        await writer.close()
+
+    assert set(told) == {True}
 
 
 @pytest.mark.promise("EFF-08")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
 from toolwright.clock import Clock
-from toolwright.effects.journal import CallKey, Entry, Intent, JournalStore
+from toolwright.effects.journal import CallKey, Entry, Intent, JournalStore, Then
 from toolwright.errors import ReplayMismatch, StoreError
 from toolwright.tools.outcome import Failure, ToolError, ToolOutcome
 
@@ -126,14 +126,13 @@ class StoreJournal:
                 await self._recover(run)
         for run in waiting:
             if run.concluded and run.key is not None:  # cancelled meanwhile
-                await (self._store.release if run.recovered == LEFT else self._store.forget)(run.key)
+                await _answer(self._store.release if run.recovered == LEFT else self._store.forget, run.key)
                 self._drop(run)
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
-        job = asyncio.ensure_future(self._store.begin(intents))
-        # When it is done, and no later: what the store answers next may be that one of these calls is finished.
-        job.add_done_callback(functools.partial(self._meet, waiting, intents))
+        # They meet when it is done, and no later: what the store answers next may be that one of them is finished.
+        job = asyncio.ensure_future(self._store.begin(intents, functools.partial(self._meet, waiting, intents)))
         stopped: asyncio.CancelledError | None = None
         while not job.done():
             # What is written must be known here, or it could not be taken back: stopping waits for it.
@@ -152,10 +151,7 @@ class StoreJournal:
             raise stopped
         return not any(self._runs_elsewhere(entry) for entry in entries)
 
-    def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
-        if job.cancelled() or job.exception() is not None:
-            return
-        entries = job.result()
+    def _meet(self, waiting: list[CallRun], intents: list[Intent], entries: list[Entry | None]) -> None:
         if not any(self._runs_elsewhere(entry) for entry in entries):
             for run, intent, entry in zip(waiting, intents, entries, strict=True):
                 self._claim(run, intent.key, entry)
@@ -212,44 +208,48 @@ class StoreJournal:
     def mark_started(self, run: CallRun, then: Callable[[Exception | None], None]) -> None:
         """Commit that a call begins, and call `then` with None, or with what went wrong."""
         assert run.key is not None
-        self._when_done(run, self._store.start(run.key, run.record.started_at), then)
+        self._store.start(run.key, run.record.started_at, functools.partial(self._answered, run, then))
 
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
+        told = functools.partial(self._finished, run, then)
         if self.closing and outcome.status == "cancelled" and outcome.may_have_run:
             # Cut off by the end of the program, as by a crash: its tool's crash policy decides, the next time.
-            job = self._store.release(run.key)
+            self._store.release(run.key, told)
         elif outcome.status != "cancelled" or outcome.may_have_run:
-            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+            self._store.finish(run.key, outcome, run.record.started_at, self._clock.now(), told)
         elif run.recovered == LEFT:
             # Nobody has decided yet what a crash did to it: that stays to be done.
-            job = self._store.release(run.key)
+            self._store.release(run.key, told)
         else:
             # It did not run: nothing to remember, and it may run another time.
-            job = self._store.forget(run.key)
+            self._store.forget(run.key, told)
 
-        def committed(fault: Exception | None) -> None:
-            self._drop(run)
-            then(fault)
+    def _finished(self, run: CallRun, then: Callable[[Exception | None], None], answer: bool | Exception) -> None:
+        self._drop(run)
+        self._answered(run, then, answer)
 
-        self._when_done(run, job, committed)
+    def _answered(self, run: CallRun, then: Callable[[Exception | None], None], answer: bool | Exception) -> None:
+        if answer is False:
+            answer = StoreError(
+                f"The call {run.call_id!r} was taken over by another process, which believes that this one "
+                "is gone; do not remove files beside the store while it is in use"
+            )
+        then(None if answer is True else answer)
 
-    def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
-        def done(task: asyncio.Future[bool]) -> None:
-            fault: BaseException | None
-            if task.cancelled():
-                fault = StoreError(f"The journal was closed before it could write about call {run.call_id!r}")
-            else:
-                fault = task.exception()
-                if fault is None and not task.result():
-                    fault = StoreError(
-                        f"The call {run.call_id!r} was taken over by another process, which believes that this one "
-                        "is gone; do not remove files beside the store while it is in use"
-                    )
-            then(fault)  # type: ignore[arg-type]
 
-        asyncio.ensure_future(job).add_done_callback(done)
+async def _answer(ask_store: Callable[[CallKey, Then], None], key: CallKey) -> None:
+    """Ask the store, and wait for it to answer."""
+    answered: asyncio.Future[bool | Exception] = asyncio.get_running_loop().create_future()
+
+    def then(answer: bool | Exception) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    ask_store(key, then)
+    if isinstance(answer := await answered, Exception):
+        raise answer
 
 
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:

@@ -7,7 +7,7 @@ have run), or finished (its outcome stands, for ever).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -51,19 +51,26 @@ class Entry(Struct, frozen=True):
     cut_off: bool = False
 
 
+Then = Callable[[bool | Exception], None]
+"""What a store calls, once and on the loop that asked it, with its answer or with the fault that it met."""
+Began = Callable[[list[Entry | None]], None]
+"""The same for what a store found when it began a batch; a fault is only raised."""
+
+
 class JournalStore(Protocol):
     """What a database must offer to be a journal.
 
-    What a method has returned is durable, as durable as the store promises to be when it is opened. Several processes
-    may use one store; `owner` names this one. An owner is alive until its process ends or closes the store, and only
-    the owner of an unfinished call may write to it. What is asked first is done first, and answered first.
+    What a method has returned, or told its `then`, is durable, as durable as the store promises to be when it is
+    opened. Several processes may use one store; `owner` names this one. An owner is alive until its process ends or
+    closes the store, and only the owner of an unfinished call may write to it. What is asked first is done first, and
+    each `then` is called in that order.
 
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
     """
 
     owner: str
 
-    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+    def begin(self, intents: Sequence[Intent], then: Began | None = None) -> Awaitable[list[Entry | None]]:
         """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
 
         Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
@@ -72,19 +79,21 @@ class JournalStore(Protocol):
         """
         ...
 
-    async def start(self, key: CallKey, started_at: float) -> bool:
-        """Write that the tool of a call begins now. False when the call is not this process's to run."""
+    def start(self, key: CallKey, started_at: float, then: Then) -> None:
+        """Write that the tool of a call begins now; answer False when the call is not this process's to run."""
         ...
 
-    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
-        """Write the outcome of a call. False when it is no longer this process's to write."""
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float, then: Then
+    ) -> None:
+        """Write the outcome of a call; answer False when it is no longer this process's to write."""
         ...
 
-    async def forget(self, key: CallKey) -> bool:
+    def forget(self, key: CallKey, then: Then) -> None:
         """Take back the intent of a call that this process owns and that did not run."""
         ...
 
-    async def release(self, key: CallKey) -> bool:
+    def release(self, key: CallKey, then: Then) -> None:
         """Let go of an unfinished call that may have run: whoever begins it next finds it `cut_off`."""
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.effects.journal import CallKey, Entry, Intent
+from toolwright.effects.journal import Began, CallKey, Entry, Intent, Then
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.owners import OwnerLock, is_alive, sweep
@@ -29,6 +29,11 @@ _COLUMNS = (
     "owner, started_at, finished_at, outcome"
 )
 _KEY = "session = ? AND scope = ? AND call_id = ?"
+_OWN = f"WHERE {_KEY} AND owner = ? AND outcome IS NULL"
+_START = f"UPDATE calls SET started_at = ? {_OWN}"
+_FINISH = f"UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ? {_OWN}"
+_FORGET = f"DELETE FROM calls {_OWN}"
+_RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
 NOBODY = ""
 """The owner of an unfinished call that its owner let go of."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,7 +88,7 @@ class SqliteJournalStore:
                 "check the permissions of its directory"
             ) from error
 
-    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+    def begin(self, intents: Sequence[Intent], then: Began | None = None) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
@@ -102,38 +107,26 @@ class SqliteJournalStore:
                 )
             return [known.get(intent.key) for intent in intents]
 
-        return await self._writer.do(work)
+        return self._writer.do(work, then)
 
-    async def start(self, key: CallKey, started_at: float) -> bool:
+    def start(self, key: CallKey, started_at: float, then: Then) -> None:
         """Part of `JournalStore`."""
-        return await self._change("UPDATE calls SET started_at = ?", (started_at,), key)
+        self._writer.change(_START, (started_at, *key, self.owner), then)
 
-    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float, then: Then
+    ) -> None:
         """Part of `JournalStore`."""
-        return await self._change(
-            "UPDATE calls SET started_at = ?, finished_at = ?, status = ?, outcome = ?",
-            (started_at, finished_at, outcome.status, _packed(outcome)),
-            key,
-        )
+        values = (started_at, finished_at, outcome.status, _packed(outcome), *key, self.owner)
+        self._writer.change(_FINISH, values, then)
 
-    async def forget(self, key: CallKey) -> bool:
+    def forget(self, key: CallKey, then: Then) -> None:
         """Part of `JournalStore`."""
-        return await self._change("DELETE FROM calls", (), key)
+        self._writer.change(_FORGET, (*key, self.owner), then)
 
-    async def release(self, key: CallKey) -> bool:
+    def release(self, key: CallKey, then: Then) -> None:
         """Part of `JournalStore`."""
-        return await self._change("UPDATE calls SET owner = ?", (NOBODY,), key)
-
-    async def _change(self, statement: str, values: tuple[Any, ...], key: CallKey) -> bool:
-        """Change an unfinished call of this process; False when it is not, or no longer, its own."""
-
-        def work(connection: apsw.Connection) -> bool:
-            connection.execute(
-                f"{statement} WHERE {_KEY} AND owner = ? AND outcome IS NULL", (*values, *key, self.owner)
-            )
-            return connection.changes() == 1
-
-        return await self._writer.do(work)
+        self._writer.change(_RELEASE, (NOBODY, *key, self.owner), then)
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """Part of `JournalStore`."""

@@ -1,38 +1,67 @@
 """One writer, group commit. Owns the connection and its thread; does not own what is written.
 
 What all waiting coroutines asked for while the last transaction was on its way to the disk goes into the next one, so
-a hundred waiters cost one sync. The event loop never waits for the disk.
+a hundred waiters cost one sync. The event loop never waits for the disk. The thread is woken when the loop has asked
+for all it is about to ask for: woken earlier, it would hold the loop up, and sync for a part.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import itertools
+import operator
 import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import apsw
+from msgspec import Struct
 
 from toolwright.errors import StoreError, ToolwrightError
 
 T = TypeVar("T")
 Sync = Literal["full", "normal"]
+LONGEST_BURST = 0.025
+"""Seconds that jobs wait at most for others that the loop is about to add."""
 BUSY = 10_000
 """Milliseconds to wait for another program that writes to the file."""
+Then = Callable[[Any], None]
+"""Called on the loop that asked, with what a job gave or with the exception that it met."""
 
 
-class _Job:
-    __slots__ = ("future", "loop", "work")
+class _Job(Struct, gc=False):
+    """Work to do, or where there is a `statement`, a row to change with `values`."""
 
-    def __init__(self, work: Callable[[apsw.Connection], Any]) -> None:
-        self.work = work
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
+    then: Then
+    work: Callable[[apsw.Connection], Any] | None
+    statement: str | None
+    values: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    context: Context
+
+
+class _Unequal(Exception):
+    """Of some changes that were made in one go, not all found their row."""
+
+
+_AFTER_FORK = "open it again in each process after a fork"
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Writer:
@@ -40,36 +69,63 @@ class Writer:
 
     def __init__(self, path: Path, prepare: Callable[[apsw.Connection], None], sync: Sync) -> None:
         self._path = path
-        self._process = os.getpid()
+        self._forks = _forks
         self._closed = False
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: deque[_Job] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ringing: set[asyncio.AbstractEventLoop] = set()
         self.commits = 0
         self._connection = self._open(prepare, sync)
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
         self._thread.start()
 
-    def do(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+    def do(self, work: Callable[[apsw.Connection], T], then: Callable[[T], None] | None = None) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
+
+        `then` gets the result before any later job is answered; whoever awaits the future may get it after.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
         """
-        job = _Job(work)
-        if self._closed:
-            job.future.set_exception(StoreError(f"The store {str(self._path)!r} is closed; open it again"))
-        elif self._process != os.getpid():
-            remedy = "open it again in each process after a fork"
-            job.future.set_exception(StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}"))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._add(_Job(functools.partial(_resolve, future, then), work, None, (), loop, copy_context()))
+        return future
+
+    def change(self, statement: str, values: tuple[Any, ...], then: Then) -> None:
+        """Change one row inside the next transaction, and call `then`: with False when the row is not there.
+
+        The same as `do`, without a future: a batch makes a thousand of these at once.
+        """
+        self._add(_Job(then, None, statement, values, asyncio.get_running_loop(), copy_context()))
+
+    def _add(self, job: _Job) -> None:
+        loop = job.loop
+        if self._closed or self._forks != _forks:
+            remedy = "is closed; open it again" if self._closed else f"was opened elsewhere; {_AFTER_FORK}"
+            fault = StoreError(f"The store {str(self._path)!r} {remedy}")
+            loop.call_soon(job.then, fault)
+            return
+        self._jobs.append(job)
+        if loop not in self._ringing:
+            self._ringing.add(loop)
+            loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
+        """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
+        more = len(self._jobs)
+        if more > waiting and loop.time() < until:
+            loop.call_soon(self._ring, loop, more, until)
         else:
-            self._jobs.put(job)
-        return job.future
+            self._ringing.discard(loop)
+            self._bell.put(None)
 
     async def close(self) -> None:
         """Commit what is queued and close the file."""
         if not self._closed:
             self._closed = True
-            self._jobs.put(None)
-        if self._process == os.getpid():  # a fork has no copy of the thread
+            self._bell.put(None)
+        if self._forks == _forks:  # a fork has no copy of the thread
             await asyncio.to_thread(self._thread.join)
 
     def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync) -> apsw.Connection:
@@ -103,20 +159,15 @@ class Writer:
                 return
 
     def _work(self) -> None:
-        ending = False
-        while not ending:
-            first = self._jobs.get()
-            jobs = [] if first is None else [first]
-            ending = first is None
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    job = self._jobs.get_nowait()
-                    if job is None:
-                        ending = True
-                    else:
-                        jobs.append(job)
-            if jobs:
-                self._commit(jobs)
+        jobs = self._jobs
+        while True:
+            self._bell.get()
+            # Read before the jobs: once it is closed no job is added, and those that were are found.
+            closed = self._closed
+            while jobs:
+                self._commit([jobs.popleft() for _ in range(len(jobs))])
+            if closed:
+                break
         self._connection.close()
 
     def _commit(self, jobs: list[_Job]) -> None:
@@ -125,7 +176,7 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
             begun = True
-            results = [job.work(connection) for job in jobs]
+            results = _results(connection, jobs)
             connection.execute("COMMIT")
             self.commits += 1
         except Exception as error:
@@ -152,7 +203,7 @@ class Writer:
         for loop in {job.loop for job in jobs}:  # nearly always one
             answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_set_results, answers)
+                loop.call_soon_threadsafe(_tell, answers)
 
     def _reason(self, error: apsw.Error) -> str:
         name = type(error).__name__.removesuffix("Error")
@@ -161,14 +212,46 @@ class Writer:
         return _REASONS.get(name, str(error))
 
 
-def _set_results(answers: list[tuple[_Job, Any]]) -> None:
-    for job, result in answers:
-        if job.future.done():
+def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
+    """What each job gives. Changes by the same statement that follow each other are made in one go."""
+    results: list[Any] = []
+    for statement, group in itertools.groupby(jobs, _statement):
+        if statement is None:
+            results += [job.work(connection) for job in group if job.work is not None]
             continue
-        if isinstance(result, Exception):
-            job.future.set_exception(result)
+        rows = [job.values for job in group]
+        before = connection.total_changes()
+        connection.executemany(statement, rows)
+        changed = connection.total_changes() - before
+        if changed != len(rows) > 1:
+            raise _Unequal  # Whose row is gone is found when each is tried alone.
+        results += [changed == len(rows)] * len(rows)
+    return results
+
+
+_statement = operator.attrgetter("statement")
+
+
+def _tell(answers: list[tuple[_Job, Any]]) -> None:
+    for job, result in answers:
+        try:
+            job.context.run(job.then, result)
+        except Exception as error:  # as the loop would do: the others must hear all the same
+            message = "Whoever was told what the store answered failed"
+            job.loop.call_exception_handler({"message": message, "exception": error})
+
+
+def _resolve(future: asyncio.Future[Any], then: Then | None, result: Any) -> None:
+    try:
+        if then is not None and not isinstance(result, Exception):
+            then(result)
+    finally:
+        if future.done():
+            pass
+        elif isinstance(result, Exception):
+            future.set_exception(result)
         else:
-            job.future.set_result(result)
+            future.set_result(result)
 
 
 def _why_not_opened(path: Path) -> str:
