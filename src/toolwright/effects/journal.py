@@ -23,7 +23,7 @@ class CallKey(NamedTuple):
     call_id: str
 
 
-class Intent(Struct, frozen=True):
+class Intent(Struct, frozen=True, gc=False):
     """A call that is about to run. `position` is its place in its batch."""
 
     key: CallKey
@@ -37,7 +37,7 @@ class Intent(Struct, frozen=True):
     queued_at: float
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
 
     `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.

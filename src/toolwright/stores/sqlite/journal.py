@@ -37,6 +37,7 @@ _RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
 NOBODY = ""
 """The owner of an unfinished call that its owner let go of."""
 _encode = msgspec.msgpack.Encoder().encode
+_key = CallKey._make
 _decode = msgspec.msgpack.Decoder(ToolOutcome).decode
 
 
@@ -209,16 +210,9 @@ def _row(intent: Intent, owner: str) -> tuple[Any, ...]:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    key = CallKey(*row[:3])
-    batch, position, tool, tool_id, arguments, source, parent, queued_at = row[3:11]
     owner, started_at, finished_at, outcome = row[11:]
-    return Entry(
-        Intent(key, batch, position, tool, tool_id, arguments, source, parent, queued_at),
-        owner,
-        None if outcome is None else _decode(outcome),
-        started_at,
-        finished_at,
-    )
+    intent = Intent(_key(row[:3]), *row[3:11])
+    return Entry(intent, owner, None if outcome is None else _decode(outcome), started_at, finished_at)
 
 
 def _one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -> Any:
