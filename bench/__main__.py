@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from bench.report import Report, print_report, write_json
-from bench.sections import SECTIONS
+from bench.sections import PEER_SECTIONS, SECTIONS
 
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 
@@ -15,7 +15,7 @@ def main() -> int:
     options = parse()
     reports: dict[str, Report] = {}
     for name, section in SECTIONS.items():
-        if (options.only and name not in options.only) or (options.no_peers and name == "peers"):
+        if (options.only and name not in options.only) or (options.no_peers and name in PEER_SECTIONS):
             continue
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         reports[name] = section(options.quick, reports)

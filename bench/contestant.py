@@ -7,6 +7,8 @@ deadline, and recorded; one subscriber takes every event. Owns that setup; does 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal
 
 from bench.pairing import Subject
 from bench.workload import FUNCTIONS, requests
@@ -83,9 +85,11 @@ class Contestant:
 
 
 @contextlib.asynccontextmanager
-async def open_contestant(tools: Iterable[Tool] = TOOLS) -> AsyncIterator[Contestant]:
-    """A runtime in memory with these tools, the policy, and its watcher."""
-    async with Runtime.open(":memory:", tools=[*tools], policy=POLICY) as runtime:
+async def open_contestant(
+    tools: Iterable[Tool] = TOOLS, store: str | Path = ":memory:", sync: Literal["full", "normal"] = "full"
+) -> AsyncIterator[Contestant]:
+    """A runtime with these tools, the policy, and its watcher; in memory unless a file is named."""
+    async with Runtime.open(store, tools=[*tools], policy=POLICY, sync=sync) as runtime:
         watcher = Watcher(runtime)
         watching = asyncio.create_task(watcher.watch())
         try:

@@ -20,15 +20,23 @@ HEADINGS = ("measure", "value", "ratio", "quartiles", "target", "verdict")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The most a line's `value` or `ratio` may be; `strict` targets must stay below it."""
+    """The most a line's `value` or `ratio` may be, or with `at_least` the least; `strict` excludes the limit itself."""
 
     of: Literal["value", "ratio"]
     limit: float
     unit: str = ""
     strict: bool = False
+    at_least: bool = False
 
     def __str__(self) -> str:
-        return f"{self.of} {'<' if self.strict else '<='} {self.limit:g}{self.unit}"
+        sign = ">" if self.at_least else "<"
+        return f"{self.of} {sign}{'' if self.strict else '='} {self.limit:g}{self.unit}"
+
+    def met_by(self, measured: float) -> bool:
+        """True when the measured number is on the right side of the limit."""
+        if measured == self.limit:
+            return not self.strict
+        return (measured > self.limit) == self.at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +52,16 @@ class Line:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def paired(cls, name: str, pairing: Pairing, *, target: float | None = None, unit: str = "µs/call") -> "Line":
-        """The line of a pairing, whose ratio may be at most `target`."""
+    def paired(
+        cls, name: str, pairing: Pairing, *, target: float | Target | None = None, unit: str = "µs/call"
+    ) -> "Line":
+        """The line of a pairing; a bare number as its target is the most its ratio may be."""
         return cls(
             name,
             value=pairing.variant.median,
             unit=unit,
             ratio=pairing.ratio,
-            target=Target("ratio", target) if target is not None else None,
+            target=Target("ratio", target) if isinstance(target, (int, float)) else target,
             detail=pairing.to_json(),
         )
 
@@ -65,8 +75,7 @@ class Line:
         measured = self.value if self.target.of == "value" else ratio
         if measured is None:
             return "ERROR"
-        met = measured < self.target.limit if self.target.strict else measured <= self.target.limit
-        return "PASS" if met else "FAIL"
+        return "PASS" if self.target.met_by(measured) else "FAIL"
 
     def cells(self) -> tuple[str, ...]:
         """The line's text under each of the `HEADINGS`."""

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from bench.pairing import Subject
 
 BATCH_SIZES = (1, 10, 100, 1_000)
+DURABLE_SIZE = 100
+"""The size at which durable batches are compared."""
 
 
 class Request(NamedTuple):

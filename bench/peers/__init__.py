@@ -20,14 +20,29 @@ class Peer:
         return f"bench.peers.{self.key}"
 
 
+# The newest langchain-core whose own requirements could all be had when this was pinned.
+_LANGGRAPH = ("langgraph==1.2.20", "langgraph-prebuilt==1.1.1", "langchain-core==1.7.2")
+
 PEERS = (
     Peer("pydantic_ai", "pydantic-ai ToolManager", ("pydantic-ai-slim==2.66.0",)),
     Peer(
         "langgraph",
         "LangGraph ToolNode",
-        # The newest langchain-core whose own requirements could all be had when this was pinned.
-        ("langgraph==1.2.20", "langgraph-prebuilt==1.1.1", "langchain-core==1.7.2"),
+        _LANGGRAPH,
     ),
     Peer("openai_agents", "openai-agents function tool", ("openai-agents==0.24.0",)),
     Peer("mcp", "MCP SDK server call", ("mcp==2.3.0",)),
 )
+
+DURABLE_PEERS = (
+    Peer("dbos", "DBOS", ("dbos==3.3.0",)),
+    Peer(
+        "langgraph_tasks",
+        "LangGraph tasks",
+        (*_LANGGRAPH, "langgraph-checkpoint-sqlite==3.1.2"),
+    ),
+)
+"""Those that keep what their steps gave, in a file."""
+
+NOT_DURABLE = PEERS[0]
+"""The one whose calls in memory should still cost more than durable ones here."""

@@ -46,13 +46,14 @@ def shares(peer: Peer, pairings: list[Pairing], ours: Report | None) -> Iterator
             continue
         yield Line(
             f"toolwright / {peer.title}, {line_name(pairing.calls)}",
-            ratio=_divide(mine.ratio, pairing.ratio),
+            ratio=divide(mine.ratio, pairing.ratio),
             target=Target("ratio", LIMIT_SHARE),
             detail={"toolwright": mine.ratio.median, "peer": pairing.ratio.median},
         )
 
 
-def _divide(ours: Spread, theirs: Spread) -> Spread:
+def divide(ours: Spread, theirs: Spread) -> Spread:
+    """One ratio to a bare gather over another."""
     # The two were not sampled in pairs: the widest reading of both quartiles is the honest one.
     return Spread(
         median=ours.median / theirs.median,

@@ -1,6 +1,7 @@
 """Two at the same time share one execution."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -42,6 +43,38 @@ async def test_two_at_the_same_time_share_one_execution(place, open_runtime):
 
     assert ran == [1]
     assert [(outcome.value, outcome.replayed) for outcome in outcomes] == [("booked", False)] + [("booked", True)] * 4
+
+
+@pytest.mark.promise("EFF-11")
+async def test_one_that_comes_while_the_outcome_is_on_its_way_to_the_disk_shares_it(file, open_runtime):
+    gate, disk, ran = Gate(), threading.Event(), []
+
+    @tool
+    async def book() -> str:
+        ran.append(1)
+        await gate.pass_through()
+        return "booked"
+
+    runtime = await open_runtime(file, book)
+    session, writer = runtime.session("s"), runtime._store._writer
+    first = session.start_batch([ToolCall(id="c1", name="book")])
+    async with fail_after(5):
+        await gate.entered.wait()
+        held = writer.do(lambda connection: disk.wait(10))
+        while writer._jobs:  # noqa: ASYNC110 - until the thread has it
+            await asyncio.sleep(0)
+        second = session.start_batch([ToolCall(id="c1", name="book")])
+        while len(writer._jobs) < 1:  # noqa: ASYNC110 - that it begins
+            await asyncio.sleep(0)
+        gate.open.set()
+        while len(writer._jobs) < 2:  # noqa: ASYNC110 - that the first is finished; both go into one transaction
+            await asyncio.sleep(0)
+        disk.set()
+        await held
+        outcomes = [(await batch)[0] for batch in (first, second)]
+
+    assert ran == [1]
+    assert [(outcome.value, outcome.replayed) for outcome in outcomes] == [("booked", False), ("booked", True)]
 
 
 @pytest.mark.promise("EFF-11")

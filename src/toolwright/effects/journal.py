@@ -7,7 +7,7 @@ have run), or finished (its outcome stands, for ever).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from toolwright.effects.effect import CallKey, Kept
 from toolwright.tools.outcome import ToolOutcome
 
 
-class Intent(Struct, frozen=True):
+class Intent(Struct, frozen=True, gc=False):
     """A call that is about to run. `position` is its place in its batch."""
 
     key: CallKey
@@ -30,7 +30,7 @@ class Intent(Struct, frozen=True):
     queued_at: float
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
 
     `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
@@ -58,7 +58,7 @@ class JournalStore(Protocol):
 
     owner: str
 
-    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+    def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
         """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
 
         Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
@@ -67,11 +67,13 @@ class JournalStore(Protocol):
         """
         ...
 
-    async def start(self, key: CallKey, started_at: float) -> bool:
+    def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Write that the tool of a call begins now. False when the call is not this process's to run."""
         ...
 
-    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+    ) -> Awaitable[bool]:
         """Write the outcome of a call. False when it is no longer this process's to write.
 
         Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
@@ -79,11 +81,11 @@ class JournalStore(Protocol):
         """
         ...
 
-    async def forget(self, key: CallKey) -> bool:
+    def forget(self, key: CallKey) -> Awaitable[bool]:
         """Take back the intent of a call that this process owns and that did not run, with all that it waited for."""
         ...
 
-    async def release(self, key: CallKey) -> bool:
+    def release(self, key: CallKey) -> Awaitable[bool]:
         """Let go of an unfinished call that may have run: whoever begins it next finds it `cut_off`."""
         ...
 
@@ -91,10 +93,10 @@ class JournalStore(Protocol):
         """The unfinished calls of owners that are not alive, oldest first."""
         ...
 
-    async def effects(self, key: CallKey) -> list[Kept]:
+    def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
         """What is kept of the effects of a call, in any order."""
         ...
 
-    async def keep(self, key: CallKey, kept: Kept) -> bool:
+    def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
         """Write what became of an effect, in place of what was there. False when the call is not this process's."""
         ...

@@ -109,6 +109,7 @@ class CrashingPlan(plan.Plan):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        self.direct = None
         if self.mode == "async":
             self.invoke = _enclosed(self.invoke)
         elif self.mode == "thread":

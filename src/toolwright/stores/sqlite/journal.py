@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,15 @@ _COLUMNS = (
     "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
     "owner, started_at, finished_at, outcome"
 )
+# Only an unfinished call of this process is changed, and each that is gives a row.
+_OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL RETURNING 1"
+_START = f"UPDATE calls SET started_at = ? {_OWN}"
+_FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
+_FORGET = f"DELETE FROM calls {_OWN}"
+_RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
 NOBODY = ""
 """The owner of an unfinished call that its owner let go of."""
+_key = CallKey._make
 _outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
 _failure = msgspec.msgpack.Decoder(Failure).decode
 
@@ -36,7 +43,7 @@ class SqliteJournalStore:
         self._path = path
         self.owner = owner
 
-    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+    def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
@@ -56,51 +63,36 @@ class SqliteJournalStore:
                 )
             return [known.get(intent.key) for intent in intents]
 
-        return await self._writer.do(work)
+        return self._writer.do(work)
 
-    async def start(self, key: CallKey, started_at: float) -> bool:
+    def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        return await self._writer.do(
-            lambda connection: self._change(connection, "UPDATE calls SET started_at = ?", (started_at,), key)
-        )
+        return self._writer.change(_START, (started_at, *key, self.owner))
 
-    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+    ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         if outcome.cached_value is not msgspec.UNSET:
             outcome = replace(outcome, cached_value=msgspec.UNSET)
-        statement = "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ?"
-        values = (started_at, finished_at, outcome.status, packed(outcome))
+        values = (started_at, finished_at, outcome.status, packed(outcome), *key, self.owner)
+        return self._writer.change(_FINISH, values)
 
-        def work(connection: apsw.Connection) -> bool:
-            if not self._change(connection, statement, values, key):
-                return False
-            connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
-            return True
-
-        return await self._writer.do(work)
-
-    async def forget(self, key: CallKey) -> bool:
+    def forget(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
 
         def work(connection: apsw.Connection) -> bool:
-            if not self._change(connection, "DELETE FROM calls", (), key):
+            if not connection.execute(_FORGET, (*key, self.owner)).fetchall():
                 return False
             for table in ("effects", "waits", "signals"):
                 connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
             return True
 
-        return await self._writer.do(work)
+        return self._writer.do(work)
 
-    async def release(self, key: CallKey) -> bool:
+    def release(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        return await self._writer.do(
-            lambda connection: self._change(connection, "UPDATE calls SET owner = ?", (NOBODY,), key)
-        )
-
-    def _change(self, connection: apsw.Connection, statement: str, values: tuple[Any, ...], key: CallKey) -> bool:
-        """Change an unfinished call of this process; False when it is not, or no longer, its own."""
-        connection.execute(f"{statement} WHERE {KEY} AND owner = ? AND outcome IS NULL", (*values, *key, self.owner))
-        return connection.changes() == 1
+        return self._writer.change(_RELEASE, (NOBODY, *key, self.owner))
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """Part of `JournalStore`."""
@@ -118,16 +110,16 @@ class SqliteJournalStore:
 
         return await self._writer.read(work)
 
-    async def effects(self, key: CallKey) -> list[Kept]:
+    def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
         """Part of `JournalStore`."""
         query = f"SELECT label, input, at, done, payload, failure FROM effects WHERE {KEY}"
 
         def work(connection: apsw.Connection) -> list[Kept]:
             return [_kept(row) for row in connection.execute(query, key)]
 
-        return await self._writer.read(work)
+        return self._writer.read(work)
 
-    async def keep(self, key: CallKey, kept: Kept) -> bool:
+    def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         failure = None if kept.failure is None else packed(kept.failure)
         values = (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
@@ -138,7 +130,7 @@ class SqliteJournalStore:
             connection.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             return True
 
-        return await self._writer.do(work)
+        return self._writer.do(work)
 
 
 def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
@@ -177,16 +169,9 @@ def _row(intent: Intent, owner: str) -> tuple[Any, ...]:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    key = CallKey(*row[:3])
-    batch, position, tool, tool_id, arguments, source, parent, queued_at = row[3:11]
     owner, started_at, finished_at, outcome = row[11:]
-    return Entry(
-        Intent(key, batch, position, tool, tool_id, arguments, source, parent, queued_at),
-        owner,
-        None if outcome is None else _outcome(outcome),
-        started_at,
-        finished_at,
-    )
+    intent = Intent(_key(row[:3]), *row[3:11])
+    return Entry(intent, owner, None if outcome is None else _outcome(outcome), started_at, finished_at)
 
 
 def _kept(row: tuple[Any, ...]) -> Kept:

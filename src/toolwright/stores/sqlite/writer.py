@@ -1,17 +1,21 @@
 """One writer, group commit. Owns the connection and its thread; does not own what is written.
 
 What all waiting coroutines asked for while the last transaction was on its way to the disk goes into the next one, so
-a hundred waiters cost one sync. The event loop never waits for the disk.
+a hundred waiters cost one sync. The event loop never waits for the disk. The thread is woken when the loop has asked
+for all it is about to ask for: woken earlier, it would hold the loop up, and sync for a part.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import operator
 import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -21,19 +25,38 @@ import apsw
 from toolwright.errors import StoreError, ToolwrightError
 
 T = TypeVar("T")
+LONGEST_BURST = 0.025
+"""Seconds that jobs wait at most for others that the loop is about to add."""
 Sync = Literal["full", "normal"]
 BUSY = 10_000
 """Milliseconds to wait for another program that writes to the file."""
 
 
 class _Job:
-    __slots__ = ("future", "loop", "work", "writes")
+    """Work to do, or where there is a `statement`, a row to change with `values`."""
 
-    def __init__(self, work: Callable[[apsw.Connection], Any], writes: bool) -> None:
+    __slots__ = ("future", "loop", "statement", "values", "work", "writes")
+
+    def __init__(
+        self,
+        work: Callable[[apsw.Connection], Any] | None,
+        writes: bool,
+        statement: str | None = None,
+        values: tuple[Any, ...] = (),
+    ) -> None:
         self.work = work
         self.writes = writes
+        self.statement = statement
+        self.values = values
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
+
+
+class _Unequal(Exception):
+    """Of some changes that were made in one go, not all found their row."""
+
+
+_statement = operator.attrgetter("statement")
 
 
 class Writer:
@@ -45,7 +68,9 @@ class Writer:
         self._path = path
         self._process = os.getpid()
         self._closed = False
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: deque[_Job] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ringing: set[asyncio.AbstractEventLoop] = set()
         self.commits = 0
         self._connection = self._open(prepare, sync, vfs)
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
@@ -58,6 +83,13 @@ class Writer:
             StoreError: the store could not write; nothing of the transaction is there.
         """
         return self._ask(_Job(work, True))
+
+    def change(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[bool]:
+        """Change one row inside the next transaction; False when it is not there. Changes of a kind are made in one go.
+
+        The statement must return a row for each that it changes.
+        """
+        return self._ask(_Job(None, True, statement, values))
 
     def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all that was asked for before; other processes are not held up.
@@ -74,14 +106,27 @@ class Writer:
             remedy = "open it again in each process after a fork"
             job.future.set_exception(StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}"))
         else:
-            self._jobs.put(job)
+            loop = job.loop
+            self._jobs.append(job)
+            if loop not in self._ringing:
+                self._ringing.add(loop)
+                loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
         return job.future
+
+    def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
+        """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
+        more = len(self._jobs)
+        if more > waiting and loop.time() < until:
+            loop.call_soon(self._ring, loop, more, until)
+        else:
+            self._ringing.discard(loop)
+            self._bell.put(None)
 
     async def close(self) -> None:
         """Commit what is queued and close the file."""
         if not self._closed:
             self._closed = True
-            self._jobs.put(None)
+            self._bell.put(None)
         if self._process == os.getpid():  # a fork has no copy of the thread
             await asyncio.to_thread(self._thread.join)
 
@@ -116,20 +161,15 @@ class Writer:
                 return
 
     def _work(self) -> None:
-        ending = False
-        while not ending:
-            first = self._jobs.get()
-            jobs = [] if first is None else [first]
-            ending = first is None
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    job = self._jobs.get_nowait()
-                    if job is None:
-                        ending = True
-                    else:
-                        jobs.append(job)
-            if jobs:
-                self._commit(jobs)
+        jobs = self._jobs
+        while True:
+            self._bell.get()
+            # Read before the jobs: once it is closed no job is added, and those that were are found.
+            closed = self._closed
+            while jobs:
+                self._commit([jobs.popleft() for _ in range(len(jobs))])
+            if closed:
+                break
         self._connection.close()
 
     def _commit(self, jobs: list[_Job]) -> None:
@@ -139,7 +179,7 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             begun = True
-            results = [job.work(connection) for job in jobs]
+            results = _results(connection, jobs)
             connection.execute("COMMIT")
             self.commits += writes
         except Exception as error:
@@ -173,6 +213,21 @@ def reason(path: Path, error: apsw.Error) -> str:
     """What is wrong with a file, and the remedy."""
     name = type(error).__name__.removesuffix("Error")
     return _why_not_opened(path) if name == "CantOpen" else _REASONS.get(name, str(error))
+
+
+def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
+    """What each job gives. Changes by the same statement that follow each other are made in one go."""
+    results: list[Any] = []
+    for statement, group in itertools.groupby(jobs, _statement):
+        if statement is None:
+            results += [job.work(connection) for job in group if job.work is not None]
+            continue
+        rows = [job.values for job in group]
+        changed = len(connection.executemany(statement, rows).fetchall())
+        if changed != len(rows) > 1:
+            raise _Unequal  # Whose row is gone is found when each is tried alone.
+        results += [changed == len(rows)] * len(rows)
+    return results
 
 
 def _set_results(answers: list[tuple[_Job, Any]]) -> None:
