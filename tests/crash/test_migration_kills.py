@@ -48,5 +48,5 @@ async def test_a_program_that_lives_through_all_statements_has_migrated(crashes)
     old = make_version_1(crashes.folder / "old.db")
     program = crashes.start(KILLED, place=str(old), at=10_000)
 
-    assert program.wait() == ["migrated"]
+    assert program.wait().said == ["migrated"]
     assert rows(old, MARKS)[0][1] == VERSION
