@@ -56,7 +56,7 @@ class Runtime:
 
     @staticmethod
     def open(
-        store: str | Path = ":memory:",
+        store: str | Path | Store = ":memory:",
         *,
         tools: Iterable[Any] | ToolSource = (),
         policy: Policy | None = None,
@@ -72,7 +72,8 @@ class Runtime:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
         Args:
-            store: where what happened is kept: the path of a file, or ":memory:" for the life of the runtime.
+            store: where what happened is kept: the path of a file, ":memory:" for the life of the runtime, or a
+                `Store` of your own, which the runtime closes.
             tools: the tools that every session has; a registry, a scope or a view is used as it is, and followed.
             policy: the owner's decisions; the defaults are those of `Policy()`.
             before: hooks that see each call before it is authorised.
@@ -94,7 +95,7 @@ class Runtime:
         return Opening(runtime, store, sync, recover, events_file)
 
     @staticmethod
-    def open_blocking(store: str | Path = ":memory:", **options: Any) -> BlockingRuntime:
+    def open_blocking(store: str | Path | Store = ":memory:", **options: Any) -> BlockingRuntime:
         """Open a runtime for code that is not async: the same methods, each waiting for its result."""
         from toolwright.blocking import BlockingRuntime
 
@@ -252,7 +253,7 @@ class Runtime:
         shared.effects = JournaledController(memory, memory, self.clock, alone=True)
         shared.journal = lambda: MemoryJournal(memory)
 
-    def _use(self, place: str | Path, sync: Literal["full", "normal"]) -> None:
+    def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
         """Keep what happens in the store that a place names."""
         shared = self._shared
         self._store = store = open_store(place, sync)
@@ -275,7 +276,7 @@ class Opening:
     def __init__(
         self,
         runtime: Runtime,
-        store: str | Path,
+        store: str | Path | Store,
         sync: Literal["full", "normal"],
         recover: bool,
         events_file: str | Path | None,
@@ -310,11 +311,13 @@ class Opening:
         await self._runtime.close()
 
 
-def open_store(place: str | Path, sync: Literal["full", "normal"]) -> Store:
-    """Open the store a place names: a path, or `sqlite:///` and a path."""
+def open_store(place: str | Path | Store, sync: Literal["full", "normal"]) -> Store:
+    """Open the store a place names: a path, or `sqlite:///` and a path. One that is open already is used as it is."""
+    if not isinstance(place, (str, Path)) and hasattr(place, "journal") and hasattr(place, "waits"):
+        return place
     text = str(place)
     if not isinstance(place, (str, Path)) or not text or "\0" in text:
-        raise StoreError(f"The store {place!r} is not usable; use the path of a file, or ':memory:'")
+        raise StoreError(f"The store {place!r} is not usable; use the path of a file, ':memory:', or a Store")
     scheme, found, rest = text.partition("://")
     if found and scheme != "sqlite":
         raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, tool
+from toolwright.effects.memory import MemoryDatabase, MemoryStore
 
 
 @pytest.mark.promise("EFF-05")
@@ -45,3 +46,18 @@ async def test_a_closed_runtime_takes_no_subscribers():
 async def test_what_is_no_path_opens_no_store(place):
     with pytest.raises(StoreError, match="not usable"):
         await Runtime.open(place)
+
+
+async def test_a_runtime_opens_on_a_store_of_ones_own_and_closes_it():
+    rows = MemoryDatabase()
+
+    @tool
+    async def work() -> int:
+        return 7
+
+    calls = [ToolCall(id="c1", name="work", arguments={})]
+    for replayed in (False, True):
+        async with Runtime.open(MemoryStore(rows), tools=[work]) as runtime:
+            (outcome,) = await runtime.session("s").run_batch(calls)
+            assert (outcome.value, outcome.replayed) == (7, replayed)
+        assert rows.owners == set()
