@@ -155,6 +155,26 @@ async def test_a_step_that_says_retry_runs_again_in_the_next_attempt(place, open
     assert (outcome.value, len(ran)) == ("paid", 2)
 
 
+@pytest.mark.promise("EFF-06", "RETRY-02")
+@pytest.mark.parametrize("policy", ["fail", "probe"])
+async def test_a_step_that_says_retry_is_not_taken_for_one_that_was_cut_off(place, open_runtime, policy):
+    ran, probed = [], []
+
+    async def charge() -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            raise ToolError("busy", retry=True)
+        return len(ran)
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=2, base_delay=0))
+    async def work(ctx: ToolContext) -> int:
+        return await ctx.step("charge", charge, on_crash="fail" if policy == "fail" else lambda: probed.append(1))
+
+    runtime = await open_runtime(place, work)
+    (outcome,) = await runtime.session("s").run_batch(ONE)
+    assert (outcome.value, ran, probed) == (2, [1, 1], [])
+
+
 @pytest.mark.promise("EFF-06", "OUT-03")
 async def test_an_unexpected_error_of_a_step_stays_private(place, open_runtime):
     def charge() -> None:

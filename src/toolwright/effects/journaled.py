@@ -87,21 +87,25 @@ class JournaledEffects:
             require_same_input(effect, kept)
             if kept.done:
                 return _result(kept)
+        if kept is not None and kept.failure is None:  # It began, and nobody knows how it ended.
             if on_crash == "fail":
                 return _result(await self._keep(effect, done=True, failure=_interrupted(effect)))
             if callable(on_crash):
-                return _result(await self._do(effect, on_crash))
+                return _result(await self._do(effect, on_crash, on_crash))
         elif on_crash != "rerun":
             await self._keep(effect, done=False)
-        return _result(await self._do(effect, function))
+        return _result(await self._do(effect, function, on_crash))
 
-    async def _do(self, effect: Effect, function: Callable[[], Awaitable[bytes]]) -> Kept:
+    async def _do(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> Kept:
         try:
             payload = await function()
         except EffectFailed as error:
-            if error.failure.retry:
-                raise  # It says that another attempt may do better: that one must not find it failed.
-            return await self._keep(effect, done=True, failure=error.failure)
+            if not error.failure.retry:
+                return await self._keep(effect, done=True, failure=error.failure)
+            # It says that another attempt may do better: that one must find it neither failed nor in doubt.
+            if on_crash != "rerun":
+                await self._keep(effect, done=False, failure=error.failure)
+            raise
         return await self._keep(effect, done=True, payload=payload)
 
     async def _keep(
