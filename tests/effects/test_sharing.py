@@ -1,6 +1,7 @@
 """Two at the same time share one execution."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,33 @@ async def test_one_that_shares_runs_itself_when_the_other_is_stopped_before_it_r
     assert ran == [1]
     assert [outcome.value for outcome in outcomes] == ["booked", "booked"]
     assert sorted(outcome.replayed for outcome in outcomes) == [False, True]
+
+
+@pytest.mark.promise("EFF-11")
+async def test_one_that_shares_runs_once_when_the_other_is_stopped_while_its_own_batch_is_prepared(place, open_runtime):
+    ran, prepared = [], asyncio.Event()
+
+    @tool(parallel=True)
+    async def work(name: str) -> None:
+        ran.append(name)
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async def prepare(call: Any) -> None:
+        await prepared.wait()
+
+    runtime = await open_runtime(place, work, before=[prepare])
+    one, two = (ToolCall(id=name, name="work", arguments={"name": name}) for name in ("one", "two"))
+    async with fail_after(10):
+        first = runtime.session("s").start_batch([one])
+        second = runtime.session("s").start_batch([one, two])
+        while second.runs[0].shares is None:
+            await asyncio.sleep(0)
+        first.cancel()
+        assert (await first)[0].status == "cancelled"
+        prepared.set()
+        assert [outcome.status for outcome in await second] == ["success", "success"]
+    assert sorted(ran) == ["one", "two"]
 
 
 @pytest.mark.promise("EFF-11")

@@ -177,11 +177,14 @@ class Batch:
 
     def start_over(self, run: CallRun) -> None:
         """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
-        run.shares = None
         self._plain = False
         self.host.keep(self.host.loop.create_task(self._start_over(run)))
 
     async def _start_over(self, run: CallRun) -> None:
+        if self._driver is not None:
+            # Until its batch is on its way the call passes for shared, or it would be launched there and here.
+            await asyncio.wait((self._driver,))
+        run.shares = None
         try:
             if self._store is not None:
                 await self._store.begin(self.host.session_id, self.scope, self.id, [run])
