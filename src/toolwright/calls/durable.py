@@ -67,7 +67,7 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
         return await _done(run, name, function, inputs)
 
     policy = _policy(run, name, inputs, on_crash, do)
-    async with _recording(run):
+    async with recording(run):
         try:
             return jsonx.decode(await effects.run(effect, do, policy))
         except EffectFailed as failed:
@@ -117,7 +117,7 @@ async def sleep(run: CallRun, name: str, seconds: float) -> None:
     _require_seconds(f"The sleep {name!r} of", seconds)
     effects = _effects(run)
     effect = Effect(identity(run), "sleep", name, jsonx.encode(seconds))
-    async with _recording(run), _outside(run, "sleep", name) as opened:
+    async with recording(run), _outside(run, "sleep", name) as opened:
         await effects.sleep(effect, seconds, opened)
 
 
@@ -130,7 +130,7 @@ async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
         _require_seconds(f"The deadline of event {named.name!r}", deadline)
     effects, now = _effects(run), run.host.clock.now()
     wait = Wait(named, now, None if deadline is None else now + deadline)
-    async with _recording(run), _outside(run, "event", named.name) as opened:
+    async with recording(run), _outside(run, "event", named.name) as opened:
         resolution = await effects.wait(wait, opened)
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)
@@ -143,7 +143,7 @@ async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
     if deadline is not None:
         _require_seconds(f"The deadline of signal {name!r}", deadline)
     effects = _effects(run)
-    async with _recording(run), _outside(run, "signal", name) as opened:
+    async with recording(run), _outside(run, "signal", name) as opened:
         came = await effects.receive(name, deadline, opened)
     if came is None:
         raise _tool_error(_expired(f"signal {name!r}"))
@@ -189,7 +189,7 @@ def _effects(run: CallRun) -> CallEffects:
 
 
 @contextlib.asynccontextmanager
-async def _recording(run: CallRun) -> AsyncIterator[None]:
+async def recording(run: CallRun) -> AsyncIterator[None]:
     """Stop the call where its journal fails: what the tool made of that must not become its outcome."""
     try:
         yield
