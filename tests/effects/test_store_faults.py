@@ -246,6 +246,26 @@ async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_i
 
 
 @pytest.mark.promise("EFF-07")
+async def test_an_effect_that_can_not_be_written_is_a_fault_for_all_who_share_the_call():
+    class Failing(MemoryStore):
+        async def keep(self, key, kept):
+            await until_shared([second])
+            raise StoreError("the disk is full")
+
+    @tool
+    async def work(ctx: ToolContext) -> int:
+        return await ctx.step("pay", lambda: 1)
+
+    async with fail_after(10), Runtime.open(Failing(), tools=[work]) as runtime:
+        calls = [ToolCall(id="c1", name="work", arguments={})]
+        first = runtime.session("s").start_batch(calls)
+        second = runtime.session("s").start_batch(calls)
+        for batch in (first, second):
+            with pytest.raises(StoreError, match="the disk is full"):
+                await batch
+
+
+@pytest.mark.promise("EFF-07")
 async def test_a_fault_under_a_nested_call_is_not_the_outcome_of_the_one_that_made_it():
     ran = []
 

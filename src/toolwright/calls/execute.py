@@ -444,6 +444,7 @@ class CallRun(Ticket):
         journal.finish(self, outcome, functools.partial(self._recorded, outcome))
 
     def _recorded(self, outcome: ToolOutcome, fault: Exception | None) -> None:
+        fault = fault or self.fault
         if fault is not None:
             self.owner.store_failed(fault)
         self._given(outcome)
