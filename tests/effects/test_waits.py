@@ -416,6 +416,37 @@ async def test_a_session_cancels_its_waits_and_no_others(place, open_runtime):
         await left
 
 
+@pytest.mark.promise("WAIT-06", "WAIT-05")
+@pytest.mark.parametrize("end", ["cancel_waits", "revoke"])
+async def test_cancelling_the_waits_of_a_session_reaches_those_who_wait_for_a_signal(place, open_runtime, end):
+    keys, heard = [], []
+
+    @tool
+    async def listen(ctx: ToolContext) -> str:
+        keys.append(ctx.signal_key("news"))
+        heard.append(await ctx.receive("news"))
+        try:
+            await ctx.receive("news")
+        except ToolError as error:
+            return f"{error.failure.code}: {error.failure.message}"
+        return "heard more"
+
+    runtime = await open_runtime(place, listen)
+    session = runtime.session("s")
+    events = runtime.subscribe()
+    async with fail_after(10):
+        batch = session.start_batch([ToolCall(id="l", name="listen", arguments={})])
+        await waiting(events)
+        await runtime.signal(keys[0], "one")
+        await waiting(events)
+        assert await getattr(session, end)("the user left") == 1
+        (outcome,) = await batch
+    assert (outcome.value, heard) == (
+        "wait_cancelled: The wait for signal 'news' was cancelled: the user left",
+        ["one"],
+    )
+
+
 @pytest.mark.promise("WAIT-06", "WAIT-02")
 async def test_a_revoked_session_takes_nothing_for_good(place, open_runtime):
     desk = Desk()

@@ -144,7 +144,10 @@ async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
         _require_seconds(f"The deadline of signal {name!r}", deadline)
     effects = _effects(run)
     async with recording(run), _outside(run, "signal", name) as opened:
-        came = await effects.receive(name, deadline, opened)
+        try:
+            came = await effects.receive(name, deadline, opened)
+        except EffectFailed as failed:
+            raise _tool_error(failed.failure) from None
     if came is None:
         raise _tool_error(_expired(f"signal {name!r}"))
     return jsonx.decode(came)
