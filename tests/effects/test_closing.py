@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.effects.watching import waiting
+from tests.effects.watching import until, waiting
 from tests.support import fail_after
 from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, ToolContext, tool
 from toolwright.effects.memory import MemoryDatabase, MemoryStore
@@ -56,18 +56,15 @@ async def test_a_cut_off_call_that_is_cancelled_before_it_runs_again_keeps_what_
     async with fail_after(10):
         first = await open_runtime(file, work)
         first.session("s").start_batch(calls)
-        while not paid:
-            await asyncio.sleep(0)
+        await until(lambda: paid)
         await first.close()
 
         second = await open_runtime(file, work, block)
         session = second.session("s")
         blocking = session.start_batch([ToolCall(id="c0", name="block", arguments={})])
-        while not session._limit.in_use:
-            await asyncio.sleep(0)
+        await until(lambda: session._limit.in_use)
         batch = session.start_batch(calls)
-        while batch.runs[0].recovered != "rerun":
-            await asyncio.sleep(0)
+        await until(lambda: batch.runs[0].recovered == "rerun")
         batch.cancel()
         assert (await batch)[0].status == "cancelled"
         hold.set()
@@ -91,8 +88,7 @@ async def test_a_cut_off_call_that_is_cancelled_while_a_person_is_asked_about_it
     async with fail_after(10):
         first = await open_runtime(file, work)
         first.session("s").start_batch(calls)
-        while not ran:
-            await asyncio.sleep(0)
+        await until(lambda: ran)
         await first.close()
 
         second = await open_runtime(file, work)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.effects.watching import until_shared
+from tests.effects.watching import until, until_shared
 from tests.support import fail_after
 from toolwright import ToolCall, tool
 
@@ -120,8 +120,7 @@ async def test_one_that_shares_runs_once_when_the_other_is_stopped_while_its_own
     async with fail_after(10):
         first = runtime.session("s").start_batch([one])
         second = runtime.session("s").start_batch([one, two])
-        while second.runs[0].shares is None:
-            await asyncio.sleep(0)
+        await until(lambda: second.runs[0].shares is not None)
         first.cancel()
         assert (await first)[0].status == "cancelled"
         prepared.set()
