@@ -266,6 +266,41 @@ async def test_an_effect_that_can_not_be_written_is_a_fault_for_all_who_share_th
 
 
 @pytest.mark.promise("EFF-07")
+async def test_a_fault_that_one_call_meets_is_not_the_outcome_of_the_others_in_its_batch():
+    begun, ran = asyncio.Event(), []
+
+    class Failing(MemoryStore):
+        fails = True
+
+        async def keep(self, key, kept):
+            await begun.wait()
+            if self.fails:
+                raise StoreError("the disk is full")
+            return await super().keep(key, kept)
+
+    @tool(idempotent=True, parallel=True)
+    async def pay(ctx: ToolContext) -> int:
+        return await ctx.step("pay", asyncio.sleep, 0)
+
+    @tool(idempotent=True, parallel=True)
+    async def read() -> int:
+        ran.append(1)
+        begun.set()
+        if len(ran) == 1:
+            await asyncio.Event().wait()
+        return len(ran)
+
+    store = Failing()
+    async with fail_after(10), Runtime.open(store, tools=[pay, read]) as runtime:
+        calls = [ToolCall(id=name, name=name, arguments={}) for name in ("pay", "read")]
+        with pytest.raises(StoreError, match="the disk is full"):
+            await runtime.session("s").run_batch(calls)
+        store.fails = False
+        outcomes = await runtime.session("s").run_batch(calls)
+    assert [outcome.value for outcome in outcomes] == [None, 2]
+
+
+@pytest.mark.promise("EFF-07")
 async def test_a_fault_under_a_nested_call_is_not_the_outcome_of_the_one_that_made_it():
     ran = []
 

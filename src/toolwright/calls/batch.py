@@ -395,6 +395,11 @@ class Batch:
             self._failed_call = outcome.call_id
             self.cancel(f"call {outcome.call_id!r} failed")
 
+    @property
+    def fault(self) -> Exception | None:
+        """Part of `RunOwner`: why what the calls do, or the call that made them, could not be written down."""
+        return self._fault or (None if self._parent is None else self._parent.owner.fault)
+
     def store_failed(self, fault: Exception) -> None:
         """Part of `RunOwner`: what happened can not be written down; say so to whoever waits, and start no more."""
         if self._fault is None:

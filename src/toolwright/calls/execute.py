@@ -445,6 +445,8 @@ class CallRun(Ticket):
 
     def _recorded(self, outcome: ToolOutcome, fault: Exception | None) -> None:
         fault = fault or self.fault
+        if outcome.status == "cancelled" and outcome.may_have_run:
+            fault = fault or self.owner.fault  # It was let go of: this outcome is not kept.
         if fault is not None:
             self.owner.store_failed(fault)
         self._given(outcome)

@@ -243,9 +243,10 @@ class StoreJournal:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
         left = run.asked or run.waiting or outcome.may_have_run
+        stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
-        if run.fault is not None or (self.closing and outcome.status == "cancelled" and left):
-            # Cut off by the end of the program, as by a crash: its tool's crash policy decides, the next time.
+        if run.fault is not None or (stopped and outcome.status == "cancelled" and left):
+            # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.status != "cancelled" or outcome.may_have_run:
             job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
