@@ -15,6 +15,8 @@ CODES = {
     *("timeout", "deadlock", "wait_cancelled"),
 }
 """How a call of a script may fail. Anything else is a fault that became an outcome."""
+REASONS = {"somebody said so", "its caller was cancelled", "called off", "enough", "for good"}
+"""Why a call may be kept as cancelled. One that the end of a program or a fault cut off is not kept so."""
 
 
 def judge_runtime(ledger: Ledger, member: Any) -> None:
@@ -82,6 +84,7 @@ def judge_world(world: Any) -> None:
             ledger.wrong(f"step {name} of {key.call_id} ran {times} times")
     for (key, _, what), result in ledger.seen.items():
         _judge_seen(ledger, rows.calls[key], key, what, result)
+    _judge_signals(ledger)
     for key, life in ledger.sent:
         row = rows.calls.get(key.call)
         if life == ledger.life[key.call] and row is not None and row.signals.get(key) != ledger.sent[key, life]:
@@ -96,6 +99,8 @@ def _judge_outcome(ledger: Ledger, key: Any, outcome: Any, row: Any) -> None:
         ledger.wrong(f"{key.call_id} is interrupted, but was never cut off")
     if interrupted and row.entry.intent.tool in RERUN:
         ledger.wrong(f"{key.call_id} may run again, but was given up as interrupted")
+    if outcome.status == "cancelled" and outcome.reason not in REASONS:
+        ledger.wrong(f"{key.call_id} was cut off, and is kept as {shown(outcome)}")
     if outcome.status == "cancelled" and not outcome.may_have_run:
         ledger.wrong(f"{key.call_id} did not run, and that was kept")
     if outcome.ok:
@@ -132,3 +137,15 @@ def _judge_seen(ledger: Ledger, row: Any, key: Any, what: str, result: Any) -> N
         and not (key in ledger.cut_off or ledger.faults)
     ):
         ledger.wrong(f"step {what} of {key.call_id} is interrupted, but was never cut off")
+
+
+def _judge_signals(ledger: Ledger) -> None:
+    """Whoever received did so from the first signal on, in their order."""
+    received: dict[Any, list[tuple[str, Any]]] = {}
+    for (key, attempt, what), result in ledger.seen.items():
+        if what.startswith("signal ") and not str(result).startswith("error"):
+            received.setdefault((key, attempt), []).append((what, result))
+    for (key, _), results in received.items():
+        sent = ledger.sent[WaitKey(key, "signal", "news"), ledger.life[key]]
+        if [result for _, result in sorted(results)] != [jsonx.decode(payload) for payload in sent[: len(results)]]:
+            ledger.wrong(f"{key.call_id} received {results}, and was sent {sent}")

@@ -13,6 +13,7 @@ from typing import Any
 from tests.effects.interleaving.judge import judge_world
 from tests.effects.interleaving.members import Member, Processes
 from tests.effects.interleaving.scripts import LEDGER, NAMES, random_script
+from toolwright import Batch
 from toolwright.effects.effect import CallKey
 from toolwright.effects.waits import WaitKey
 
@@ -32,6 +33,7 @@ ACTS = {
     "break_its_disk": 0.4,
     "open": 2,
 }
+STOP = "somebody said so"
 PATIENCE = 60.0
 """Virtual seconds until everything must have come to an end."""
 
@@ -41,6 +43,7 @@ class World(Processes):
 
     def __init__(self, seed: int) -> None:
         super().__init__(random.Random(seed))
+        self._stopped: set[Batch] = set()
         sessions = self.chance.choice(("s", "st"))
         self.specs = [
             (self.chance.choice(sessions), f"c{number}", self.chance.choice(NAMES), random_script(self.chance))
@@ -96,6 +99,8 @@ class World(Processes):
         finally:
             member.batches.remove(batch)
         for (_, call_id, _, _), outcome in zip(specs, outcomes, strict=True):
+            if outcome.reason == STOP and not outcome.may_have_run and batch not in self._stopped:
+                self.ledger.wrong(f"{call_id} was cancelled by those who cancelled another's batch")
             self.ledger.acknowledged(CallKey(session, "", call_id), outcome, closing=member.closing)
 
     async def _cancel(self) -> None:
@@ -105,7 +110,8 @@ class World(Processes):
             batch = self.chance.choice(member.batches)
             self.ledger.note(f"{member}: a batch is cancelled")
             self.ledger.cancels += 1
-            self.loop.call_soon(batch.cancel, "somebody said so", context=member.context)
+            self.loop.call_soon(batch.cancel, STOP, context=member.context)
+            self._stopped.add(batch)
 
     def _key(self, *kinds: str) -> tuple[WaitKey, str] | None:
         keys = [(key, text) for key, text in self.ledger.keys.items() if key.kind in kinds]
