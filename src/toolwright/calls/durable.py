@@ -183,6 +183,8 @@ def _effects(run: CallRun) -> CallEffects:
     """The effects of a call, for the attempt that runs now."""
     if threading.get_ident() != run.host.thread_id:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
+    if run.concluded:
+        raise Unrecorded  # It was given up, and has its outcome: what it does now could not be recorded any more.
     key = enter(run)
     if run.effects is None:
         # What was not cut off has no past: nothing needs to be read for it.

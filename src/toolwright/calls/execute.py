@@ -302,7 +302,7 @@ class CallRun(Ticket):
 
     def lose(self, fault: Exception) -> None:
         """What the call does can not be recorded: it must not have an outcome that says more than is known."""
-        if self.fault is None:
+        if self.fault is None and not self.concluded:  # One that was given up has its outcome: nobody loses anything.
             self.fault = fault
             self.owner.store_failed(fault)
 
