@@ -18,7 +18,7 @@ from toolwright.effects.waits import WaitKey
 LEDGER: list[Ledger] = []
 """The book of the world that is played now."""
 
-PARTS = ("step", "step", "both", "sleep", "wait", "receive", "nested", "pause", "flaky", "slow", "stubborn")
+PARTS = ("step", "step", "both", "sleep", "wait", "receive", "nested", "pause", "flaky", "slow", "stubborn", "deaf")
 ENDS = ("value", "value", "value", "pending", "pending", "error")
 NAMES = ("safe", "safe", "solo", "pay", "pay", "solo_pay", "look", "gated", "gated_safe", "doubt")
 RERUN = frozenset({"safe", "solo", "gated_safe"})
@@ -51,6 +51,8 @@ def random_script(chance: random.Random, depth: int = 1) -> list[Any]:
             acts.append(["pause", 7])
         elif kind == "stubborn" and chance.random() < 0.5:
             acts.append(["stubborn", chance.choice((0.02, 0.5))])
+        elif kind == "deaf" and chance.random() < 0.3:
+            acts.append(["deaf"])
     end = chance.choice(ENDS)
     acts.append([end, chance.choice((None, 0.05, 0.5, 2))] if end == "pending" else [end])
     return acts
@@ -160,6 +162,12 @@ class Performance:
             await asyncio.sleep(seconds / 2)
         except asyncio.CancelledError:
             await asyncio.sleep(seconds)  # and goes on as if nobody had asked it to stop
+
+    async def _deaf(self, place: str) -> None:
+        try:
+            await asyncio.sleep(6)  # beyond its time
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.2)  # beyond its grace
 
     async def _value(self, place: str) -> str:
         return "done"
