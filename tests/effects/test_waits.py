@@ -8,6 +8,8 @@ import pytest
 from tests.effects.watching import waiting
 from tests.support import fail_after
 from toolwright import KeyRefused, Pending, Runtime, ToolCall, ToolContext, ToolError, ToolwrightError, tool
+from toolwright.effects.memory import MemoryStore
+from toolwright.errors import StoreError
 from toolwright.testing import FakeClock
 
 
@@ -556,3 +558,26 @@ async def test_a_blocking_runtime_resolves_too(tmp_path):
 
     async with fail_after(10):
         await asyncio.to_thread(use)
+
+
+@pytest.mark.promise("WAIT-01", "EFF-07")
+async def test_a_pending_call_whose_outcome_could_not_be_written_takes_the_same_completion_again():
+    class Failing(MemoryStore):
+        fails = True
+
+        async def finish(self, *args):
+            if self.fails:
+                raise StoreError("the disk is full")
+            return await super().finish(*args)
+
+    desk, store = Desk(), Failing()
+    async with fail_after(10), Runtime.open(store, tools=[desk.tool]) as runtime:
+        events = runtime.subscribe()
+        batch = runtime.session("s").start_batch([call()])
+        await waiting(events)
+        await runtime.resolve(desk.keys["LH1"], "4A")
+        with pytest.raises(StoreError, match="the disk is full"):
+            await batch
+        store.fails = False
+        (outcome,) = await runtime.session("s").run_batch([call()])
+    assert (outcome.value, desk.ran) == ("4A", ["LH1"])
