@@ -103,7 +103,7 @@ class Runtime:
         return Opening(runtime, store, sync, recover, events_file)
 
     @staticmethod
-    def open_blocking(store: str | Path = ":memory:", **options: Any) -> BlockingRuntime:
+    def open_blocking(store: str | Path | Store = ":memory:", **options: Any) -> BlockingRuntime:
         """Open a runtime for code that is not async: the same methods, each waiting for its result."""
         from toolwright.blocking import BlockingRuntime
 
@@ -334,12 +334,12 @@ class Opening:
 
 
 def open_store(place: str | Path | Store, sync: Literal["full", "normal"]) -> Store:
-    """Open the store a place names: a path, or `sqlite:///` and a path. A store is used as it is."""
-    if not isinstance(place, (str, Path)) and hasattr(place, "journal"):
+    """Open the store a place names: a path, or `sqlite:///` and a path. One that is open already is used as it is."""
+    if not isinstance(place, (str, Path)) and hasattr(place, "journal") and hasattr(place, "waits"):
         return place
     text = str(place)
     if not isinstance(place, (str, Path)) or not text or "\0" in text:
-        raise StoreError(f"The store {place!r} is not usable; use the path of a file, or ':memory:'")
+        raise StoreError(f"The store {place!r} is not usable; use the path of a file, ':memory:', or a Store")
     scheme, found, rest = text.partition("://")
     if found and scheme != "sqlite":
         raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.effects.watching import until, waiting
 from tests.support import fail_after
-from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, tool
+from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, ToolContext, tool
+from toolwright.effects.memory import MemoryDatabase, MemoryStore
 from toolwright.stores.sqlite.store import SqliteStore
 
 
@@ -31,6 +33,78 @@ async def test_a_call_cut_off_by_closing_follows_its_crash_policy_like_one_cut_o
             (recovered,) = await again.recover()
     assert recovered.action == action
     assert recovered.outcome.status == ("success" if action == "rerun" else "failure")
+
+
+@pytest.mark.promise("EFF-05", "EFF-06")
+async def test_a_cut_off_call_that_is_cancelled_before_it_runs_again_keeps_what_it_did(file, open_runtime):
+    paid, hold = [], asyncio.Event()
+
+    async def pay() -> int:
+        paid.append(1)
+        return len(paid)
+
+    @tool(idempotent=True)
+    async def work(ctx: ToolContext) -> int:
+        done = await ctx.step("pay", pay, on_crash="fail")
+        await hold.wait()
+        return done
+
+    @tool
+    async def block() -> None:
+        await hold.wait()
+
+    calls = [ToolCall(id="c1", name="work", arguments={})]
+    async with fail_after(10):
+        first = await open_runtime(file, work)
+        first.session("s").start_batch(calls)
+        await until(lambda: paid)
+        await first.close()
+
+        second = await open_runtime(file, work, block)
+        session = second.session("s")
+        blocking = session.start_batch([ToolCall(id="c0", name="block", arguments={})])
+        await until(lambda: session._limit.in_use)
+        batch = session.start_batch(calls)
+        await until(lambda: batch.runs[0].recovered == "rerun")
+        batch.cancel()
+        assert (await batch)[0].status == "cancelled"
+        hold.set()
+        await blocking
+        (outcome,) = await session.run_batch(calls)
+    assert (outcome.value, paid) == (1, [1])
+
+
+@pytest.mark.promise("EFF-05")
+async def test_a_cut_off_call_that_is_cancelled_while_a_person_is_asked_about_it_is_still_in_doubt(file, open_runtime):
+    ran = []
+
+    @tool(on_crash="ask")
+    async def work() -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            await asyncio.Event().wait()
+        return len(ran)
+
+    calls = [ToolCall(id="c1", name="work", arguments={})]
+    async with fail_after(10):
+        first = await open_runtime(file, work)
+        first.session("s").start_batch(calls)
+        await until(lambda: ran)
+        await first.close()
+
+        second = await open_runtime(file, work)
+        for last in (False, True):
+            events = second.subscribe()
+            batch = second.session("s").start_batch(calls)
+            assert (await waiting(events)).what == "crash"
+            if not last:
+                batch.cancel()
+                assert (await batch)[0].status == "cancelled"
+        assert ran == [1]
+        (approval,) = await second.approvals()
+        await second.approve(approval.key)
+        (outcome,) = await batch
+    assert (outcome.value, ran) == (2, [1, 1])
 
 
 @pytest.mark.promise("RUN-10")
@@ -61,3 +135,18 @@ async def test_a_store_that_was_open_already_is_closed_with_its_runtime(file):
     async with Runtime.open(file, tools=[pay]) as runtime:
         (outcome,) = await runtime.session("s").run_batch([call])
     assert outcome.replayed
+
+
+async def test_a_runtime_opens_on_a_store_of_ones_own_and_closes_it():
+    rows = MemoryDatabase()
+
+    @tool
+    async def work() -> int:
+        return 7
+
+    calls = [ToolCall(id="c1", name="work", arguments={})]
+    for replayed in (False, True):
+        async with Runtime.open(MemoryStore(rows), tools=[work]) as runtime:
+            (outcome,) = await runtime.session("s").run_batch(calls)
+            assert (outcome.value, outcome.replayed) == (7, replayed)
+        assert rows.owners == set()

@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
-from tests.effects.watching import until_shared
+from tests.effects.watching import until, until_shared
 from tests.support import fail_after
 from toolwright import ToolCall, tool
 
@@ -132,6 +133,32 @@ async def test_one_that_shares_runs_itself_when_the_other_is_stopped_before_it_r
     assert ran == [1]
     assert [outcome.value for outcome in outcomes] == ["booked", "booked"]
     assert sorted(outcome.replayed for outcome in outcomes) == [False, True]
+
+
+@pytest.mark.promise("EFF-11")
+async def test_one_that_shares_runs_once_when_the_other_is_stopped_while_its_own_batch_is_prepared(place, open_runtime):
+    ran, prepared = [], asyncio.Event()
+
+    @tool(parallel=True)
+    async def work(name: str) -> None:
+        ran.append(name)
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async def prepare(call: Any) -> None:
+        await prepared.wait()
+
+    runtime = await open_runtime(place, work, before=[prepare])
+    one, two = (ToolCall(id=name, name="work", arguments={"name": name}) for name in ("one", "two"))
+    async with fail_after(10):
+        first = runtime.session("s").start_batch([one])
+        second = runtime.session("s").start_batch([one, two])
+        await until(lambda: second.runs[0].shares is not None)
+        first.cancel()
+        assert (await first)[0].status == "cancelled"
+        prepared.set()
+        assert [outcome.status for outcome in await second] == ["success", "success"]
+    assert sorted(ran) == ["one", "two"]
 
 
 @pytest.mark.promise("EFF-11")

@@ -155,6 +155,26 @@ async def test_a_step_that_says_retry_runs_again_in_the_next_attempt(place, open
     assert (outcome.value, len(ran)) == ("paid", 2)
 
 
+@pytest.mark.promise("EFF-06", "RETRY-02")
+@pytest.mark.parametrize("policy", ["fail", "probe"])
+async def test_a_step_that_says_retry_is_not_taken_for_one_that_was_cut_off(place, open_runtime, policy):
+    ran, probed = [], []
+
+    async def charge() -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            raise ToolError("busy", retry=True)
+        return len(ran)
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=2, base_delay=0))
+    async def work(ctx: ToolContext) -> int:
+        return await ctx.step("charge", charge, on_crash="fail" if policy == "fail" else lambda: probed.append(1))
+
+    runtime = await open_runtime(place, work)
+    (outcome,) = await runtime.session("s").run_batch(ONE)
+    assert (outcome.value, ran, probed) == (2, [1, 1], [])
+
+
 @pytest.mark.promise("EFF-06", "OUT-03")
 async def test_an_unexpected_error_of_a_step_stays_private(place, open_runtime):
     def charge() -> None:
@@ -338,3 +358,46 @@ async def test_calls_that_wake_together_take_turns_for_their_slots(place, open_r
     assert all(outcome.ok for outcome in outcomes)
     assert most == 2
     assert session._limit.in_use == 0
+
+
+@pytest.mark.promise("TIME-01", "EFF-07")
+@pytest.mark.parametrize("late", ["step", "sleep", "wait", "receive"])
+async def test_the_code_of_a_call_that_was_given_up_does_nothing_more_and_harms_no_other(place, open_runtime, late):
+    clock, begun, ended, ran = FakeClock(), asyncio.Event(), asyncio.Event(), []
+
+    async def charge() -> None:
+        ran.append("charge")
+
+    @tool(parallel=True, timeout=1)
+    async def deaf(ctx: ToolContext) -> None:
+        begun.set()
+        try:
+            await clock.sleep(10)
+        except asyncio.CancelledError:
+            await clock.sleep(10)
+        work = {
+            "step": lambda: ctx.step("charge", charge, on_crash="rerun"),
+            "sleep": lambda: ctx.sleep("nap", 1),
+            "wait": lambda: ctx.wait(ctx.event_key("door")),
+            "receive": lambda: ctx.receive("news"),
+        }
+        try:
+            await work[late]()
+            ran.append("beyond")
+        finally:
+            ended.set()
+
+    @tool(parallel=True)
+    async def work() -> str:
+        await ended.wait()
+        return "done"
+
+    runtime = await open_runtime(place, deaf, work, clock=clock)
+    async with fail_after(10):
+        batch = runtime.session("s").start_batch([ToolCall(id="d", name="deaf", arguments={}), *ONE])
+        await begun.wait()
+        for seconds in (1, 0.1, 10):
+            await clock.advance(seconds)
+        given_up, done = await batch
+    assert given_up.failure.category == "timeout"
+    assert (done.value, ran) == ("done", [])

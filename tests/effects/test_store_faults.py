@@ -13,7 +13,8 @@ import pytest
 
 from tests.effects.watching import until_shared
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Runtime, ToolCall, ToolContext, tool
+from toolwright.effects.memory import MemoryStore
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite import writer
 
@@ -157,7 +158,8 @@ asyncio.run(main())
 
 FULL = """
 import asyncio, resource, signal, sys
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Runtime, ToolCall, ToolContext, tool
+from toolwright.effects.memory import MemoryStore
 from toolwright.errors import StoreError
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -241,6 +243,91 @@ async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_i
     assert ran == [1]
     assert outcome.failure is not None
     assert outcome.failure.category == "interrupted"
+
+
+@pytest.mark.promise("EFF-07")
+async def test_an_effect_that_can_not_be_written_is_a_fault_for_all_who_share_the_call():
+    class Failing(MemoryStore):
+        async def keep(self, key, kept):
+            await until_shared([second])
+            raise StoreError("the disk is full")
+
+    @tool
+    async def work(ctx: ToolContext) -> int:
+        return await ctx.step("pay", lambda: 1)
+
+    async with fail_after(10), Runtime.open(Failing(), tools=[work]) as runtime:
+        calls = [ToolCall(id="c1", name="work", arguments={})]
+        first = runtime.session("s").start_batch(calls)
+        second = runtime.session("s").start_batch(calls)
+        for batch in (first, second):
+            with pytest.raises(StoreError, match="the disk is full"):
+                await batch
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_fault_that_one_call_meets_is_not_the_outcome_of_the_others_in_its_batch():
+    begun, ran = asyncio.Event(), []
+
+    class Failing(MemoryStore):
+        fails = True
+
+        async def keep(self, key, kept):
+            await begun.wait()
+            if self.fails:
+                raise StoreError("the disk is full")
+            return await super().keep(key, kept)
+
+    @tool(idempotent=True, parallel=True)
+    async def pay(ctx: ToolContext) -> int:
+        return await ctx.step("pay", asyncio.sleep, 0)
+
+    @tool(idempotent=True, parallel=True)
+    async def read() -> int:
+        ran.append(1)
+        begun.set()
+        if len(ran) == 1:
+            await asyncio.Event().wait()
+        return len(ran)
+
+    store = Failing()
+    async with fail_after(10), Runtime.open(store, tools=[pay, read]) as runtime:
+        calls = [ToolCall(id=name, name=name, arguments={}) for name in ("pay", "read")]
+        with pytest.raises(StoreError, match="the disk is full"):
+            await runtime.session("s").run_batch(calls)
+        store.fails = False
+        outcomes = await runtime.session("s").run_batch(calls)
+    assert [outcome.value for outcome in outcomes] == [None, 2]
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_fault_under_a_nested_call_is_not_the_outcome_of_the_one_that_made_it():
+    ran = []
+
+    class Failing(MemoryStore):
+        fails = True
+
+        async def begin(self, intents):
+            if self.fails and intents[0].parent is not None:
+                raise StoreError("the disk is full")
+            return await super().begin(intents)
+
+    @tool(idempotent=True)
+    async def trip(ctx: ToolContext) -> str:
+        ran.append("trip")
+        try:
+            return (await ctx.call("book", flight="LH1")).value
+        except Exception:
+            return "as if nothing had happened"
+
+    store = Failing()
+    async with fail_after(10), Runtime.open(store, tools=[book, trip]) as runtime:
+        calls = [ToolCall(id="c1", name="trip", arguments={})]
+        with pytest.raises(StoreError, match="the disk is full"):
+            await runtime.session("s").run_batch(calls)
+        store.fails = False
+        (outcome,) = await runtime.session("s").run_batch(calls)
+    assert (outcome.value, ran) == ("LH1", ["trip", "trip"])
 
 
 @pytest.mark.promise("EFF-07")

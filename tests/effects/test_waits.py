@@ -8,6 +8,8 @@ import pytest
 from tests.effects.watching import waiting
 from tests.support import fail_after
 from toolwright import KeyRefused, Pending, Runtime, ToolCall, ToolContext, ToolError, ToolwrightError, tool
+from toolwright.effects.memory import MemoryStore
+from toolwright.errors import StoreError
 from toolwright.testing import FakeClock
 
 
@@ -416,6 +418,37 @@ async def test_a_session_cancels_its_waits_and_no_others(place, open_runtime):
         await left
 
 
+@pytest.mark.promise("WAIT-06", "WAIT-05")
+@pytest.mark.parametrize("end", ["cancel_waits", "revoke"])
+async def test_cancelling_the_waits_of_a_session_reaches_those_who_wait_for_a_signal(place, open_runtime, end):
+    keys, heard = [], []
+
+    @tool
+    async def listen(ctx: ToolContext) -> str:
+        keys.append(ctx.signal_key("news"))
+        heard.append(await ctx.receive("news"))
+        try:
+            await ctx.receive("news")
+        except ToolError as error:
+            return f"{error.failure.code}: {error.failure.message}"
+        return "heard more"
+
+    runtime = await open_runtime(place, listen)
+    session = runtime.session("s")
+    events = runtime.subscribe()
+    async with fail_after(10):
+        batch = session.start_batch([ToolCall(id="l", name="listen", arguments={})])
+        await waiting(events)
+        await runtime.signal(keys[0], "one")
+        await waiting(events)
+        assert await getattr(session, end)("the user left") == 1
+        (outcome,) = await batch
+    assert (outcome.value, heard) == (
+        "wait_cancelled: The wait for signal 'news' was cancelled: the user left",
+        ["one"],
+    )
+
+
 @pytest.mark.promise("WAIT-06", "WAIT-02")
 async def test_a_revoked_session_takes_nothing_for_good(place, open_runtime):
     desk = Desk()
@@ -525,3 +558,26 @@ async def test_a_blocking_runtime_resolves_too(tmp_path):
 
     async with fail_after(10):
         await asyncio.to_thread(use)
+
+
+@pytest.mark.promise("WAIT-01", "EFF-07")
+async def test_a_pending_call_whose_outcome_could_not_be_written_takes_the_same_completion_again():
+    class Failing(MemoryStore):
+        fails = True
+
+        async def finish(self, *args):
+            if self.fails:
+                raise StoreError("the disk is full")
+            return await super().finish(*args)
+
+    desk, store = Desk(), Failing()
+    async with fail_after(10), Runtime.open(store, tools=[desk.tool]) as runtime:
+        events = runtime.subscribe()
+        batch = runtime.session("s").start_batch([call()])
+        await waiting(events)
+        await runtime.resolve(desk.keys["LH1"], "4A")
+        with pytest.raises(StoreError, match="the disk is full"):
+            await batch
+        store.fails = False
+        (outcome,) = await runtime.session("s").run_batch([call()])
+    assert (outcome.value, desk.ran) == ("4A", ["LH1"])

@@ -1,21 +1,26 @@
 """Seeing what the journal has decided, where no event tells it."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from toolwright import Batch
 from toolwright.events import CallWaiting
 from toolwright.hub import Subscription
 
 
+async def until(true: Callable[[], object]) -> None:
+    """Let the loop turn until something is so."""
+    for _ in range(1_000_000):
+        if true():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("It never is.")
+
+
 async def until_shared(batches: Iterable[Batch]) -> None:
     """Wait until each call of the batches waits for another that has the same identity."""
     runs = [run for batch in batches for run in batch.runs]
-    for _ in range(1_000_000):
-        if all(run.shares for run in runs):
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("They never share.")
+    await until(lambda: all(run.shares for run in runs))
 
 
 async def waiting(events: Subscription) -> CallWaiting:

@@ -230,11 +230,14 @@ class Batch:
 
     def start_over(self, run: CallRun) -> None:
         """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
-        run.shares = None
         self._plain = False
         self.host.keep(self.host.loop.create_task(self._start_over(run)))
 
     async def _start_over(self, run: CallRun) -> None:
+        if self._driver is not None:
+            # Until its batch is on its way the call passes for shared, or it would be launched there and here.
+            await asyncio.wait((self._driver,))
+        run.shares = None
         try:
             if self._store is not None:
                 await self._store.begin(self.host.session_id, self.scope, self.id, [run])
@@ -461,6 +464,11 @@ class Batch:
         if self._stop_reason is None:
             self._failed_call = outcome.call_id
             self.cancel(f"call {outcome.call_id!r} failed")
+
+    @property
+    def fault(self) -> Exception | None:
+        """Part of `RunOwner`: why what the calls do, or the call that made them, could not be written down."""
+        return self._fault or (None if self._parent is None else self._parent.owner.fault)
 
     def store_failed(self, fault: Exception) -> None:
         """Part of `RunOwner`: what happened can not be written down; say so to whoever waits, and start no more."""

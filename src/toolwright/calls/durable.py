@@ -144,7 +144,10 @@ async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
         _require_seconds(f"The deadline of signal {name!r}", deadline)
     effects = _effects(run)
     async with recording(run), _outside(run, "signal", name) as opened:
-        came = await effects.receive(name, deadline, opened)
+        try:
+            came = await effects.receive(name, deadline, opened)
+        except EffectFailed as failed:
+            raise _tool_error(failed.failure) from None
     if came is None:
         raise _tool_error(_expired(f"signal {name!r}"))
     return jsonx.decode(came)
@@ -180,6 +183,8 @@ def _effects(run: CallRun) -> CallEffects:
     """The effects of a call, for the attempt that runs now."""
     if threading.get_ident() != run.host.thread_id:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
+    if run.concluded:
+        raise Unrecorded  # It was given up, and has its outcome: what it does now could not be recorded any more.
     key = enter(run)
     if run.effects is None:
         # What was not cut off has no past: nothing needs to be read for it.

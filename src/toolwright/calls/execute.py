@@ -354,7 +354,7 @@ class CallRun(Ticket):
 
     def lose(self, fault: Exception) -> None:
         """What the call does can not be recorded: it must not have an outcome that says more than is known."""
-        if self.fault is None:
+        if self.fault is None and not self.concluded:  # One that was given up has its outcome: nobody loses anything.
             self.fault = fault
             self.owner.store_failed(fault)
 
@@ -496,6 +496,9 @@ class CallRun(Ticket):
         journal.finish(self, outcome, functools.partial(self._recorded, outcome))
 
     def _recorded(self, outcome: ToolOutcome, fault: Exception | None) -> None:
+        fault = fault or self.fault
+        if outcome.status == "cancelled" and outcome.may_have_run:
+            fault = fault or self.owner.fault  # It was let go of: this outcome is not kept.
         if fault is not None:
             self.owner.store_failed(fault)
         self._given(outcome)

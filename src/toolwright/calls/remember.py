@@ -149,8 +149,10 @@ class StoreJournal:
                 await self._recover(run)
         for run in waiting:
             if run.concluded and run.key is not None:  # cancelled meanwhile
-                await (self._store.release if run.recovered == LEFT else self._store.forget)(run.key)
-                self._drop(run)
+                try:
+                    await self._take_back(run)
+                finally:
+                    self._drop(run)
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
@@ -253,23 +255,29 @@ class StoreJournal:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
         left = run.asked or run.waiting or outcome.may_have_run
-        if run.fault is not None or (self.closing and outcome.status == "cancelled" and left):
-            # Cut off by the end of the program, as by a crash: its tool's crash policy decides, the next time.
+        stopped = self.closing or run.owner.fault is not None
+        job: Awaitable[bool]
+        if run.fault is not None or (stopped and outcome.status == "cancelled" and left):
+            # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.status != "cancelled" or outcome.may_have_run:
             job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
-        elif run.recovered == LEFT:
-            # Nobody has decided yet what a crash did to it: that stays to be done.
-            job = self._store.release(run.key)
         else:
-            # It did not run: nothing to remember, and it may run another time.
-            job = self._store.forget(run.key)
+            job = self._take_back(run)
 
         def committed(fault: Exception | None) -> None:
             self._drop(run)
             then(fault)
 
         self._when_done(run, job, committed)
+
+    def _take_back(self, run: CallRun) -> Awaitable[bool]:
+        """A call was stopped before this process ran it: it may run another time."""
+        assert run.key is not None
+        if run.recovered in (None, "run"):
+            return self._store.forget(run.key)
+        # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
+        return self._store.release(run.key)
 
     def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:

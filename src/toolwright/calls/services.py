@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
@@ -70,8 +70,9 @@ class RunServices:
     def report_output(self, stream: str, text: str) -> None:
         self._publish(CallOutput(*about(self._run), stream, text))
 
-    def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]:
-        return self._run.host.run_nested(self._run, calls)
+    async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
+        async with durable.recording(self._run):
+            return await self._run.host.run_nested(self._run, calls)
 
     def service(self, name: str) -> Any:
         """A client of the session's, for this attempt."""

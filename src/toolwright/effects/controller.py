@@ -125,5 +125,9 @@ class CallEffects(Protocol):
         ...
 
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
-        """The next signal of a name that this call has not received; None when none came in time."""
+        """The next signal of a name that this call has not received; None when none came in time.
+
+        Raises:
+            EffectFailed: there is none, and the waits of the session were cancelled.
+        """
         ...

@@ -43,7 +43,8 @@ class Effect(Struct, frozen=True, gc=False):
 class Kept(Struct, frozen=True, gc=False):
     """What a journal has of an effect. Without `done`, it began and may have happened.
 
-    `payload` is the JSON of its result; `failure` stands for an error, with its code and message.
+    `payload` is the JSON of its result; `failure` stands for an error, with its code and message. A failure without
+    `done` is one after which it may be tried again.
     """
 
     label: str

@@ -87,21 +87,25 @@ class JournaledEffects:
             require_same_input(effect, kept)
             if kept.done:
                 return _result(kept)
+        if kept is not None and kept.failure is None:  # It began, and nobody knows how it ended.
             if on_crash == "fail":
                 return _result(await self._keep(effect, done=True, failure=_interrupted(effect)))
             if callable(on_crash):
-                return _result(await self._do(effect, on_crash))
+                return _result(await self._do(effect, on_crash, on_crash))
         elif on_crash != "rerun":
             await self._keep(effect, done=False)
-        return _result(await self._do(effect, function))
+        return _result(await self._do(effect, function, on_crash))
 
-    async def _do(self, effect: Effect, function: Callable[[], Awaitable[bytes]]) -> Kept:
+    async def _do(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> Kept:
         try:
             payload = await function()
         except EffectFailed as error:
-            if error.failure.retry:
-                raise  # It says that another attempt may do better: that one must not find it failed.
-            return await self._keep(effect, done=True, failure=error.failure)
+            if not error.failure.retry:
+                return await self._keep(effect, done=True, failure=error.failure)
+            # It says that another attempt may do better: that one must find it neither failed nor in doubt.
+            if on_crash != "rerun":
+                await self._keep(effect, done=False, failure=error.failure)
+            raise
         return await self._keep(effect, done=True, payload=payload)
 
     async def _keep(
@@ -189,30 +193,41 @@ class JournaledEffects:
     async def _receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
         asked = self._asked[name] = self._asked.get(name, 0) + 1
         effect = Effect(self._call, "receive", f"{name}:{asked}", jsonx.encode(seconds))
+        kept = (await self._read()).get(effect.label)
+        if kept is not None and kept.done:
+            _result(kept)
+            return None
         deadline: float | None = None
-        if seconds is not None:
-            kept = (await self._read()).get(effect.label)
-            if kept is None:
-                deadline = self._controller.clock.now() + seconds
-                await self._keep(effect, done=False, payload=jsonx.encode(deadline))
-            elif kept.done:
-                return None
-            else:
-                deadline = jsonx.decode(kept.payload, type=float)
+        if kept is not None:
+            deadline = jsonx.decode(kept.payload, type=float)
+        elif seconds is not None:
+            deadline = self._controller.clock.now() + seconds
+            await self._keep(effect, done=False, payload=jsonx.encode(deadline))
         taken = self._received.get(name, 0)
         key = WaitKey(self._call, "signal", name)
         came = await self._controller.room.next_signal(key, taken, deadline, opened)
-        if came is None:
-            await self._keep(effect, done=True)  # Once given up, also when it is asked again after a crash.
-        else:
+        if isinstance(came, bytes):
             self._received[name] = taken + 1
-        return came
+            return came
+        # Once given up, also when it is asked again after a crash.
+        _result(await self._keep(effect, done=True, failure=None if came is None else _cancelled(name, came)))
+        return None
 
 
 def _result(kept: Kept) -> bytes:
     if kept.failure is not None:
         raise EffectFailed(kept.failure)
     return kept.payload
+
+
+def _cancelled(signal: str, resolution: Resolution) -> Failure:
+    reason = f": {resolution.reason}" if resolution.reason else ""
+    return Failure(
+        category="unavailable",
+        code="wait_cancelled",
+        message=f"The wait for signal {signal!r} was cancelled{reason}",
+        source="runtime",
+    )
 
 
 def _interrupted(effect: Effect) -> Failure:

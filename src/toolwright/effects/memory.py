@@ -114,16 +114,16 @@ class MemoryStore:
                 entry = known.get(intent.key)
                 if entry is None:
                     self._calls[intent.key] = _Call(self.owner, Entry(intent, self.owner))
-                elif entry.outcome is None and entry.owner != self.owner:
+                elif entry.outcome is None:
                     call = self._calls[intent.key]
-                    call.owner = self.owner
                     completion = call.waits.get(WaitKey(intent.key, "completion"))
                     known[intent.key] = replace(
                         entry,
                         owner=self.owner,
-                        cut_off=True,
+                        cut_off=entry.owner != self.owner,
                         pending=completion is not None and completion.opened_at is not None,
                     )
+                    call.owner = self.owner
         return [known.get(intent.key) for intent in intents]
 
     async def start(self, key: CallKey, started_at: float) -> bool:

@@ -160,18 +160,28 @@ class WaitingRoom:
         self._ring(key)
         return sent
 
-    async def next_signal(self, key: WaitKey, after: int, deadline: float | None, opened: Opened) -> bytes | None:
-        """The first signal beyond `after`; None when there is none at the deadline."""
+    async def next_signal(
+        self, key: WaitKey, after: int, deadline: float | None, opened: Opened
+    ) -> bytes | Resolution | None:
+        """The first signal beyond `after`; None when there is none at the deadline.
+
+        Whoever must wait is entered among the waits, by the name of the signal: the resolution is how that ended.
+        """
         await self._look_from_here()
         bell = self._listeners.setdefault(key, asyncio.Event())
         late = asyncio.Event()
+        news: list[Resolution | Exception] = []
+        watcher: Watcher | None = None
 
         def give_up() -> None:
             late.set()
             bell.set()
 
+        def ended(how: Resolution | Exception) -> None:
+            news.append(how)
+            bell.set()
+
         alarm = None if deadline is None else self.alarms.set(deadline, give_up)
-        told = False
         try:
             while True:
                 bell.clear()
@@ -180,14 +190,19 @@ class WaitingRoom:
                     return came[0]
                 if late.is_set():
                     return None
+                if news:
+                    if isinstance(news[0], Exception):
+                        raise news[0]
+                    return news[0]
                 self._keep_looking()
-                if not told:
-                    told = True
-                    opened(deadline)
+                if watcher is None:
+                    watcher = self.watch(Wait(key, self._clock.now()), ended, lambda _: opened(deadline))
                 await bell.wait()
         finally:
             if alarm is not None:
                 alarm.cancel()
+            if watcher is not None:
+                watcher.leave()
             self._listeners.pop(key, None)
 
     def _ring(self, key: WaitKey) -> None:

@@ -23,7 +23,7 @@ from toolwright.tools.outcome import Failure
 WaitKind = Literal["completion", "event", "approval", "crash", "signal"]
 """What a call waits for: its completion, an event it named, a person's leave to run, or to run again after a crash.
 
-Signals are not waited for as a whole, but each in turn.
+Signals are waited for each in turn. The wait of their name stands for all of them, and only ends when it is cancelled.
 """
 INBOX: tuple[WaitKind, ...] = ("approval", "crash")
 """What a person decides."""

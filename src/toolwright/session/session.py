@@ -107,7 +107,7 @@ class Session:
         )
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
-        self._batches: set[Batch] = set()
+        self._batches: dict[Batch, None] = {}  # in the order they were started
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it.
@@ -182,9 +182,12 @@ class Session:
             if above is not None and above.policy.read_only:
                 policy = policy.but(read_only=True)
             setting = self._make_setting(policy)
-        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._batches.discard)
-        self._batches.add(batch)
+        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._ended)
+        self._batches[batch] = None
         return batch
+
+    def _ended(self, batch: Batch) -> None:
+        self._batches.pop(batch, None)
 
     def recovering(self, intents: list[Intent], scope: str) -> Batch:
         """A batch of calls that a crash cut off, to be started."""

@@ -204,7 +204,7 @@ class ToolContext:
         """The next signal of this name, in the order they were sent.
 
         Raises:
-            ToolError: none came in time (code "expired").
+            ToolError: none came in time (code "expired"), or the waits of the session were cancelled.
         """
         return await self._services.receive(name, deadline)
 

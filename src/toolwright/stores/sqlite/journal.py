@@ -52,10 +52,12 @@ class SqliteJournalStore:
             dead = dead_among(owners, connection, self._path)
             if dead == owners:
                 for key, entry in known.items():
-                    if entry.outcome is None and entry.owner in dead:
+                    if entry.outcome is not None:
+                        continue
+                    left = entry.owner in dead
+                    known[key] = replace(entry, owner=self.owner, cut_off=left, pending=_is_pending(connection, key))
+                    if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
-                        pending = _is_pending(connection, key)
-                        known[key] = replace(entry, owner=self.owner, cut_off=True, pending=pending)
                 connection.executemany(
                     "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source,"
                     " parent, queued_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

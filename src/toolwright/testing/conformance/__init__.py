@@ -1,32 +1,44 @@
-"""What every store must do, as cases that anybody can run. Owns the promises of `Store`, one case each.
+"""What every store and every controller must do, as cases that anybody can run, one for each promise.
 
-A case needs a `Database`: something that several owners can open, and where one can be killed. How to run them is in
-`docs/writing-a-store.md`. Nothing here needs pytest.
+A case about a store needs a `Database`: something that several owners can open, and where one can be killed. One about
+a controller needs `Controllers` in the same way. How to run them is in `docs/writing-a-store.md`. Nothing here needs
+pytest.
 """
 
 from toolwright.testing.conformance.arrivals import ARRIVALS
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
+from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.decisions import DECISIONS
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.model import play_random_verbs
+from toolwright.testing.conformance.outside import OUTSIDE
 from toolwright.testing.conformance.owners import OWNERS
+from toolwright.testing.conformance.replay import REPLAY
 from toolwright.testing.conformance.waits import WAITS
 
 CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *DECISIONS, *ARRIVALS)
-"""All of them."""
+"""All that are about stores."""
+CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *OUTSIDE)
+"""All that are about controllers."""
 
 __all__ = [
     "ARRIVALS",
     "CALLS",
     "CASES",
+    "CONTROLLER_CASES",
     "DECISIONS",
     "EFFECTS",
+    "OUTSIDE",
     "OWNERS",
+    "REPLAY",
     "WAITS",
     "Case",
+    "ControllerCase",
+    "Controllers",
     "Database",
     "InMemory",
+    "OverStore",
     "play_random_verbs",
 ]

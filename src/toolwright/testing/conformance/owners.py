@@ -125,6 +125,18 @@ async def a_call_that_waits_for_its_completion_is_taken_over_as_pending(database
     assert [entry is not None and entry.pending for entry in entries] == [True, False, True, False]
 
 
+async def a_call_that_its_own_owner_begins_again_is_known_as_pending_too(database: Database) -> None:
+    store = await database.open()
+    keys = [call("waits"), call("runs")]
+    await store.journal.begin([intent(key) for key in keys])
+    await store.waits.open_wait(wait(keys[0], "completion"))
+    entries = await store.journal.begin([intent(key) for key in keys])
+    assert [entry is not None and (entry.cut_off, entry.pending) for entry in entries] == [
+        (False, True),
+        (False, False),
+    ]
+
+
 async def unfinished_calls_of_dead_owners_are_listed_oldest_first(database: Database) -> None:
     dead, closed, living = await database.open(), await database.open(), await database.open()
     await dead.journal.begin([intent(call("young"), queued_at=300.0)])
@@ -156,5 +168,6 @@ OWNERS = cases(
     of_several_only_one_takes_over,
     a_call_may_be_taken_over_more_than_once,
     a_call_that_waits_for_its_completion_is_taken_over_as_pending,
+    a_call_that_its_own_owner_begins_again_is_known_as_pending_too,
     unfinished_calls_of_dead_owners_are_listed_oldest_first,
 )

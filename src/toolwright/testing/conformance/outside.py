@@ -1,0 +1,237 @@
+"""What a controller must do about time and the outside world: absolute instants, first wins, signals in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from toolwright.effects.controller import EffectController
+from toolwright.effects.effect import Effect
+from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.errors import KeyRefused, StoreError
+from toolwright.testing.conformance.cases import call, resolved
+from toolwright.testing.conformance.controllers import Bench, controller_cases, raised, unheard
+
+DOOR = WaitKey(call(), "event", "door")
+NEWS = WaitKey(call(), "signal", "news")
+
+
+class _Heard:
+    """The deadlines of what began to wait, and whether anything did."""
+
+    def __init__(self) -> None:
+        self.deadlines: list[float | None] = []
+        self.began = asyncio.Event()
+
+    def __call__(self, deadline: float | None) -> None:
+        self.deadlines.append(deadline)
+        self.began.set()
+
+
+async def _left(task: asyncio.Future[Any]) -> None:
+    """End what a dead process was in the middle of."""
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def _refused(work: Any) -> str:
+    return (await raised(KeyRefused, work)).why
+
+
+async def _read(controller: EffectController, text: str) -> WaitKey:
+    return controller.read_key(text)
+
+
+# --- instants are absolute
+
+
+async def a_sleep_keeps_its_instant(bench: Bench) -> None:
+    nap = Effect(call(), "sleep", "nap", b"100")
+    controller, effects = await bench.begin(call())
+    heard = _Heard()
+    sleeping = asyncio.ensure_future(effects.sleep(nap, 100, heard))
+    await bench.soon(heard.began.wait())
+    await bench.clock.advance(60)
+    assert not sleeping.done()
+    await _left(sleeping)
+    controller, effects = await bench.succeed(controller, call())
+    again = _Heard()
+    sleeping = asyncio.ensure_future(effects.sleep(nap, 100, again))
+    await bench.soon(again.began.wait())
+    assert again.deadlines == heard.deadlines
+    await bench.clock.advance(45)
+    await bench.soon(sleeping)
+    _, effects = await bench.succeed(controller, call())
+    await bench.soon(effects.sleep(nap, 100, unheard))
+
+
+async def a_wait_keeps_its_deadline(bench: Bench) -> None:
+    controller, effects = await bench.begin(call())
+    heard = _Heard()
+    for _ in range(2):
+        now = bench.clock.now()
+        waiting = asyncio.ensure_future(effects.wait(Wait(DOOR, now, now + 1000), heard))
+        await bench.soon(heard.began.wait())
+        await bench.clock.advance(400)
+        await _left(waiting)
+        heard.began.clear()
+        controller, effects = await bench.succeed(controller, call())
+    assert len(set(heard.deadlines)) == 1
+    await bench.clock.advance(300)
+    found = await bench.soon(effects.wait(Wait(DOOR, bench.clock.now(), bench.clock.now() + 1000), heard))
+    assert found.status == "expired"
+
+
+async def a_wait_for_a_signal_keeps_its_deadline_and_is_given_up_for_good(bench: Bench) -> None:
+    controller, effects = await bench.begin(call())
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.receive("news", 1000, heard))
+    await bench.soon(heard.began.wait())
+    await bench.clock.advance(600)
+    await _left(waiting)
+    controller, effects = await bench.succeed(controller, call())
+    waiting = asyncio.ensure_future(effects.receive("news", 1000, heard))
+    await bench.clock.advance(500)
+    assert await bench.soon(waiting) is None
+    await controller.signal(NEWS, b"1")
+    _, effects = await bench.succeed(controller, call())
+    assert await bench.soon(effects.receive("news", 1000, heard)) is None
+    assert await bench.soon(effects.receive("news", 1000, heard)) == b"1"
+
+
+# --- first wins
+
+
+async def of_many_who_resolve_one_is_first_and_all_are_told_the_same(bench: Bench) -> None:
+    controller, effects = await bench.begin(call())
+    other = await bench.open()
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.wait(Wait(DOOR, 100.0), heard))
+    await bench.soon(heard.began.wait())
+    answers = await asyncio.gather(*((controller, other)[n % 2].resolve(DOOR, resolved(b"%d" % n)) for n in range(10)))
+    assert [answer.first for answer in answers].count(True) == 1
+    (stands,) = {answer.resolution.payload for answer in answers}
+    assert (await bench.soon(waiting)).payload == stands
+    assert (await other.resolve(DOOR, resolved(b"99"))).resolution.payload == stands
+
+
+async def a_wait_may_be_resolved_before_it_begins(bench: Bench) -> None:
+    _, effects = await bench.begin(call())
+    other = await bench.open()
+    assert (await other.resolve(DOOR, resolved(b'"early"'))).first
+    heard = _Heard()
+    assert (await bench.soon(effects.wait(Wait(DOOR, 100.0, 100.5), heard))).payload == b'"early"'
+    assert heard.deadlines == [], "there was nothing to wait for"
+
+
+async def what_another_process_resolves_is_told_here(bench: Bench) -> None:
+    _, effects = await bench.begin(call())
+    other = await bench.open()
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.wait(Wait(DOOR, 100.0), heard))
+    await bench.soon(heard.began.wait())
+    await other.resolve(DOOR, resolved(b"7"))
+    assert (await bench.soon(waiting)).payload == b"7"
+
+
+async def what_was_resolved_while_nobody_ran_is_told_to_the_heir(bench: Bench) -> None:
+    controller, effects = await bench.begin(call())
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.wait(Wait(DOOR, 100.0), heard))
+    await bench.soon(heard.began.wait())
+    await _left(waiting)
+    await bench.controllers.kill(controller)
+    other = await bench.open()
+    given = Resolution("error", 200.0, reason="no", by="ann")
+    await other.resolve(DOOR, given)
+    for _ in range(2):
+        controller, effects = await bench.begin(call())
+        assert await bench.soon(effects.wait(Wait(DOOR, 300.0), heard)) == given
+        await bench.controllers.kill(controller)
+
+
+async def a_watch_is_told_once_unless_it_is_left(bench: Bench) -> None:
+    controller, _ = await bench.begin(call())
+    told: list[list[Any]] = [[], []]
+    heard, came = [_Heard(), _Heard()], asyncio.Event()
+
+    def then(place: int) -> Callable[[Resolution | Exception], None]:
+        def hear(news: Resolution | Exception) -> None:
+            told[place].append(news)
+            came.set()
+
+        return hear
+
+    watches = [controller.watch(Wait(DOOR, 100.0), then(place), heard[place]) for place in (0, 1)]
+    for one in heard:
+        await bench.soon(one.began.wait())
+    watches[0].leave()
+    assert (await controller.resolve(DOOR, resolved(b"7"))).first
+    await bench.soon(came.wait())
+    await bench.clock.advance(10)
+    assert told == [[], [resolved(b"7")]]
+
+
+async def a_call_that_is_over_unknown_or_another_memorys_takes_nothing(bench: Bench) -> None:
+    controller, _ = await bench.begin(call())
+    assert await _refused(controller.resolve(WaitKey(call("nobody's"), "event", "x"), resolved())) == "unknown"
+    assert await _refused(controller.signal(WaitKey(call("nobody's"), "signal", "x"), b"1")) == "unknown"
+    await bench.controllers.finish(controller, call())
+    assert await _refused(controller.resolve(DOOR, resolved())) == "over"
+    assert await _refused(controller.signal(NEWS, b"1")) == "over"
+
+
+async def keys_are_the_same_in_every_process_and_can_not_be_made_up(bench: Bench) -> None:
+    first, second = await bench.open(), await bench.open()
+    text = first.write_key(DOOR)
+    assert text == second.write_key(DOOR) != first.write_key(NEWS)
+    assert second.read_key(text) == DOOR
+    altered = text[:-2] + ("A" if text[-2] != "A" else "B") + text[-1]
+    for forged in ("", "door", text[:-1], text + "x", text.swapcase(), altered):
+        assert await _refused(_read(second, forged)) == "forged", forged
+
+
+async def signals_come_in_order_and_none_is_lost(bench: Bench) -> None:
+    controller, effects = await bench.begin(call())
+    other = await bench.open()
+    assert [await controller.signal(NEWS, b"%d" % n) for n in range(3)] == [1, 2, 3]
+    assert [await bench.soon(effects.receive("news", None, unheard)) for _ in range(3)] == [b"0", b"1", b"2"]
+    heard = _Heard()
+    waiting = asyncio.ensure_future(effects.receive("news", None, heard))
+    await bench.soon(heard.began.wait())
+    assert await asyncio.gather(*(other.signal(NEWS, b"%d" % n) for n in range(3, 6))) == [4, 5, 6]
+    assert await bench.soon(waiting) == b"3"
+    _, effects = await bench.succeed(controller, call())
+    every = [await bench.soon(effects.receive("news", None, unheard)) for _ in range(6)]
+    assert every == [b"%d" % n for n in range(6)]
+
+
+# --- only the owner waits
+
+
+async def a_stale_process_begins_no_wait_and_no_sleep(bench: Bench) -> None:
+    stale, effects = await bench.begin(call())
+    await bench.succeed(stale, call())
+    for work in (
+        effects.wait(Wait(DOOR, 100.0), unheard),
+        effects.sleep(Effect(call(), "sleep", "nap", b"1"), 1, unheard),
+        effects.receive("news", 5, unheard),
+    ):
+        await raised(StoreError, bench.soon(work))
+
+
+OUTSIDE = controller_cases(
+    a_sleep_keeps_its_instant,
+    a_wait_keeps_its_deadline,
+    a_wait_for_a_signal_keeps_its_deadline_and_is_given_up_for_good,
+    of_many_who_resolve_one_is_first_and_all_are_told_the_same,
+    a_wait_may_be_resolved_before_it_begins,
+    what_another_process_resolves_is_told_here,
+    what_was_resolved_while_nobody_ran_is_told_to_the_heir,
+    a_watch_is_told_once_unless_it_is_left,
+    a_call_that_is_over_unknown_or_another_memorys_takes_nothing,
+    keys_are_the_same_in_every_process_and_can_not_be_made_up,
+    signals_come_in_order_and_none_is_lost,
+    a_stale_process_begins_no_wait_and_no_sleep,
+)
