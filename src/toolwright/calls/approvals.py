@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwright import jsonx
-from toolwright.calls.durable import enter
+from toolwright.calls.outside import enter, say_waiting
 from toolwright.calls.prepare import read_arguments, validate
 from toolwright.effects.controller import EffectController
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
@@ -80,7 +80,7 @@ async def ask_leave(run: CallRun, question: Question) -> Failure | None:
         "reason": question.reason,
     }
     wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
-    opened = functools.partial(run.say_waiting, question.kind, question.rule)
+    opened = functools.partial(say_waiting, run, question.kind, question.rule)
     try:
         resolution = await host.effects.enter(call, fresh=True).wait(wait, opened)
     finally:

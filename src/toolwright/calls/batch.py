@@ -34,6 +34,7 @@ from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
 from toolwright.calls.lanes import Lane
 from toolwright.calls.loops import KEPT, SHORT, LoopWatch
+from toolwright.calls.outside import park
 from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare import prepare, read_call
@@ -323,7 +324,7 @@ class Batch:
         if run.pending_before:
             run.pending_before = False
             run.attempt = 1
-            run.park(None)
+            park(run, None)
             return True
         if run.doubt is not None:
             doubt, run.doubt = run.doubt, None

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
+from toolwright.calls.outside import enter, expired, failure_of, step_in, step_out
+from toolwright.calls.state import identity
 from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
-from toolwright.effects.effect import CallKey, Effect
-from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.effects.effect import Effect
+from toolwright.effects.waits import Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
@@ -30,20 +32,6 @@ KeyKind = Literal["completion", "event", "signal"]
 
 class Unrecorded(BaseException):
     """The journal could not be written: the call must stop, and no code of the tool's may carry on as if it could."""
-
-
-def identity(run: CallRun) -> CallKey:
-    """What names this execution."""
-    return CallKey(run.host.session_id, run.owner.scope, run.call_id)
-
-
-def enter(run: CallRun) -> CallKey:
-    """Let the journal know that a call uses effects, and return its identity."""
-    key = identity(run)
-    if not run.entered:
-        run.entered = True
-        run.host.journal.enter(key)
-    return key
 
 
 def wait_key(run: CallRun, kind: KeyKind, name: str) -> str:
@@ -149,28 +137,8 @@ async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
         except EffectFailed as failed:
             raise _tool_error(failed.failure) from None
     if came is None:
-        raise _tool_error(_expired(f"signal {name!r}"))
+        raise _tool_error(expired(f"signal {name!r}"))
     return jsonx.decode(came)
-
-
-def failure_of(resolution: Resolution, what: str) -> Failure:
-    """What a wait that did not end well means for whoever waited."""
-    if resolution.failure is not None:
-        return resolution.failure
-    if resolution.status == "expired":
-        return _expired(what)
-    return Failure(
-        category="unavailable",
-        code="wait_cancelled",
-        message=f"The wait for {what} was cancelled{f': {resolution.reason}' if resolution.reason else ''}",
-        source="runtime",
-    )
-
-
-def _expired(what: str) -> Failure:
-    return Failure(
-        category="timeout", code="expired", message=f"The wait for {what} came to its deadline", source="runtime"
-    )
 
 
 def _tool_error(failure: Failure) -> ToolError:
@@ -211,13 +179,13 @@ async def _outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
     def opened(deadline: float | None) -> None:
         nonlocal out
         out = True
-        run.step_out(what, name, deadline)
+        step_out(run, what, name, deadline)
 
     try:
         yield opened
     finally:
         if out:
-            await run.step_in()
+            await step_in(run)
 
 
 def _input(name: str, inputs: tuple[Any, ...]) -> bytes:

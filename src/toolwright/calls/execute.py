@@ -5,126 +5,34 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Coroutine, Generator
-from types import CoroutineType, coroutine
+from collections.abc import Awaitable, Coroutine
+from types import CoroutineType
 from typing import Any
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.durable import enter, failure_of, identity
-from toolwright.calls.host import CallHost
 from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too_long, raised, timed_out
-from toolwright.calls.places import Place, ProcessPlace, ThreadPlace
-from toolwright.calls.plan import Plan, RunOwner
-from toolwright.calls.prepare import EMPTY
-from toolwright.calls.schedule import Ticket
-from toolwright.calls.services import about, make_context
-from toolwright.effects.controller import CallEffects, Watch
-from toolwright.effects.waits import Resolution, Wait, WaitKey
-from toolwright.events import CallRetrying, CallWaiting
+from toolwright.calls.outside import complete, park
+from toolwright.calls.places import ProcessPlace, ThreadPlace
+from toolwright.calls.plan import Plan
+from toolwright.calls.services import make_context
+from toolwright.calls.state import RunState, about, identity
+from toolwright.calls.timing import Grace, QueueDeadline, resume
+from toolwright.effects.waits import Resolution
+from toolwright.events import CallRetrying
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import Failure, Pending, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
 
 
-class CallRun(Ticket):
+class CallRun(RunState):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens.
 
     The tool's code runs in a task of its own. A timeout or a cancellation asks it to stop and waits for the grace;
     then the call is given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
     """
-
-    # What every call reads or writes on its way. The rest has its default in the class, and a place of its own only
-    # in the few calls that write it.
-    __slots__ = (
-        "answer",
-        "arguments",
-        "attempt",
-        "call_id",
-        "cancel_reason",
-        "claims",
-        "concluded",
-        "decided_by",
-        "done",
-        "entered",
-        "expired",
-        "host",
-        "in_tool",
-        "index",
-        "kept",
-        "key",
-        "limits",
-        "name",
-        "named",
-        "order",
-        "outcome",
-        "owner",
-        "parent",
-        "parent_id",
-        "plan",
-        "position",
-        "ran",
-        "raw",
-        "record",
-        "rejoins",
-        "schedule",
-        "sharers",
-        "shares",
-        "source",
-        "started",
-        "state",
-        "task",
-        "tool",
-        "turn",
-        "waited_for",
-        "waiting",
-        "waiting_in",
-    )
-
-    place: Place | None = None
-    pausing = False
-    finishing = False
-    late: asyncio.Task[None] | None = None
-    record: Any
-    plan: Plan
-    # What the journal knows: the call's identity there, and who else waits for the same execution.
-    key: Any
-    shares: CallRun | None
-    sharers: tuple[CallRun, ...]
-    recovered: str | None = None
-    made: dict[str, int] | None = None
-    cut_off_after_start: float | None = None
-    pending_before = False
-    doubt: str | None = None
-    # What it does durably, and what it waits for outside.
-    effects: CallEffects | None = None
-    key_taken = False
-    waits = 0
-    slot: asyncio.Future[None] | None = None
-    watch: Watch | None = None
-    asking: asyncio.Task[None] | None = None
-    asked = False
-    fault: Exception | None = None
-
-    def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
-        self.host = host
-        self.owner = owner
-        self.position = position
-        self.raw = EMPTY
-        self.source = "model"
-        self.state = "new"
-        self.tool = self.arguments = self.outcome = self.answer = self.decided_by = self.parent_id = None
-        self.order = self.attempt = 0
-        self.parent = self.waiting_in = self.key = self.shares = None
-        self.waited_for = self.kept = self.sharers = ()
-        self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
-        self.rejoins = self.entered = self.waiting = False
-        self.started: float | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.turn: _QueueDeadline | None = None
-        self.cancel_reason: str | None = None
 
     # --- what the schedule asks for
 
@@ -163,7 +71,7 @@ class CallRun(Ticket):
     def begin(self) -> Coroutine[Any, Any, None] | None:
         """Take the tool's first step. None when that ended the call, else what must be awaited for it to end."""
         if self.cancel_reason is not None:
-            self.end_now(self._cancelled())
+            self.end_now(self.cancelled())
             return None
         plan = self.plan
         if plan.mode != "async":
@@ -203,7 +111,7 @@ class CallRun(Ticket):
         """Wait for the first attempt to end, and finish the call."""
         if self.cancel_reason is not None and not self.ran:
             attempt.close()
-            await self._finish(self._cancelled())
+            await self._finish(self.cancelled())
         else:
             await self._finish(await self._attempt(attempt))
 
@@ -236,16 +144,16 @@ class CallRun(Ticket):
             if self.cancel_reason is None:
                 self.task = None
                 self.schedule.finish(self)  # Its code has ended: nobody needs to wait for what is to come.
-                self.park(result.deadline)
+                park(self, result.deadline)
                 return
-            result = self._cancelled()
+            result = self.cancelled()
         outcome = self.owner.settle(self, result)
         if outcome is None:
             self.finishing = True
             try:
                 outcome = await self.owner.finish(self, result)
             except asyncio.CancelledError:
-                self.end_now(self._cancelled())
+                self.end_now(self.cancelled())
                 return
         self.task = None
         if not self.concluded:
@@ -291,59 +199,9 @@ class CallRun(Ticket):
 
     # --- what it waits for outside
 
-    def park(self, seconds: float | None) -> None:
-        """Wait for the call's completion, without a task."""
-        now = self.host.clock.now()
-        self.ran = True
-        deadline = None if seconds is None else now + seconds
-        wait = Wait(WaitKey(enter(self), "completion"), now, deadline)
-        self.watch = self.host.effects.watch(wait, self._completed, self._parked)
-
-    def _parked(self, deadline: float | None) -> None:
-        self.say_waiting("completion", "", deadline)
-
-    def say_waiting(self, what: str, name: str, deadline: float | None) -> None:
-        """Tell the world that the call waits for something outside."""
-        self.owner.call_waits(self)
-        self.host.channel.publish(CallWaiting(*about(self), what, name, deadline))
-
-    def _completed(self, news: Resolution | Exception) -> None:
-        self.watch = None
-        self.owner.call_goes_on(self)
-        if isinstance(news, Exception):
-            self.lose(news)
-            self.end_now(self._cancelled())
-        elif news.status == "ok":
-            self.end_now(jsonx.decode(news.payload))
-        elif news.status == "cancelled":
-            self.end_now(Cancelled(news.reason or "its completion was cancelled", may_have_run=True))
-        else:
-            self.end_now(failure_of(news, "its completion"))
-
-    def step_out(self, what: str, name: str, deadline: float | None) -> None:
-        """The tool's code waits for something outside: give back the slots, and stop its time."""
-        self.waits += 1
-        if self.waits == 1 and self.slot is None:
-            self.plan.bucket.discard(self)
-            self.schedule.pause(self)
-        self.say_waiting(what, name, deadline)
-
-    async def step_in(self) -> None:
-        """What the code waited for has come: go on once there is a slot."""
-        self.waits -= 1
-        if self.stopping:
-            return
-        if self.waits == 0 and self.slot is None:
-            self.owner.call_goes_on(self)
-            if self.state == "paused":
-                self.slot = self.host.loop.create_future()
-                self.schedule.rejoin(self)
-        if self.slot is not None:
-            try:
-                await asyncio.wait((self.slot,))
-            except asyncio.CancelledError:
-                self.schedule.leave_slots(self)
-                raise
+    def completed(self, news: Resolution | Exception) -> None:
+        """What the call waited for after its code has come."""
+        complete(self, news)
 
     def rejoined(self) -> None:
         """The call has its slots again, and its time begins anew."""
@@ -377,14 +235,14 @@ class CallRun(Ticket):
         if self.watch is not None:
             self.watch.leave()
             self.watch = None
-            self.end_now(self._cancelled())
+            self.end_now(self.cancelled())
             return
         if self.asking is not None:
             self.asking.cancel()
         if self.started is None:
             if self.order:
                 self.schedule.withdraw(self)
-            self.end_now(self._cancelled())
+            self.end_now(self.cancelled())
         else:
             if self.task is not None:
                 self.task.add_done_callback(self._ended)
@@ -398,7 +256,7 @@ class CallRun(Ticket):
     def limit_queue(self, seconds: float) -> None:
         """Fail the call unless it starts within this time."""
         if self.started is None and not self.concluded:
-            self.turn = _QueueDeadline(self, seconds)
+            self.turn = QueueDeadline(self, seconds)
             self.host.deadlines.bucket(seconds).add(self.turn)
 
     def leave_queue(self, seconds: float) -> None:
@@ -415,7 +273,7 @@ class CallRun(Ticket):
         self._start_grace()
 
     def _start_grace(self) -> None:
-        self.host.deadlines.bucket(self.owner.policy.grace).add(_Grace(self, self.attempt))
+        self.host.deadlines.bucket(self.owner.policy.grace).add(Grace(self, self.attempt))
 
     def give_up(self) -> None:
         """The grace is over: end the call without waiting for its code."""
@@ -423,13 +281,13 @@ class CallRun(Ticket):
             # A hook hangs, after the call was given up.
             late, self.late = self.late, None
             late.cancel()
-            outcome = self.owner.settle(self, self._cancelled())
+            outcome = self.owner.settle(self, self.cancelled())
             assert outcome is not None
             self._give(outcome)
             return
         if self.finishing and not self.concluded:
             # A hook hangs. The tool's code has ended, so its claims are free.
-            self.end_now(self._cancelled())
+            self.end_now(self.cancelled())
             if self.task is not None:
                 self.task.cancel()
             return
@@ -439,7 +297,7 @@ class CallRun(Ticket):
             return
         self.host.lingering.add(self)
         log.warning("Call %r of tool %r does not stop; it is given up", self.call_id, self.name)
-        self.end_now(self._timed_out() if self.expired else self._cancelled())
+        self.end_now(self._timed_out() if self.expired else self.cancelled())
         self.schedule.free_slots(self)
 
     def _released(self) -> None:
@@ -457,7 +315,7 @@ class CallRun(Ticket):
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The task is over; a call that was cancelled before its first step has no outcome yet."""
         if not self.concluded:
-            self.end_now(self._cancelled())
+            self.end_now(self.cancelled())
 
     def end_now(self, result: Any) -> None:
         """End the call from outside its task."""
@@ -524,7 +382,7 @@ class CallRun(Ticket):
         """True once the call should stop."""
         return self.expired or self.cancel_reason is not None or self.concluded
 
-    def _cancelled(self) -> Cancelled:
+    def cancelled(self) -> Cancelled:
         return Cancelled(self.cancel_reason or "the program is stopping", may_have_run=self.ran)
 
     def _timed_out(self) -> Failure:
@@ -542,47 +400,5 @@ class CallRun(Ticket):
         if self.expired:
             return self._timed_out()
         if self.cancel_reason is not None or (asked and isinstance(error, asyncio.CancelledError)):
-            return self._cancelled()
+            return self.cancelled()
         return raised(self.plan.tool, self.name, self.call_id, error)
-
-
-@coroutine
-def resume(started: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
-    """Await a coroutine whose first step was taken already and that waits for `waiting`."""
-    while True:
-        try:
-            yield waiting
-        except BaseException as error:
-            try:
-                waiting = started.throw(error)
-            except StopIteration as ended:
-                return ended.value
-        else:
-            return (yield from started)
-
-
-class _Grace:
-    """The end of a call's grace."""
-
-    __slots__ = ("_attempt", "_run")
-
-    def __init__(self, run: CallRun, attempt: int) -> None:
-        self._run = run
-        self._attempt = attempt
-
-    def expire(self) -> None:
-        if self._run.attempt == self._attempt:
-            self._run.give_up()
-
-
-class _QueueDeadline:
-    """The end of a call's time to wait."""
-
-    __slots__ = ("_run", "seconds")
-
-    def __init__(self, run: CallRun, seconds: float) -> None:
-        self._run = run
-        self.seconds = seconds
-
-    def expire(self) -> None:
-        self._run.leave_queue(self.seconds)

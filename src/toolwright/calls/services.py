@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.calls.outside import enter
+from toolwright.calls.state import about
 from toolwright.events import CallOutput, CallProgress, Event
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
@@ -78,7 +80,7 @@ class RunServices:
         """A client of the session's, for this attempt."""
         run = self._run
         if self._clients is None:
-            self._clients = run.host.services(durable.enter(run), functools.partial(Recorded, run))
+            self._clients = run.host.services(enter(run), functools.partial(Recorded, run))
         return getattr(self._clients, name)
 
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
@@ -126,8 +128,3 @@ class Recorded:
                 return await verb(*args, **options)
 
         return use
-
-
-def about(run: CallRun) -> tuple[str, str, float, str, str]:
-    """The fields that every event of a running call begins with."""
-    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name

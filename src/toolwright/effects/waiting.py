@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -62,6 +61,10 @@ class Watcher:
             self.alarm = None
         self._room.forget(self)
 
+    def expire(self) -> None:
+        """The deadline of the wait has come."""
+        self._room.expire(self)
+
 
 class WaitingRoom:
     """All who wait in this process, for anything in one store.
@@ -74,7 +77,8 @@ class WaitingRoom:
         self._clock = clock
         self._alone = alone
         self.alarms = Alarms(clock)
-        self._watchers: dict[WaitKey, list[Watcher]] = {}
+        # One, or a list where several wait for the same: nearly always it is one, of very many.
+        self._watchers: dict[WaitKey, Watcher | list[Watcher]] = {}
         self._listeners: dict[WaitKey, asyncio.Event] = {}
         self._cursor: tuple[int, int] | None = None
         self._timer: Timer | None = None
@@ -86,17 +90,22 @@ class WaitingRoom:
     def watch(self, wait: Wait, then: Then, opened: Opened) -> Watcher:
         """Begin a wait; `opened` is told that there is one, and `then` how it ended."""
         watcher = Watcher(self, wait.key, then)
-        self._watchers.setdefault(wait.key, []).append(watcher)
+        others = self._of(wait.key)
+        self._watchers[wait.key] = [*others, watcher] if others else watcher
         self._go(self._open(wait, watcher, opened), watcher)
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
         """Part of `Watcher`."""
-        others = self._watchers.get(watcher.key)
-        if others is not None and watcher in others:
-            others.remove(watcher)
-            if not others:
-                del self._watchers[watcher.key]
+        others = [other for other in self._of(watcher.key) if other is not watcher]
+        if others:
+            self._watchers[watcher.key] = others
+        else:
+            self._watchers.pop(watcher.key, None)
+
+    def _of(self, key: WaitKey) -> list[Watcher]:
+        found = self._watchers.get(key, [])
+        return found if isinstance(found, list) else [found]
 
     async def _open(self, wait: Wait, watcher: Watcher, opened: Opened) -> None:
         await self._look_from_here()
@@ -110,11 +119,12 @@ class WaitingRoom:
             watcher.tell(standing.resolution)
         elif not watcher.left:
             if standing.deadline is not None:
-                watcher.alarm = self.alarms.set(standing.deadline, functools.partial(self._expire, watcher))
+                watcher.alarm = self.alarms.set(standing.deadline, watcher.expire)
             self._keep_looking()
             opened(standing.deadline)
 
-    def _expire(self, watcher: Watcher) -> None:
+    def expire(self, watcher: Watcher) -> None:
+        """Part of `Watcher`."""
         resolution = Resolution("expired", self._clock.now())
         self._go(self._settle(watcher.key, resolution), watcher)
 
@@ -143,7 +153,7 @@ class WaitingRoom:
         return len(cancelled)
 
     def _tell(self, key: WaitKey, resolution: Resolution) -> None:
-        for watcher in tuple(self._watchers.get(key, ())):
+        for watcher in tuple(self._of(key)):
             watcher.tell(resolution)
 
     # --- signals

@@ -1,0 +1,106 @@
+"""What a call waits for outside. Owns letting go of its slots, its time and its task, and taking them again."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING
+
+from toolwright import jsonx
+from toolwright.calls.mishaps import Cancelled
+from toolwright.calls.state import about, identity
+from toolwright.effects.effect import CallKey
+from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.events import CallWaiting
+from toolwright.tools.outcome import Failure
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+
+
+def enter(run: CallRun) -> CallKey:
+    """Let the journal know that a call uses effects, and return its identity."""
+    key = identity(run)
+    if not run.entered:
+        run.entered = True
+        run.host.journal.enter(key)
+    return key
+
+
+def park(run: CallRun, seconds: float | None) -> None:
+    """Wait for the call's completion, without a task."""
+    now = run.host.clock.now()
+    run.ran = True
+    deadline = None if seconds is None else now + seconds
+    wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
+    run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
+    run.watch = run.host.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
+
+
+def say_waiting(run: CallRun, what: str, name: str, deadline: float | None) -> None:
+    """Tell the world that the call waits for something outside."""
+    run.owner.call_waits(run)
+    run.host.channel.publish(CallWaiting(*about(run), what, name, deadline))
+
+
+def complete(run: CallRun, news: Resolution | Exception) -> None:
+    """The call's completion has come, or can not be waited for."""
+    run.watch = None
+    run.owner.call_goes_on(run)
+    if isinstance(news, Exception):
+        run.lose(news)
+        run.end_now(run.cancelled())
+    elif news.status == "ok":
+        run.end_now(jsonx.decode(news.payload))
+    elif news.status == "cancelled":
+        run.end_now(Cancelled(news.reason or "its completion was cancelled", may_have_run=True))
+    else:
+        run.end_now(failure_of(news, "its completion"))
+
+
+def step_out(run: CallRun, what: str, name: str, deadline: float | None) -> None:
+    """The tool's code waits for something outside: give back the slots, and stop its time."""
+    run.waits += 1
+    if run.waits == 1 and run.slot is None:
+        run.plan.bucket.discard(run)
+        run.schedule.pause(run)
+    say_waiting(run, what, name, deadline)
+
+
+async def step_in(run: CallRun) -> None:
+    """What the code waited for has come: go on once there is a slot."""
+    run.waits -= 1
+    if run.stopping:
+        return
+    if run.waits == 0 and run.slot is None:
+        run.owner.call_goes_on(run)
+        if run.state == "paused":
+            run.slot = run.host.loop.create_future()
+            run.schedule.rejoin(run)
+    if run.slot is not None:
+        try:
+            await asyncio.wait((run.slot,))
+        except asyncio.CancelledError:
+            run.schedule.leave_slots(run)
+            raise
+
+
+def failure_of(resolution: Resolution, what: str) -> Failure:
+    """What a wait that did not end well means for whoever waited."""
+    if resolution.failure is not None:
+        return resolution.failure
+    if resolution.status == "expired":
+        return expired(what)
+    return Failure(
+        category="unavailable",
+        code="wait_cancelled",
+        message=f"The wait for {what} was cancelled{f': {resolution.reason}' if resolution.reason else ''}",
+        source="runtime",
+    )
+
+
+def expired(what: str) -> Failure:
+    """The failure of a wait that came to its deadline."""
+    return Failure(
+        category="timeout", code="expired", message=f"The wait for {what} came to its deadline", source="runtime"
+    )

@@ -1,0 +1,124 @@
+"""What is known of a call while it is on its way. Owns the fields of a run; what they mean is its stages'."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from toolwright.calls.host import CallHost
+from toolwright.calls.plan import Plan, RunOwner
+from toolwright.calls.prepare import EMPTY
+from toolwright.calls.schedule import Ticket
+from toolwright.calls.timing import QueueDeadline
+from toolwright.effects.controller import CallEffects, Watch
+from toolwright.effects.effect import CallKey
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+    from toolwright.calls.places import Place
+
+
+class RunState(Ticket):
+    """The fields of a `CallRun`."""
+
+    # What every call reads or writes on its way. The rest has its default in the class, and a place of its own only
+    # in the few calls that write it.
+    __slots__ = (
+        "answer",
+        "arguments",
+        "attempt",
+        "call_id",
+        "cancel_reason",
+        "claims",
+        "concluded",
+        "decided_by",
+        "done",
+        "entered",
+        "expired",
+        "host",
+        "in_tool",
+        "index",
+        "kept",
+        "key",
+        "key_taken",
+        "limits",
+        "name",
+        "named",
+        "order",
+        "outcome",
+        "owner",
+        "parent",
+        "parent_id",
+        "plan",
+        "position",
+        "ran",
+        "raw",
+        "record",
+        "rejoins",
+        "schedule",
+        "sharers",
+        "shares",
+        "source",
+        "started",
+        "state",
+        "task",
+        "tool",
+        "turn",
+        "waited_for",
+        "waiting",
+        "waiting_in",
+        "watch",
+    )
+
+    place: Place | None = None
+    pausing = False
+    finishing = False
+    late: asyncio.Task[None] | None = None
+    record: Any
+    plan: Plan
+    # What the journal knows: the call's identity there, and who else waits for the same execution.
+    key: Any
+    shares: CallRun | None
+    sharers: tuple[CallRun, ...]
+    recovered: str | None = None
+    made: dict[str, int] | None = None
+    cut_off_after_start: float | None = None
+    pending_before = False
+    doubt: str | None = None
+    # What it does durably, and what it waits for outside.
+    effects: CallEffects | None = None
+    waits = 0
+    slot: asyncio.Future[None] | None = None
+    asking: asyncio.Task[None] | None = None
+    asked = False
+    fault: Exception | None = None
+
+    def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
+        self.host = host
+        self.owner = owner
+        self.position = position
+        self.raw = EMPTY
+        self.source = "model"
+        self.state = "new"
+        self.tool = self.arguments = self.outcome = self.answer = self.decided_by = self.parent_id = None
+        self.order = self.attempt = 0
+        self.parent = self.waiting_in = self.key = self.shares = None
+        self.waited_for = self.kept = self.sharers = ()
+        self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
+        self.rejoins = self.entered = self.waiting = self.key_taken = False
+        self.started: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.watch: Watch | None = None
+        self.turn: QueueDeadline | None = None
+        self.cancel_reason: str | None = None
+
+
+def identity(run: CallRun) -> CallKey:
+    """What names this execution."""
+    # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
+    return run.key if type(run.key) is CallKey else CallKey(run.host.session_id, run.owner.scope, run.call_id)
+
+
+def about(run: CallRun) -> tuple[str, str, float, str, str]:
+    """The fields that every event of a running call begins with."""
+    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name
