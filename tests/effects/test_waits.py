@@ -565,10 +565,10 @@ async def test_a_pending_call_whose_outcome_could_not_be_written_takes_the_same_
     class Failing(MemoryStore):
         fails = True
 
-        async def finish(self, *args):
+        async def finish(self, *args, **options):
             if self.fails:
                 raise StoreError("the disk is full")
-            return await super().finish(*args)
+            return await super().finish(*args, **options)
 
     desk, store = Desk(), Failing()
     async with fail_after(10), Runtime.open(store, tools=[desk.tool]) as runtime:

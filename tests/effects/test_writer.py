@@ -110,7 +110,7 @@ async def test_of_many_changes_only_those_whose_row_is_gone_are_told_so(file):
         connection.execute("CREATE TABLE notes (n UNIQUE, text); INSERT INTO notes (n) VALUES (1), (2), (4)")
 
     writer = Writer(file, prepare, "full")
-    statement = "UPDATE notes SET text = ? WHERE n = ? RETURNING 1"
+    statement = "UPDATE notes SET text = ? WHERE n = ?"
     async with fail_after(10):
         told = await asyncio.gather(*(writer.change(statement, (f"note {n}", n)) for n in (1, 2, 3, 4)))
         notes = await writer.do(lambda connection: connection.execute("SELECT * FROM notes").fetchall())
@@ -122,10 +122,10 @@ async def test_of_many_changes_only_those_whose_row_is_gone_are_told_so(file):
 
 async def test_a_loop_that_is_never_idle_is_answered(file):
     writer = Writer(file, lambda connection: connection.execute("CREATE TABLE notes (n)"), "normal")
-    asked = [writer.change("INSERT INTO notes VALUES (?) RETURNING 1", (1,))]
+    asked = [writer.change("INSERT INTO notes VALUES (?)", (1,))]
     async with fail_after(10):
         while not asked[0].done():
-            asked.append(writer.change("INSERT INTO notes VALUES (?) RETURNING 1", (1,)))
+            asked.append(writer.change("INSERT INTO notes VALUES (?)", (1,)))
             await asyncio.sleep(0)
         told = await asyncio.gather(*asked)
         await writer.close()

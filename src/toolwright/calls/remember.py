@@ -261,7 +261,8 @@ class StoreJournal:
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.status != "cancelled" or outcome.may_have_run:
-            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+            waited = run.entered or run.recovered is not None
+            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now(), waited=waited)
         else:
             job = self._take_back(run)
 
@@ -298,7 +299,8 @@ class StoreJournal:
 
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
     assert run.tool is not None
-    return Intent(key, batch, run.position, run.name, run.tool.definition.id, run.raw, run.source, run.parent_id, now)
+    about, rerun = run.tool.definition, run.tool.definition.on_crash == "rerun"
+    return Intent(key, batch, run.position, run.name, about.id, run.raw, run.source, run.parent_id, now, rerun)
 
 
 def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:

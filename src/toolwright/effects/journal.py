@@ -17,7 +17,10 @@ from toolwright.tools.outcome import ToolOutcome
 
 
 class Intent(Struct, frozen=True, gc=False):
-    """A call that is about to run. `position` is its place in its batch."""
+    """A call that is about to run. `position` is its place in its batch; `rerun` says that it may simply run again.
+
+    Whether it may is what its tool says now, and is not kept.
+    """
 
     key: CallKey
     batch: str
@@ -28,6 +31,7 @@ class Intent(Struct, frozen=True, gc=False):
     source: str
     parent: str | None
     queued_at: float
+    rerun: bool = False
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -72,12 +76,18 @@ class JournalStore(Protocol):
         ...
 
     def finish(
-        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+        self,
+        key: CallKey,
+        outcome: ToolOutcome,
+        started_at: float | None,
+        finished_at: float,
+        *,
+        waited: bool = True,
     ) -> Awaitable[bool]:
         """Write the outcome of a call. False when it is no longer this process's to write.
 
         Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
-        What it waited for can not be resolved from then on.
+        What it waited for can not be resolved from then on; without `waited` it never did, here or elsewhere.
         """
         ...
 

@@ -134,7 +134,15 @@ class MemoryStore:
         call.entry = replace(call.entry, started_at=started_at)
         return True
 
-    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
+    async def finish(
+        self,
+        key: CallKey,
+        outcome: ToolOutcome,
+        started_at: float | None,
+        finished_at: float,
+        *,
+        waited: bool = True,
+    ) -> bool:
         """Part of `JournalStore`."""
         call = self._mine(key)
         if call is None or call.entry is None:

@@ -72,9 +72,9 @@ class Crashing:
         if name not in VERBS:
             return found
 
-        async def use(*given: Any) -> Any:
+        async def use(*given: Any, **options: Any) -> Any:
             crash_point(f"before {VERBS[name]}")
-            answer = await found(*given)
+            answer = await found(*given, **options)
             crash_point(f"after {VERBS[name]}")
             return answer
 

@@ -22,8 +22,8 @@ _COLUMNS = (
     "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
     "owner, started_at, finished_at, outcome"
 )
-# Only an unfinished call of this process is changed, and each that is gives a row.
-_OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL RETURNING 1"
+# Only an unfinished call of this process is changed.
+_OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
@@ -65,26 +65,44 @@ class SqliteJournalStore:
                 )
             return [known.get(intent.key) for intent in intents]
 
-        return self._writer.do(work)
+        # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
+        return self._writer.do(work, synced=not all(intent.rerun for intent in intents))
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         return self._writer.change(_START, (started_at, *key, self.owner))
 
     def finish(
-        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+        self,
+        key: CallKey,
+        outcome: ToolOutcome,
+        started_at: float | None,
+        finished_at: float,
+        *,
+        waited: bool = True,
     ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         if outcome.cached_value is not msgspec.UNSET:
             outcome = replace(outcome, cached_value=msgspec.UNSET)
         values = (started_at, finished_at, outcome.status, packed(outcome), *key, self.owner)
-        return self._writer.change(_FINISH, values)
+        if not waited:
+            return self._writer.change(_FINISH, values)
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute(_FINISH, values)
+            if connection.changes() != 1:
+                return False
+            connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
+            return True
+
+        return self._writer.do(work)
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
 
         def work(connection: apsw.Connection) -> bool:
-            if not connection.execute(_FORGET, (*key, self.owner)).fetchall():
+            connection.execute(_FORGET, (*key, self.owner))
+            if connection.changes() != 1:
                 return False
             for table in ("effects", "waits", "signals"):
                 connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)

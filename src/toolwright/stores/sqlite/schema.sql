@@ -64,12 +64,6 @@ CREATE INDEX arrived_waits ON waits (arrived) WHERE arrived IS NOT NULL;
 CREATE INDEX open_waits ON waits (session, opened_at) WHERE open = 1;
 CREATE INDEX inbox ON waits (opened_at) WHERE open = 1 AND kind IN ('approval', 'crash');
 
--- A call that is over waits for nothing any more.
-CREATE TRIGGER waits_over AFTER UPDATE OF outcome ON calls WHEN NEW.outcome IS NOT NULL BEGIN
-    UPDATE waits SET open = 0
-        WHERE session = NEW.session AND scope = NEW.scope AND call_id = NEW.call_id AND open = 1;
-END;
-
 -- What was sent to calls, one after the other: `number` in the whole file, never given twice, `place` under its name.
 CREATE TABLE signals (
     number  INTEGER PRIMARY KEY AUTOINCREMENT,

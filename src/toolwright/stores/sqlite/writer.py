@@ -35,7 +35,7 @@ BUSY = 10_000
 class _Job:
     """Work to do, or where there is a `statement`, a row to change with `values`."""
 
-    __slots__ = ("future", "loop", "statement", "values", "work", "writes")
+    __slots__ = ("future", "loop", "statement", "synced", "values", "work", "writes")
 
     def __init__(
         self,
@@ -43,8 +43,10 @@ class _Job:
         writes: bool,
         statement: str | None = None,
         values: tuple[Any, ...] = (),
+        synced: bool = True,
     ) -> None:
         self.work = work
+        self.synced = synced
         self.writes = writes
         self.statement = statement
         self.values = values
@@ -72,22 +74,27 @@ class Writer:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ringing: set[asyncio.AbstractEventLoop] = set()
         self.commits = 0
+        self._sync = sync
+        self._synced = sync == "full"
         self._connection = self._open(prepare, sync, vfs)
         self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
         self._thread.start()
 
-    def do(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+    def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
+
+        Without `synced` it need not be on the disk then, only safe from the end of this process: it will be there with
+        the next transaction that must.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
         """
-        return self._ask(_Job(work, True))
+        return self._ask(_Job(work, True, synced=synced))
 
     def change(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[bool]:
         """Change one row inside the next transaction; False when it is not there. Changes of a kind are made in one go.
 
-        The statement must return a row for each that it changes.
+        No trigger may stand on the table that it changes.
         """
         return self._ask(_Job(None, True, statement, values))
 
@@ -176,7 +183,11 @@ class Writer:
         connection = self._connection
         begun = False
         writes = any(job.writes for job in jobs)
+        synced = self._sync == "full" and any(job.synced for job in jobs if job.writes)
         try:
+            if synced is not self._synced:
+                connection.execute(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
+                self._synced = synced
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             begun = True
             results = _results(connection, jobs)
@@ -223,7 +234,9 @@ def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
             results += [job.work(connection) for job in group if job.work is not None]
             continue
         rows = [job.values for job in group]
-        changed = len(connection.executemany(statement, rows).fetchall())
+        before = connection.total_changes()
+        connection.executemany(statement, rows)
+        changed = connection.total_changes() - before
         if changed != len(rows) > 1:
             raise _Unequal  # Whose row is gone is found when each is tried alone.
         results += [changed == len(rows)] * len(rows)

@@ -1,9 +1,3 @@
--- A call that is over waits for nothing any more.
-CREATE TRIGGER waits_over AFTER UPDATE OF outcome ON calls WHEN NEW.outcome IS NOT NULL BEGIN
-    UPDATE waits SET open = 0
-        WHERE session = NEW.session AND scope = NEW.scope AND call_id = NEW.call_id AND open = 1;
-END;
-
 -- What sessions keep beside their calls. Content is kept once, under its hash, in pieces that fit into memory.
 CREATE TABLE blobs (
     digest  BLOB    NOT NULL,
