@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.adrift import Adrift
 from toolwright.calls.approach import ANSWERS
 from toolwright.calls.approvals import interrupted
 from toolwright.calls.execute import CallRun
@@ -116,6 +117,8 @@ class StoreJournal:
         self._store = store
         self._clock = clock
         self._live: dict[CallKey, CallRun] = {}
+        self._beginning: list[CallKey] = []
+        self._adrift = Adrift(store, clock, self._runs)
         self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
@@ -139,11 +142,15 @@ class StoreJournal:
             if run.concluded and run.key is not None:  # cancelled meanwhile
                 try:
                     await self._take_back(run)
+                except StoreError:
+                    self._adrift.add(run.key)
+                    raise
                 finally:
                     self._drop(run)
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
+        self._beginning += [intent.key for intent in intents]
         job = asyncio.ensure_future(self._store.begin(intents))
         # When it is done, and no later: what the store answers next may be that one of these calls is finished.
         job.add_done_callback(functools.partial(self._meet, waiting, intents))
@@ -166,6 +173,8 @@ class StoreJournal:
         return not any(self._runs_elsewhere(entry) for entry in entries)
 
     def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
+        for intent in intents:
+            self._beginning.remove(intent.key)
         if job.cancelled() or job.exception() is not None:
             return
         entries = job.result()
@@ -255,6 +264,8 @@ class StoreJournal:
 
         def committed(fault: Exception | None) -> None:
             self._drop(run)
+            if fault is not None:
+                self._adrift.add(run.key)
             then(fault)
 
         self._when_done(run, job, committed)
@@ -266,6 +277,14 @@ class StoreJournal:
             return self._store.forget(run.key)
         # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
         return self._store.release(run.key)
+
+    def _runs(self, key: CallKey) -> bool:
+        return key in self._live or key in self._beginning
+
+    def close(self) -> None:
+        """From now on what is stopped is cut off, as by a crash."""
+        self.closing = True
+        self._adrift.close()
 
     def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:
