@@ -381,7 +381,8 @@ class Batch:
             self._stop_after(outcome)
         self._left -= 1
         if self._quiet:
-            self._notice_quiet()
+            # Not before the schedule has started those that waited only for this one.
+            self.host.loop.call_soon(self._notice_quiet)
         if self._left == 0:
             self.report.batch_finished(self.id, self._outcomes)
             self._runs.clear()
