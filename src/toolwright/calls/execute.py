@@ -55,6 +55,7 @@ class CallRun(Ticket):
     key: Any = None
     shares: CallRun | None = None
     sharers: tuple[CallRun, ...] = ()
+    handed_over = False
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None

@@ -139,14 +139,18 @@ class StoreJournal:
             if run.recovered == LEFT:
                 await self._recover(run)
         for run in waiting:
-            if run.concluded and run.key is not None:  # cancelled meanwhile
+            if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
+                job = asyncio.ensure_future(self._take_back(run))
+                # When it is done, and no earlier: what the store answered before may be that it is this one's.
+                job.add_done_callback(lambda _, run=run: self._drop(run))  # type: ignore[misc]
                 try:
-                    await self._take_back(run)
+                    await job
                 except StoreError:
                     self._adrift.add(run.key)
                     raise
-                finally:
-                    self._drop(run)
+                for sharer in run.sharers:
+                    if not sharer.concluded:
+                        sharer.owner.start_over(sharer)
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
@@ -251,6 +255,7 @@ class StoreJournal:
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
+        run.handed_over = True
         left = run.asked or run.waiting or outcome.may_have_run
         stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
