@@ -229,7 +229,7 @@ class Runtime:
     async def _close(self) -> None:
         shared = self._shared
         if self._journal is not None:
-            self._journal.closing = True
+            self._journal.close()
         batches = [batch for session in self._sessions.values() for batch in session.batches]
         try:
             for session in self._sessions.values():

@@ -14,9 +14,10 @@ import pytest
 from tests.effects.watching import until_shared
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, ToolContext, tool
-from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory import MemoryDatabase, MemoryStore
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite import writer
+from toolwright.testing import FakeClock
 
 
 @tool
@@ -159,7 +160,7 @@ asyncio.run(main())
 FULL = """
 import asyncio, resource, signal, sys
 from toolwright import Runtime, ToolCall, ToolContext, tool
-from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory import MemoryDatabase, MemoryStore
 from toolwright.errors import StoreError
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -298,6 +299,40 @@ async def test_a_fault_that_one_call_meets_is_not_the_outcome_of_the_others_in_i
         store.fails = False
         outcomes = await runtime.session("s").run_batch(calls)
     assert [outcome.value for outcome in outcomes] == [None, 2]
+
+
+@pytest.mark.promise("EFF-07", "EFF-12")
+async def test_a_call_whose_outcome_could_not_be_written_is_let_go_of_for_other_processes():
+    class Failing(MemoryStore):
+        fails = True
+
+        async def finish(self, *args, **options):
+            if self.fails:
+                raise StoreError("the disk is full")
+            return await super().finish(*args, **options)
+
+        async def release(self, key):
+            if self.fails:
+                raise StoreError("the disk is full")
+            return await super().release(key)
+
+    clock, rows = FakeClock(), MemoryDatabase()
+    store = Failing(rows)
+    calls = [ToolCall(id="c1", name="book", arguments={"flight": "LH1"})]
+    async with (
+        fail_after(10),
+        Runtime.open(store, tools=[book], clock=clock) as first,
+        Runtime.open(MemoryStore(rows), tools=[book], clock=clock) as second,
+    ):
+        with pytest.raises(StoreError, match="the disk is full"):
+            await first.session("s").run_batch(calls)
+        batch = second.session("s").start_batch(calls)
+        await clock.advance(5)
+        assert not batch.done
+        store.fails = False
+        await clock.advance(2)
+        (outcome,) = await batch
+    assert outcome.failure.code == "interrupted"
 
 
 @pytest.mark.promise("EFF-07")

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.adrift import Adrift
 from toolwright.calls.approach import ANSWERS
 from toolwright.calls.approvals import interrupted
 from toolwright.calls.execute import CallRun
@@ -128,6 +129,8 @@ class StoreJournal:
         self._store = store
         self._clock = clock
         self._live: dict[CallKey, CallRun] = {}
+        self._beginning: list[CallKey] = []
+        self._adrift = Adrift(store, clock, self._runs)
         self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
@@ -148,14 +151,22 @@ class StoreJournal:
             if run.recovered == LEFT:
                 await self._recover(run)
         for run in waiting:
-            if run.concluded and run.key is not None:  # cancelled meanwhile
+            if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
+                job = asyncio.ensure_future(self._take_back(run))
+                # When it is done, and no earlier: what the store answered before may be that it is this one's.
+                job.add_done_callback(lambda _, run=run: self._drop(run))  # type: ignore[misc]
                 try:
-                    await self._take_back(run)
-                finally:
-                    self._drop(run)
+                    await job
+                except StoreError:
+                    self._adrift.add(run.key)
+                    raise
+                for sharer in run.sharers:
+                    if not sharer.concluded:
+                        sharer.owner.start_over(sharer)
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
+        self._beginning += [intent.key for intent in intents]
         job = asyncio.ensure_future(self._store.begin(intents))
         # When it is done, and no later: what the store answers next may be that one of these calls is finished.
         job.add_done_callback(functools.partial(self._meet, waiting, intents))
@@ -178,6 +189,8 @@ class StoreJournal:
         return not any(self._runs_elsewhere(entry) for entry in entries)
 
     def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
+        for intent in intents:
+            self._beginning.remove(intent.key)
         if job.cancelled() or job.exception() is not None:
             return
         entries = job.result()
@@ -254,6 +267,7 @@ class StoreJournal:
     def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
         """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
         assert run.key is not None
+        run.handed_over = True
         left = run.asked or run.waiting or outcome.may_have_run
         stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
@@ -268,6 +282,8 @@ class StoreJournal:
 
         def committed(fault: Exception | None) -> None:
             self._drop(run)
+            if fault is not None:
+                self._adrift.add(run.key)
             then(fault)
 
         self._when_done(run, job, committed)
@@ -279,6 +295,14 @@ class StoreJournal:
             return self._store.forget(run.key)
         # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
         return self._store.release(run.key)
+
+    def _runs(self, key: CallKey) -> bool:
+        return key in self._live or key in self._beginning
+
+    def close(self) -> None:
+        """From now on what is stopped is cut off, as by a crash."""
+        self.closing = True
+        self._adrift.close()
 
     def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:

@@ -80,6 +80,7 @@ class RunState(Ticket):
     key: Any
     shares: CallRun | None
     sharers: tuple[CallRun, ...]
+    handed_over = False
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None

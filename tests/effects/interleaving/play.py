@@ -185,7 +185,7 @@ class World(Processes):
         for member in self.members:
             member.disk.faulty = 0.0
             member.verbs_left = None
-            if member.usable and (member.broken or member.stale or self.chance.random() < 0.5):
+            if member.usable and (member.stale or self.chance.random() < 0.5):
                 self.close(member)
         last = await self.new_member("last")
         last.disk.slow = 0.0
