@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from bench.report import Report
-from bench.sections import batch, claims, durable, durable_peers, imports, peers, recovery, replay, scaling
+from bench.sections import batch, claims, durable, durable_peers, imports, peers, recovery, replay, scaling, waiting
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
 """Measures, quickly or thoroughly; may read the reports of the sections before it."""
@@ -18,6 +18,7 @@ SECTIONS: dict[str, Section] = {
     "durable-peers": durable_peers.section,
     "replay": replay.section,
     "recovery": recovery.section,
+    "waiting": waiting.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers")

@@ -387,3 +387,27 @@ async def test_the_current_task_is_the_same_at_every_step_of_a_call_and_not_the_
     assert seen[0] is not None
     assert seen == [seen[0]] * 3
     assert seen[0] is not task
+
+
+@pytest.mark.promise("RUN-08")
+async def test_batches_that_never_wait_leave_the_loop_its_turns(open_runtime):
+    @tool(readonly=True)
+    async def quick(number: int) -> int:
+        return number
+
+    runtime = await open_runtime(quick)
+    session, turns, seen = runtime.session("s"), 0, []
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    for number in range(80):
+        await session.run_batch([ToolCall(name="quick", arguments={"number": number})])
+        seen.append(turns)
+    beside.cancel()
+    assert seen[-1] >= 80 // 8
+    assert all(later > earlier for earlier, later in zip(seen, seen[8:], strict=False))

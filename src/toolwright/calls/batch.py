@@ -506,8 +506,10 @@ class Batch:
             BatchFailed: a call failed, and the policy says to stop then.
         """
         try:
-            # Even where nothing is left to wait for, the loop gets its turn.
-            await (self._conclusion() if self._left else turn())
+            if self._left:
+                await self._conclusion()
+            elif self.host.owes_a_turn():
+                await turn()
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
             await self.settled()

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
 
 
+MOST_BATCHES_A_TURN = 8
+"""How many batches that never had to wait may follow each other before the event loop gets its turn."""
+
+
 class CallHost:
     """What a session lends to its calls."""
 
     __slots__ = (
+        "_turns",
         "channel",
         "clock",
         "deadlines",
@@ -82,6 +87,15 @@ class CallHost:
             functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
         )
         self.thread_id = threading.get_ident()
+        self._turns = 0
+
+    def owes_a_turn(self) -> bool:
+        """True when the loop must get its turn now: batches that never had to wait may take a few in a row, not more."""
+        self._turns += 1
+        if self._turns < MOST_BATCHES_A_TURN:
+            return False
+        self._turns = 0
+        return True
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until it ends, so that closing the runtime can wait for it."""
