@@ -90,7 +90,7 @@ class CallHost:
         self._turns = 0
 
     def owes_a_turn(self) -> bool:
-        """True when the loop must get its turn now: batches that never had to wait may take a few in a row, not more."""
+        """True when the loop must get its turn now: few batches that never had to wait may follow each other."""
         self._turns += 1
         if self._turns < MOST_BATCHES_A_TURN:
             return False
