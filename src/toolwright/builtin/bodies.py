@@ -25,7 +25,7 @@ _TEXTUAL = re.compile(
 )
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 # Only encodings of the web. Python knows others, such as "punycode", that take quadratic time or are none at all.
-_CHARSETS = {"utf-8", "utf-16", "utf-16-le", "utf-16-be", "cp1252", "gbk", "gb18030", "big5", "big5hkscs"} | {
+_CHARSETS = {"utf-8", "utf-16-le", "utf-16-be", "cp1252", "gbk", "gb18030", "big5", "big5hkscs"} | {
     *("shift_jis", "cp932", "euc_jp", "iso2022_jp", "euc_kr", "cp949", "koi8-r", "koi8-u", "mac-roman", "tis-620"),
     *(f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16)),
     *(f"cp{number}" for number in (866, 874, 1250, 1251, 1253, 1254, 1255, 1256, 1257, 1258)),
@@ -93,15 +93,16 @@ def media_type_of(headers: Mapping[str, str]) -> str | None:
     return found[1].lower() if found else None
 
 
-def kind_of(media_type: str | None, content: bytes) -> Literal["html", "text", "image", "binary"]:
+def kind_of(headers: Mapping[str, str], content: bytes) -> Literal["html", "text", "image", "binary"]:
     """What a body is. A server's claim is believed only as far as the bytes bear it out."""
+    media_type = media_type_of(headers)
     if media_type in _PICTURES:
         right = content.startswith(_PICTURES[media_type])
         if media_type == "image/webp":
             right = right and content[8:12] == b"WEBP"
         return "image" if right else "binary"
-    marked = any(content.startswith(mark) for mark, _ in _MARKS)
     # No text has NULs, but for UTF-16, which says so at its start or in its header.
+    marked = any(content.startswith(mark) for mark, _ in _MARKS) or (_claimed(headers) or "").startswith("utf-16")
     if b"\0" in content[:4_096] and not marked:
         return "binary"
     if media_type in _HTML:
@@ -124,21 +125,25 @@ def decode(body: Body, headers: Mapping[str, str], html: bool) -> str:
     for mark, marked in _MARKS:
         if content.startswith(mark):
             return _decode(content[len(mark) :], marked, body.truncated)
-    claimed = _CHARSET.search(headers.get("content-type", ""))
-    name = _charset(claimed[1]) if claimed else None
+    name = _claimed(headers)
     if name is None and html:
         said = _META.search(content[:4_096])
         name = _charset(said[1].decode("ascii")) if said else None
         if name is not None and name.startswith("utf-16"):
             name = "utf-8"  # or its own word could not have been read
     if name is None:
-        name = "utf-8" if _is_utf8(content) or claimed else "cp1252"
+        name = "utf-8" if _is_utf8(content) else "cp1252"
     return _decode(content, name, body.truncated)
 
 
 def _decode(content: bytes, name: str, truncated: bool) -> str:
     # Where the body was cut, half a character is left out and not replaced.
     return codecs.getincrementaldecoder(name)("replace").decode(content, not truncated)
+
+
+def _claimed(headers: Mapping[str, str]) -> str | None:
+    found = _CHARSET.search(headers.get("content-type", ""))
+    return _charset(found[1]) if found else None
 
 
 def _charset(label: str) -> str | None:
@@ -150,6 +155,8 @@ def _charset(label: str) -> str | None:
         return "cp1252"  # as every browser reads it
     if name == "gb2312":
         return "gbk"
+    if name == "utf-16":
+        return "utf-16-le"  # without a mark, as every browser reads it
     return name if name in _CHARSETS else None
 
 

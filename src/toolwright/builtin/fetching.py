@@ -1,4 +1,4 @@
-"""One guarded request and its redirects. Owns resolution, the pinned connection and the time bounds; does not own what
+"""One guarded request and its redirects. Owns the order of checks at each hop; does not own what
 a body means.
 
 A name is resolved once for each hop, every address is checked, and the connection goes to a checked address while TLS
@@ -8,26 +8,22 @@ no cookie, no referrer, and no credential.
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import httpcore
-import httpx
 from msgspec import Struct
 
 from toolwright.builtin.addresses import Address, Reach
+from toolwright.builtin.connecting import Pinned, mapped
+from toolwright.builtin.patience import within
 from toolwright.builtin.urls import Target
 from toolwright.clock import Clock
 from toolwright.tools.outcome import ToolError
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_ADDRESSES = 4  # that are tried; a name may have hundreds
 
 
 class Manners(Struct, frozen=True):
@@ -144,7 +140,7 @@ async def _ask(
     """Send the request and read the head of the response. What it opens is closed with `open_things`."""
     pool = httpcore.AsyncConnectionPool(
         ssl_context=manners.ssl_context,
-        network_backend=_Pinned(addresses, manners.connect),
+        network_backend=Pinned(addresses, manners.connect),
         max_connections=1,
         max_keepalive_connections=0,
     )
@@ -157,7 +153,7 @@ async def _ask(
     }
     url = httpcore.URL(scheme=target.scheme, host=target.url.raw_host, port=target.port, target=target.url.raw_path)
     patience = f"Host {target.host!r} did not answer in {manners.first_byte:g} s"
-    async with within(manners.clock, manners.first_byte, patience), _mapped(target.host):
+    async with within(manners.clock, manners.first_byte, patience), mapped(target.host):
         await open_things.enter_async_context(pool)
         response = await open_things.enter_async_context(pool.stream("GET", url, headers=headers))
     found: dict[str, str] = {}
@@ -167,7 +163,7 @@ async def _ask(
 
 
 async def _body(response: httpcore.Response, host: str) -> AsyncIterator[bytes]:
-    async with _mapped(host):
+    async with mapped(host):
         async for chunk in response.aiter_stream():
             yield chunk
 
@@ -177,110 +173,3 @@ def _text(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         return value.decode("latin-1")
-
-
-class _Pinned(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses that were checked, whatever name it is given."""
-
-    def __init__(self, addresses: Sequence[Address], patience: float) -> None:
-        self._addresses = addresses[:_MOST_ADDRESSES]
-        self._patience = patience
-        self._network = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        last: Exception | None = None
-        for address in self._addresses:
-            try:
-                return await self._network.connect_tcp(
-                    str(address), port, self._patience, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                last = error
-        raise last or httpcore.ConnectError("no address")
-
-
-@asynccontextmanager
-async def within(clock: Clock, seconds: float, complaint: str) -> AsyncIterator[None]:
-    """Fail once this much time has passed by the clock.
-
-    Raises:
-        ToolError: with the complaint and category "timeout".
-    """
-    limit = asyncio.timeout(None)
-    try:
-        async with limit:
-            timer = clock.call_at(clock.monotonic() + seconds, lambda: limit.reschedule(0.0))
-            try:
-                yield
-            finally:
-                timer.cancel()
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise ToolError(
-            f"{complaint}; try again later, or another page.", category="timeout", code="timeout", retry=True
-        ) from None
-
-
-@asynccontextmanager
-async def _mapped(host: str) -> AsyncIterator[None]:
-    """Turn what the network does to us into failures. Their text is ours: a library's may quote what was sent."""
-    try:
-        yield
-    except httpcore.RemoteProtocolError as error:
-        raise ToolError(
-            f"Host {host!r} does not speak proper HTTP; it can not be fetched from.",
-            category="external",
-            code="protocol_error",
-            detail=str(error)[:500],
-        ) from None
-    except httpcore.LocalProtocolError as error:
-        raise ToolError(
-            "The URL can not be sent; check what it is made of.",
-            category="invalid_arguments",
-            code="invalid_url",
-            detail=str(error)[:500],
-        ) from None
-    except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-        if isinstance(error.__cause__, ssl.SSLError):
-            raise ToolError(
-                f"Host {host!r} can not prove who it is (TLS), and is not fetched from.",
-                category="external",
-                code="tls_failed",
-                detail=str(error)[:500],
-            ) from None
-        raise ToolError(
-            f"Host {host!r} can not be connected to; try again later.",
-            category="external",
-            code="connection_failed",
-            retry=True,
-            detail=str(error)[:500],
-        ) from None
-    except (httpcore.NetworkError, httpcore.TimeoutException, ssl.SSLError, OSError) as error:
-        raise ToolError(
-            f"The connection to host {host!r} broke off; try again.",
-            category="external",
-            code="connection_lost",
-            retry=True,
-            detail=str(error)[:500],
-        ) from None
-
-
-async def resolve_by_system(host: str, port: int) -> list[str]:
-    """The addresses of a host by the machine's own resolver, in its order of preference."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(place[0]) for _, _, _, _, place in found]
-
-
-@functools.cache
-def usual_tls() -> ssl.SSLContext:
-    """What TLS trusts unless the owner says otherwise. The environment may not add an authority of its own."""
-    return httpx.create_ssl_context(trust_env=False)

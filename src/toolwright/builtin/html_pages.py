@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolwright.builtin.fetching import within
+from toolwright.builtin.patience import within
 from toolwright.clock import Clock
 from toolwright.tools.outcome import ToolError
 

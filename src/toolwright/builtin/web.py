@@ -166,7 +166,8 @@ async def _fetch(url: str, form: Format, limit: int, settings: Settings) -> dict
     _need("httpx")
     manners = await asyncio.to_thread(_manners, settings)  # the first time it imports and reads files
     from toolwright.builtin import bodies
-    from toolwright.builtin.fetching import request, within
+    from toolwright.builtin.fetching import request
+    from toolwright.builtin.patience import within
     from toolwright.builtin.robots import RobotRules
     from toolwright.builtin.urls import read_url
 
@@ -180,7 +181,7 @@ async def _fetch(url: str, form: Format, limit: int, settings: Settings) -> dict
         media_type = bodies.media_type_of(answer.headers)
         most = settings.image_bytes if bodies.is_image(media_type) else limit
         body = await bodies.read_body(answer.chunks, answer.headers, most)
-    kind = bodies.kind_of(media_type, body.content)
+    kind = bodies.kind_of(answer.headers, body.content)
     result: dict[str, Any] = {
         "url": answer.target.shown,
         "status": answer.status,
@@ -210,7 +211,8 @@ async def _fetch(url: str, form: Format, limit: int, settings: Settings) -> dict
 
 
 def _manners(settings: Settings) -> Manners:
-    from toolwright.builtin.fetching import Manners, resolve_by_system, usual_tls
+    from toolwright.builtin.connecting import resolve_by_system, usual_tls
+    from toolwright.builtin.fetching import Manners
 
     return Manners(
         reach=settings.reach,
