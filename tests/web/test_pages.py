@@ -72,6 +72,28 @@ async def test_a_page_nested_beyond_measure_still_gives_its_text(web: Web):
     assert outcome.value["content"] == "the bottom"
 
 
+@pytest.mark.parametrize(
+    "html",
+    [
+        b"<title>T</title><p>hello",
+        b"<html><head><title>T</title><style>x</style><body><p>hello</body></html>",
+        b"<head><meta charset=utf-8><title>T</title><link rel=x href=y></head>hello",
+        b"<TITLE>T</TITLE><BODY><SCRIPT>x</SCRIPT>hello",
+    ],
+)
+async def test_what_stands_in_a_head_is_no_content_however_it_is_written(web: Web, html: bytes):
+    outcome, _ = await fetch_html(web, html)
+    assert (outcome.value["title"], outcome.value["content"]) == ("T", "hello")
+
+
+async def test_a_page_may_not_grow_beyond_measure(web: Web):
+    html = b"<a href=a>b</a>" * 1_000
+    site = await web.serve(response(html, type="text/html"))
+    outcome = await web.fetch(f"http://pages.example:{site.port}/{'x' * 1_900}/page")
+    assert outcome.value["truncated"]
+    assert len(outcome.value["content"]) < 5 * len(html)
+
+
 async def test_paragraphs_that_are_never_closed_are_read(web: Web):
     outcome, _ = await fetch_html(web, b"<p>one line" * 800)
     assert outcome.value["content"].count("one line") == 800

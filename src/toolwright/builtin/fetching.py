@@ -1,5 +1,4 @@
-"""One guarded request and its redirects. Owns the order of checks at each hop; does not own what
-a body means.
+"""One guarded request and its redirects. Owns the checks at each hop; does not own what a body means.
 
 A name is resolved once for each hop, every address is checked, and the connection goes to a checked address while TLS
 and the Host header keep the name. So an answer that changes between check and use changes nothing. There is no proxy,

@@ -13,9 +13,11 @@ import threading
 from typing import Any
 from urllib.parse import urljoin
 
-_NOT_CONTENT = ("script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas", "head")
+# What stands in a head, and not the head itself: where nobody closes it, the whole page stands in it.
+_NOT_CONTENT = ("script", "style", "noscript", "template", "title", "svg", "iframe", "object", "embed", "canvas")
 _DEEPEST = 20_000  # frames; unclosed paragraphs of old pages nest by the thousand
 _LONGEST_LINK = 2_000
+_GROWTH = 4
 _STACK = 256 * 1024 * 1024
 
 
@@ -54,7 +56,7 @@ def _bound(memory: int, seconds: float) -> None:
             continue
 
 
-def read_page(html: str, form: str, base: str) -> dict[str, str]:
+def read_page(html: str, form: str, base: str) -> dict[str, Any]:
     """The title of a page, and its content as markdown or text: without scripts and styles, with whole links."""
     import warnings
 
@@ -78,7 +80,9 @@ def read_page(html: str, form: str, base: str) -> dict[str, str]:
             content = MarkdownConverter(heading_style=ATX, bullets="-").convert_soup(soup)
     if content is None:
         content = soup.get_text("\n", strip=True)
-    return {"title": title[:300], "content": _tidy(content)}
+    # Whole links and indents can make a page longer than it came, by any factor that its author likes.
+    most = _GROWTH * len(html) + _LONGEST_LINK
+    return {"title": title[:300], "content": _tidy(content[:most]), "truncated": len(content) > most}
 
 
 def _make_whole(element: Any, attribute: str, base: str) -> None:

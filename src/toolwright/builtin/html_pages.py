@@ -27,6 +27,7 @@ class Page(Struct, frozen=True):
 
     title: str
     content: str
+    truncated: bool
 
 
 async def read_page(html: str, form: str, *, base: str, seconds: float, clock: Clock) -> Page:
@@ -35,7 +36,13 @@ async def read_page(html: str, form: str, *, base: str, seconds: float, clock: C
     Raises:
         ToolError: it takes too long or too much memory.
     """
-    request = {"path": sys.path, "format": form, "base": base, "memory": _MEMORY, "seconds": seconds}
+    request = {
+        "path": [path or os.getcwd() for path in sys.path],
+        "format": form,
+        "base": base,
+        "memory": _MEMORY,
+        "seconds": seconds,
+    }
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -58,7 +65,7 @@ async def read_page(html: str, form: str, *, base: str, seconds: float, clock: C
     answer = _read(said)
     if "content" not in answer:
         raise _too_hard(f"ended with {answer.get('error')!r}")
-    return Page(answer["title"], answer["content"])
+    return Page(answer["title"], answer["content"], answer["truncated"])
 
 
 def _read(said: bytes) -> dict[str, Any]:

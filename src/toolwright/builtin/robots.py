@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.robotparser import RobotFileParser
 
 from toolwright.builtin.bodies import read_body
@@ -48,7 +49,8 @@ class RobotRules:
                 rules.allow_all = True  # type: ignore[attr-defined]
             else:
                 body = await read_body(answer.chunks, answer.headers, _MOST_BYTES)
-                rules.parse(body.content.decode("utf-8", "replace").splitlines())
+                lines = body.content.decode("utf-8", "replace").splitlines()
+                await asyncio.to_thread(rules.parse, lines)
         return rules
 
 

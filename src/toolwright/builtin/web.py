@@ -95,7 +95,7 @@ def web_fetch_tool(
         ports: the ports that may be asked; None for all.
         max_redirects: how many are followed.
         allow_downgrade: follow redirects from https to http.
-        first_byte: seconds for each hop, from resolving the name to the head of the response.
+        first_byte: seconds to find a host, and again from there to the head of its response.
         total: seconds for everything on the network.
         conversion: seconds to make markdown or text of a page.
         max_bytes: the most that a call may ask for, unpacked.
@@ -207,6 +207,7 @@ async def _fetch(url: str, form: Format, limit: int, settings: Settings) -> dict
 
         page = await read_page(text, form, base=answer.target.shown, seconds=settings.conversion, clock=settings.clock)
         result.update(format=form, title=page.title, content=page.content)
+        result["truncated"] = body.truncated or page.truncated
     return result
 
 
