@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Awaitable, Callable
 
@@ -59,8 +60,14 @@ async def test_a_small_body_that_unpacks_to_a_huge_one_is_cut(web: Web):
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(b"0" * 1_000_000) for _ in range(100)) + packer.flush()
     assert len(bomb) < 200_000
-    outcome = await fetch_page(web, response(bomb, Content_Encoding="gzip"), arguments={"max_bytes": 500_000})
+    tracemalloc.start()
+    try:
+        outcome = await fetch_page(web, response(bomb, Content_Encoding="gzip"), arguments={"max_bytes": 500_000})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert (outcome.value["bytes"], outcome.value["truncated"]) == (500_000, True)
+    assert peak < 20_000_000  # one chunk of the wire would unpack to three times that
 
 
 async def test_packed_data_that_unpacks_to_nothing_ends_as_well(web: Web):

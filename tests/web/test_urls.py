@@ -82,6 +82,7 @@ SPELLINGS = [
     "http://127.0.0.1:{port}\\@pages.example/",
     "http:\\\\127.0.0.1:{port}\\",
     "http:/\\127.0.0.1:{port}/",
+    "http://pages.example:{port}/a\\b",
     # slashes and shapes
     "http:127.0.0.1:{port}/",
     "http:/127.0.0.1:{port}/",

@@ -77,7 +77,7 @@ def web_fetch_tool(
     allow_downgrade: bool = False,
     first_byte: float = 10.0,
     total: float = 30.0,
-    conversion: float = 10.0,
+    conversion: float = 20.0,
     max_bytes: int = 5 * 1024 * 1024,
     image_bytes: int = 3 * 1024 * 1024,
     robots: bool = False,
@@ -143,6 +143,7 @@ def web_fetch_tool(
         readonly=True,
         open_world=True,
         capabilities=["network"],
+        max_concurrency=8,  # each may have a child process at work on its page
         timeout=total + conversion + _SPARE,
     )
     async def web_fetch(
