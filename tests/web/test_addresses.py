@@ -166,6 +166,7 @@ async def test_the_owner_may_allow_an_intranet_but_link_local_only_by_name(web: 
         {"allow_hosts": ["http://pages.example"]},
         {"allow_hosts": ["pages.example:80"]},
         {"allow_hosts": ["*.example"]},
+        {"allow_hosts": ["bücher.example"]},
         {"allow_hosts": [""]},
         {"allow_hosts": [3]},
         {"total": 0},

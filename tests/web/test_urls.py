@@ -1,8 +1,14 @@
 """No spelling of a URL gets through to a host that may not be reached."""
 
+from urllib.parse import urlsplit
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.web.sites import Web, redirect, response
+from toolwright import ToolError
+from toolwright.builtin.urls import Target, read_url
 
 SECRET = "hunter2-s3cret"
 
@@ -222,6 +228,37 @@ async def test_a_failure_does_not_repeat_what_the_url_should_have_kept(web: Web,
     assert outcome.failure is not None
     assert SECRET not in repr(outcome)
     assert SECRET not in outcome.text
+
+
+WORDS = "http https :// // localhost a.example 127.0.0.1 ::1 0x7f 1 %2f %40 80 99999 xn-- xn--a .."
+PIECES = st.sampled_from(
+    [*WORDS.split(), *"/:?#[]@\\.%&=-+ \t\0", "\u3002", "\uff0f", "\uff20", "\u00ad", "\u0130", "\ud800"]
+)
+
+
+def check_reading(target: Target) -> None:
+    """Another parser reads what is accepted in the same way."""
+    other = urlsplit(target.shown)
+    assert (other.scheme, other.hostname) == (target.scheme, target.host)
+    assert (other.port or {"http": 80, "https": 443}[other.scheme]) == target.port
+    assert "@" not in other.netloc
+    assert target.shown.isascii()
+    assert not set(target.shown) & set(" \t\r\n\0\\")
+
+
+@given(st.lists(PIECES, max_size=12).map("".join) | st.text(), st.lists(PIECES, max_size=8).map("".join))
+def test_any_text_is_refused_or_read_the_way_others_read_it(text: str, location: str):
+    for url in (text, f"http://{text}", f"http://a.example{text}"):
+        try:
+            target = read_url(url)
+        except ToolError:
+            continue
+        check_reading(target)
+    start = read_url("https://a.example/b/c?d")
+    try:
+        check_reading(start.follow(location))
+    except ToolError:
+        return
 
 
 @pytest.mark.promise("BLT-03")

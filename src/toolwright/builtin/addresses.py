@@ -104,9 +104,9 @@ class Reach(Struct, frozen=True):
             try:
                 networks.append(ipaddress.ip_network(entry.strip("[]")))
             except ValueError:
-                if any(mark in entry for mark in "/:*@"):
+                if not entry.isascii() or any(mark in entry for mark in "/:*@"):
                     raise ToolwrightError(
-                        f"allow_hosts has {entry!r:.200}; write a host without scheme, port or path, as in "
+                        f"allow_hosts has {entry!r:.200}; write a host in ASCII without scheme, port or path, as in "
                         "'wiki.corp.example', or a network, as in '10.1.0.0/16'"
                     ) from None
                 hosts.add(entry.lower())
