@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.policy import Policy
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
@@ -59,7 +60,7 @@ class CallHost:
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
-        services: Callable[[CallKey, Callable[[Any], Any]], Any],
+        services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
     ) -> None:
         self.session_id = session_id

@@ -77,7 +77,7 @@ class RunServices:
         """A client of the session's, for this attempt."""
         run = self._run
         if self._clients is None:
-            self._clients = run.host.services(durable.enter(run), functools.partial(Recorded, run))
+            self._clients = run.host.services(durable.enter(run), run.owner.policy, functools.partial(Recorded, run))
         return getattr(self._clients, name)
 
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.files import SqliteFilesStore
 from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
 
 
@@ -11,6 +12,7 @@ class SqliteServiceStores:
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
+        self.files = SqliteFilesStore(changes)
         self.kv = SqliteKeyValueStore(changes)
 
     @classmethod
