@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
 
 
+KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
+"""Keeps the whole output of a call in a file of its session, once if the journal knows the call, and gives the path."""
+
+
 class CallHost:
     """What a session lends to its calls."""
 
@@ -32,6 +36,7 @@ class CallHost:
         "deadlines",
         "effects",
         "journal",
+        "keep_output",
         "lingering",
         "loop",
         "monotonic",
@@ -61,6 +66,7 @@ class CallHost:
         journal: Any,
         effects: JournaledController,
         services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
+        keep_output: KeepOutput,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
     ) -> None:
         self.session_id = session_id
@@ -76,6 +82,7 @@ class CallHost:
         self.journal = journal
         self.effects = effects
         self.services = services
+        self.keep_output = keep_output
         self.run_nested = run_nested
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (

@@ -25,6 +25,7 @@ from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.session.files import Files
 from toolwright.session.keyvalue import KeyValue
+from toolwright.session.outputs import keep_output
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marks, Quotas, Unmarked
 from toolwright.tools.call import ToolCall
@@ -104,6 +105,7 @@ class Session:
             journal=shared.journal(),
             effects=shared.effects,
             services=self._call_services,
+            keep_output=self._keep_output,
             run_nested=self._run_nested,
         )
         self._loops = LoopWatch()
@@ -175,6 +177,10 @@ class Session:
         return SessionServices(
             shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, policy.grep_timeout, guard
         )
+
+    async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
+        files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
+        return await keep_output(files, call, text)
 
     @property
     def batches(self) -> tuple[Batch, ...]:
