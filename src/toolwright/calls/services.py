@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.errors import StoreError
 from toolwright.events import CallOutput, CallProgress, Event
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
@@ -118,11 +119,14 @@ class Recorded:
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._store, name)
+        verb, run = getattr(self._store, name), self._run
 
         async def use(*args: Any, **options: Any) -> Any:
-            async with durable.recording(self._run):
+            try:
                 return await verb(*args, **options)
+            except StoreError as fault:
+                run.lose(fault)
+                raise durable.Unrecorded from fault
 
         return use
 

@@ -7,6 +7,7 @@ A path is a list of names from the root of the session: no name leads up, out or
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from typing import Any
 
@@ -35,6 +36,11 @@ def clean_path(path: Any) -> str:
         raise _refused(path, "use some text such as '/notes/a.txt'")
     if len(path) > MAX_PATH:
         raise _refused(path, f"it is longer than {MAX_PATH} bytes; use a shorter one")
+    return _clean(path)
+
+
+@functools.lru_cache(1024)
+def _clean(path: str) -> str:
     if not path.isascii():
         path = unicodedata.normalize("NFC", path)
     names = [name for name in path.split("/") if name not in ("", ".")]

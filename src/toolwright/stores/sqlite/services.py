@@ -21,5 +21,5 @@ class SqliteServiceStores:
         return cls(Changes.in_memory())
 
     async def close(self) -> None:
-        """Close what is in memory."""
+        """Close what they opened, and what is in memory."""
         await self._changes.close()
