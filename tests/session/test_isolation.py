@@ -131,7 +131,8 @@ def test_neither_of_two_sessions_sees_the_other(kind, steps, most):
         async with Runtime.open(place, sync="normal", quotas=quotas) as runtime:
             sessions = [(runtime.session(name).files, Tree(most)) for name in ("s", "s/../t")]
             for first, change in steps:
-                await do(*sessions[first], change)
+                files, tree = sessions[first]
+                await do(files, tree, change)
             for session in sessions:
                 await compare(*session)
             for files, tree in sessions:
