@@ -3,7 +3,19 @@
 from collections.abc import Callable, Mapping
 
 from bench.report import Report
-from bench.sections import batch, claims, durable, durable_peers, imports, peers, recovery, replay, scaling, waiting
+from bench.sections import (
+    batch,
+    claims,
+    durable,
+    durable_peers,
+    files,
+    imports,
+    peers,
+    recovery,
+    replay,
+    scaling,
+    waiting,
+)
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
 """Measures, quickly or thoroughly; may read the reports of the sections before it."""
@@ -19,6 +31,7 @@ SECTIONS: dict[str, Section] = {
     "replay": replay.section,
     "recovery": recovery.section,
     "waiting": waiting.section,
+    "files": files.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers")

@@ -7,8 +7,9 @@ A call that ends early flows on as a finished entry, so that count and order nev
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from types import coroutine
 from typing import Any
 
@@ -42,6 +43,7 @@ from toolwright.calls.record import CallLog
 from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
 from toolwright.calls.schedule import Limit, Ticket
+from toolwright.calls.state import identity
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, Pending, ToolOutcome
@@ -425,7 +427,11 @@ class Batch:
             outcome = await ask_after(
                 hooks.after, show(run, self.host.session_id, self.id), outcome, self.policy.timeout
             )
-        return await finish(outcome, run.tool, self.policy, hooks.project)
+        return await finish(outcome, run.tool, self.policy, hooks.project, functools.partial(self._keep_output, run))
+
+    def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
+        # A call that the journal does not know, as one whose tool is unknown, is not found there either.
+        return self.host.keep_output(identity(run), text, run.key is not None)
 
     def call_waits(self, run: CallRun) -> None:
         """Part of `RunOwner`: the call waits for something outside."""

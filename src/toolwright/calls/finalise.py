@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from toolwright.calls.bounds import bound, bound_within, within
 from toolwright.calls.hooks import AfterHook, Answer, HookCall, Projector, ask, ask_now
 from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.policy import Policy
+from toolwright.errors import ToolwrightError
 from toolwright.ids import new_id
 from toolwright.tools.outcome import (
     Attachment,
@@ -200,12 +202,18 @@ def _changed(outcome: ToolOutcome, changed: Any) -> ToolOutcome:
     return renewed
 
 
-async def finish(outcome: ToolOutcome, tool: Tool | None, policy: Policy, projector: Projector | None) -> ToolOutcome:
+Keep = Callable[[str], Awaitable[str]]
+"""Keeps the whole output of a call in a file of its session, and returns the path."""
+
+
+async def finish(
+    outcome: ToolOutcome, tool: Tool | None, policy: Policy, projector: Projector | None, keep: Keep
+) -> ToolOutcome:
     """Check the value against the output schema, bound the text, and let the projector have the last word."""
     outcome = check_output(outcome, tool, policy)
     text = outcome.full_text()
     if not within(text, policy.max_lines, policy.max_bytes):
-        outcome = await _bounded(outcome, text, policy)
+        outcome = await _bounded(outcome, text, policy, keep)
     return project(outcome, policy, projector)
 
 
@@ -259,15 +267,15 @@ def _failed(outcome: ToolOutcome, failure: Failure) -> ToolOutcome:
     )
 
 
-async def _bounded(outcome: ToolOutcome, text: str, policy: Policy) -> ToolOutcome:
-    """Cut what the model reads; the whole goes to a file first, where the policy names a place for it."""
+async def _bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
+    """Cut what the model reads; the whole goes to a file first."""
     if outcome.status == "success":
-        where = await _spill(policy.spill_dir, outcome.call_id, text)
+        where = await _spill(outcome, text, policy, keep)
         shown = bound(text, policy.max_lines, policy.max_bytes, where=where)
     else:
         # An object with one text in it: the text is cut, and the object stays JSON.
         ((key, message),) = jsonx.decode(text).items()
-        where = await _spill(policy.spill_dir, outcome.call_id, message)
+        where = await _spill(outcome, message, policy, keep)
         shown = bound_within(
             message,
             lambda part: jsonx.encode({key: part}).decode(),
@@ -278,14 +286,21 @@ async def _bounded(outcome: ToolOutcome, text: str, policy: Policy) -> ToolOutco
     return replace(outcome, model_text=shown, spilled_to=where)
 
 
-async def _spill(folder: Path | str | None, call_id: str, text: str) -> str | None:
-    """Write the whole text to a file named after the call; None when that fails, for the marker must not lie."""
-    if folder is None:
-        return None
+async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> str | None:
+    """Write the whole text to a file named after the call; None when that fails, for the marker must not lie.
+
+    The file is one of the session's, unless the policy names a directory of the host. What was written before, for an
+    outcome that comes from the journal, is not written again.
+    """
+    if outcome.replayed and (outcome.spilled_to is not None or policy.spill_dir is None):
+        return outcome.spilled_to
     try:
-        return await asyncio.to_thread(_save, Path(folder), call_id, text.encode())
-    except (OSError, ValueError):
-        log.exception("The output of call %r could not be written to %s", call_id, folder)
+        if policy.spill_dir is None:
+            return await keep(text)
+        return await asyncio.to_thread(_save, Path(policy.spill_dir), outcome.call_id, text.encode())
+    except (OSError, ValueError, ToolwrightError):
+        place = "a file of its session" if policy.spill_dir is None else policy.spill_dir
+        log.exception("The output of call %r could not be written to %s", outcome.call_id, place)
         return None
 
 

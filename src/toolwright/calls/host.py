@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.policy import Policy
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_BATCHES_A_TURN = 8
 """How many batches that never had to wait may follow each other before the event loop gets its turn."""
+KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
+"""Keeps the whole output of a call in a file of its session, once if the journal knows the call, and gives the path."""
 
 
 class CallHost:
@@ -36,6 +39,7 @@ class CallHost:
         "deadlines",
         "effects",
         "journal",
+        "keep_output",
         "lingering",
         "loop",
         "monotonic",
@@ -64,7 +68,8 @@ class CallHost:
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
-        services: Callable[[CallKey, Callable[[Any], Any]], Any],
+        services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
+        keep_output: KeepOutput,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
     ) -> None:
         self.session_id = session_id
@@ -80,6 +85,7 @@ class CallHost:
         self.journal = journal
         self.effects = effects
         self.services = services
+        self.keep_output = keep_output
         self.run_nested = run_nested
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (

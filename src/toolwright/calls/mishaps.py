@@ -18,6 +18,10 @@ log = logging.getLogger("toolwright.calls")
 
 _OF_SERVICES = {
     "invalid_arguments": "invalid_arguments",
+    "is_directory": "invalid_arguments",
+    "not_directory": "invalid_arguments",
+    "not_empty": "invalid_arguments",
+    "not_text": "invalid_arguments",
     "not_found": "not_found",
     "permission_denied": "permission_denied",
     "quota": "resource_limit",

@@ -123,6 +123,7 @@ class Policy:
     runtime_concurrency: int = 64
     timeout: float = 30.0
     grace: float = 0.05
+    grep_timeout: float = 5.0
     queue_timeout: float | None = None
     continue_on_failure: bool = True
     read_only: bool = False
@@ -151,6 +152,7 @@ class Policy:
             _require_count(name, getattr(self, name), least)
         object.__setattr__(self, "plain_bytes", min(self.max_bytes, self.max_output_bytes))
         _require_seconds("timeout", self.timeout, above=True)
+        _require_seconds("grep_timeout", self.grep_timeout, above=True)
         _require_seconds("grace", self.grace, above=False)
         if self.queue_timeout is not None:
             _require_seconds("queue_timeout", self.queue_timeout, above=True)

@@ -12,6 +12,7 @@ from toolwright import jsonx
 from toolwright.calls import durable
 from toolwright.calls.outside import enter
 from toolwright.calls.state import about
+from toolwright.errors import StoreError
 from toolwright.events import CallOutput, CallProgress, Event
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
@@ -80,7 +81,7 @@ class RunServices:
         """A client of the session's, for this attempt."""
         run = self._run
         if self._clients is None:
-            self._clients = run.host.services(enter(run), functools.partial(Recorded, run))
+            self._clients = run.host.services(enter(run), run.owner.policy, functools.partial(Recorded, run))
         return getattr(self._clients, name)
 
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
@@ -121,10 +122,13 @@ class Recorded:
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._store, name)
+        verb, run = getattr(self._store, name), self._run
 
         async def use(*args: Any, **options: Any) -> Any:
-            async with durable.recording(self._run):
+            try:
                 return await verb(*args, **options)
+            except StoreError as fault:
+                run.lose(fault)
+                raise durable.Unrecorded from fault
 
         return use

@@ -7,12 +7,16 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from toolwright.clock import Clock
+from toolwright.session.files import Files, FilesStore
 from toolwright.session.keyvalue import KeyValue, KeyValueStore
 from toolwright.session.store import Marker, Quotas
 
 
 class ServiceStores(Protocol):
     """The rows of every service, in one database."""
+
+    @property
+    def files(self) -> FilesStore: ...
 
     @property
     def kv(self) -> KeyValueStore: ...
@@ -22,6 +26,7 @@ class SessionServices:
     """The clients of one session, for its host or for one attempt of a call, each made when it is first asked for.
 
     `guard` wraps the stores: for a call, so that a fault of the store stops it and is never taken for the tool's.
+    `grep_timeout` is how long a search of files may take, in seconds.
     """
 
     def __init__(
@@ -31,6 +36,7 @@ class SessionServices:
         marker: Marker,
         clock: Clock,
         quotas: Quotas,
+        grep_timeout: float,
         guard: Callable[[Any], Any] = lambda store: store,
     ) -> None:
         self._stores = stores
@@ -38,7 +44,14 @@ class SessionServices:
         self._marker = marker
         self._clock = clock
         self._quotas = quotas
+        self._grep_timeout = grep_timeout
         self._guard = guard
+
+    @cached_property
+    def files(self) -> Files:
+        """The files of the session."""
+        store = self._guard(self._stores.files)
+        return Files(store, self._session, self._marker, self._clock, self._quotas, self._grep_timeout)
 
     @cached_property
     def kv(self) -> KeyValue:

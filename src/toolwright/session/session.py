@@ -23,7 +23,9 @@ from toolwright.effects.journal import Intent
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub, Subscription
+from toolwright.session.files import Files
 from toolwright.session.keyvalue import KeyValue
+from toolwright.session.outputs import keep_output
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marks, Quotas, Unmarked
 from toolwright.tools.call import ToolCall
@@ -103,6 +105,7 @@ class Session:
             journal=shared.journal(),
             effects=shared.effects,
             services=self._call_services,
+            keep_output=self._keep_output,
             run_nested=self._run_nested,
         )
         self._loops = LoopWatch()
@@ -152,6 +155,11 @@ class Session:
         return await self._shared.effects.room.cancel_all(self.id, reason, revoke=True)
 
     @property
+    def files(self) -> Files:
+        """The files of the session."""
+        return self._services.files
+
+    @property
     def kv(self) -> KeyValue:
         """What the session keeps under names it chose."""
         return self._services.kv
@@ -159,11 +167,20 @@ class Session:
     @cached_property
     def _services(self) -> SessionServices:
         self._shared.require_open()
-        return SessionServices(self._shared.stores(), self.id, Unmarked(), self._shared.clock, self._shared.quotas)
-
-    def _call_services(self, call: CallKey, guard: Callable[[Any], Any]) -> SessionServices:
         shared = self._shared
-        return SessionServices(shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, guard)
+        return SessionServices(
+            shared.stores(), self.id, Unmarked(), shared.clock, shared.quotas, self.policy.grep_timeout
+        )
+
+    def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
+        shared = self._shared
+        return SessionServices(
+            shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, policy.grep_timeout, guard
+        )
+
+    async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
+        files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
+        return await keep_output(files, call, text)
 
     @property
     def batches(self) -> tuple[Batch, ...]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 Sender = Literal["user", "assistant", "tool", "runtime"]
 
 
-class FileInfo(Struct, frozen=True):
+class FileInfo(Struct, frozen=True, gc=False):
     """A file or directory. `hash` is the SHA-256 of a file's content, in hexadecimal."""
 
     path: str

@@ -21,12 +21,15 @@ T = TypeVar("T")
 class Changes:
     """Reads and changes rows of session services, in the file of a store or in memory.
 
-    `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere.
+    `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere. `open_reader` opens a
+    way to read the file beside the writer, when something is first read; what is in memory has none.
     """
 
-    def __init__(self, writer: Writer, owner: str | None) -> None:
+    def __init__(self, writer: Writer, owner: str | None, open_reader: Callable[[], Writer] | None = None) -> None:
         self._writer = writer
         self._owner = owner
+        self._open_reader = open_reader
+        self._reader: Writer | None = None if open_reader is not None else writer
 
     @classmethod
     def in_memory(cls) -> Changes:
@@ -36,7 +39,10 @@ class Changes:
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """What `work` finds; it sees every change that was returned before."""
-        return await self._writer.do(work)
+        if self._reader is None:
+            assert self._open_reader is not None
+            self._reader = self._open_reader()
+        return await self._reader.read(work)
 
     async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
         """Do `work` in one transaction, or give what it gave when a change of this mark was made before.
@@ -71,8 +77,11 @@ class Changes:
         return result
 
     async def close(self) -> None:
-        """Close what is in memory."""
-        await self._writer.close()
+        """Close what it opened, and what is in memory."""
+        if self._reader is not None:
+            await self._reader.close()
+        if self._open_reader is None:
+            await self._writer.close()
 
 
 def require_room(connection: apsw.Connection, session: str, service: str, room: Room) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.files import SqliteFilesStore
 from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
 
 
@@ -11,6 +12,7 @@ class SqliteServiceStores:
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
+        self.files = SqliteFilesStore(changes)
         self.kv = SqliteKeyValueStore(changes)
 
     @classmethod
@@ -19,5 +21,5 @@ class SqliteServiceStores:
         return cls(Changes.in_memory())
 
     async def close(self) -> None:
-        """Close what is in memory."""
+        """Close what they opened, and what is in memory."""
         await self._changes.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import apsw
@@ -11,6 +12,7 @@ from toolwright.ids import uuid7
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
+from toolwright.stores.sqlite.reader import Reader
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
 from toolwright.stores.sqlite.services import SqliteServiceStores
@@ -39,7 +41,8 @@ class SqliteStore:
             raise
         self.journal = SqliteJournalStore(self._writer, self.path, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
-        self.services = SqliteServiceStores(Changes(self._writer, self.owner))
+        reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs)
+        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader))
 
     @property
     def commits(self) -> int:
@@ -48,6 +51,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Part of `Store`."""
+        await self.services.close()
         await self._writer.close()
         self._let_go()
 

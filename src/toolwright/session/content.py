@@ -1,0 +1,111 @@
+"""Content on its way into a store. Owns its hash, its size and its pieces; large content waits on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import tempfile
+from collections.abc import AsyncIterable, Iterator
+from typing import IO, Any
+
+from toolwright.errors import ServiceError, StoreError
+from toolwright.tools.outcome import encodable
+
+PIECE = 1024 * 1024
+"""Bytes of a piece: content is kept, read and handed on in pieces of this size."""
+
+
+class Content:
+    """Bytes that are to be written: in memory, or in a file that ends with it. Close it when it is written."""
+
+    __slots__ = ("_file", "_memory", "digest", "size")
+
+    def __init__(self, memory: bytes, file: IO[bytes] | None, digest: bytes, size: int) -> None:
+        self._memory = memory
+        self._file = file
+        self.digest = digest
+        self.size = size
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The content in pieces, from its beginning each time it is asked for; called on the thread of a store."""
+        if self._file is None:
+            if self.size <= PIECE:
+                return iter((self._memory,) if self.size else ())
+            view = memoryview(self._memory)
+            return (view[start : start + PIECE] for start in range(0, self.size, PIECE))
+        self._file.seek(0)
+        return iter(lambda file=self._file: file.read(PIECE), b"")  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Let go of the file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+
+
+def to_bytes(path: str, content: Any) -> bytes:
+    """Text or bytes as the bytes that are kept.
+
+    Raises:
+        ServiceError: it is neither, or has no form in UTF-8.
+    """
+    if isinstance(content, str):
+        if encodable(content) != content:
+            raise ServiceError(f"The text for {path!r} has no form in UTF-8; write it as bytes")
+        return content.encode()
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        raise ServiceError(f"The content for {path!r} is a {type(content).__name__}; use text or bytes")
+    return bytes(content)
+
+
+async def hold(path: str, data: bytes, limit: int) -> Content:
+    """Content that is in memory already.
+
+    Raises:
+        ServiceError: it is larger than a file may be.
+    """
+    _require_size(path, len(data), limit)
+    if len(data) <= PIECE:
+        digest = hashlib.sha256(data).digest()
+    else:
+        digest = await asyncio.to_thread(lambda: hashlib.sha256(data).digest())
+    return Content(data, None, digest, len(data))
+
+
+async def spool(path: str, chunks: AsyncIterable[bytes], limit: int) -> Content:
+    """Content that comes in pieces of any size, kept aside until all of it is there.
+
+    Raises:
+        ServiceError: it is larger than a file may be, or not made of bytes.
+        StoreError: there is no room on the disk to keep it aside.
+    """
+    file = tempfile.SpooledTemporaryFile(max_size=PIECE)  # noqa: SIM115 (it is closed with the content)
+    hasher, size, waiting = hashlib.sha256(), 0, bytearray()
+
+    def put_aside(data: bytearray) -> None:
+        hasher.update(data)
+        file.write(data)
+
+    try:
+        async for chunk in chunks:
+            if not isinstance(chunk, (bytes, bytearray, memoryview)):
+                raise ServiceError(f"The stream for {path!r} gave a {type(chunk).__name__}; let it give bytes")
+            view = memoryview(chunk).cast("B")
+            size += len(view)
+            _require_size(path, size, limit)
+            waiting += view
+            if len(waiting) >= PIECE:
+                await asyncio.to_thread(put_aside, waiting)
+                waiting = bytearray()
+        put_aside(waiting)
+    except OSError as error:
+        file.close()
+        raise StoreError(f"The stream for {path!r} can not be kept aside: {error.strerror}; free some space") from error
+    except BaseException:
+        file.close()
+        raise
+    return Content(b"", file, hasher.digest(), size)
+
+
+def _require_size(path: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise ServiceError(f"The file {path!r} may have at most {limit} bytes; write less, or several files", "quota")

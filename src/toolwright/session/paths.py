@@ -1,0 +1,86 @@
+"""Paths in a session. Owns their one spelling, and what is not a path; knows nothing of files.
+
+A path is a list of names from the root of the session: no name leads up, out or elsewhere, for there are no links and
+`..` is refused. Names are compared as they are written, case and all, after they were brought to one form of Unicode
+(NFC), so that two ways to type the same accent are one name.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from typing import Any
+
+from toolwright.errors import ServiceError
+
+ROOT = "/"
+ALIAS = "workspace"
+"""Another name of the root, as many models know it; no entry of the root can have it."""
+MAX_NAME = 255
+MAX_PATH = 4096
+"""Bytes of UTF-8, as most file systems have it."""
+MAX_DEPTH = 64
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Characters that are not seen, or change how others are seen."""
+
+
+def clean_path(path: Any) -> str:
+    """The one spelling of a path: it begins with a slash and has no empty name, no `.` and no `/workspace`.
+
+    A path that does not begin with a slash is taken from the root.
+
+    Raises:
+        ServiceError: it is not a path of a session, whoever wrote it.
+    """
+    if not isinstance(path, str) or not path:
+        raise _refused(path, "use some text such as '/notes/a.txt'")
+    if len(path) > MAX_PATH:
+        raise _refused(path, f"it is longer than {MAX_PATH} bytes; use a shorter one")
+    return _clean(path)
+
+
+@functools.lru_cache(1024)
+def _clean(path: str) -> str:
+    if not path.isascii():
+        path = unicodedata.normalize("NFC", path)
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    while names and names[0] == ALIAS:
+        del names[0]
+    for name in names:
+        _require_name(path, name)
+    clean = ROOT + "/".join(names)
+    if len(names) > MAX_DEPTH:
+        raise _refused(path, f"it is more than {MAX_DEPTH} directories deep; use a shorter one")
+    if len(clean.encode()) > MAX_PATH:
+        raise _refused(path, f"it is longer than {MAX_PATH} bytes; use a shorter one")
+    return clean
+
+
+def parent_of(path: str) -> str:
+    """The directory that an entry stands in; the root stands in itself."""
+    return path.rpartition("/")[0] or ROOT
+
+
+def below(path: str) -> tuple[str, str]:
+    """The bounds of all paths below a directory: from the first, up to but without the second."""
+    stem = "" if path == ROOT else path
+    return f"{stem}/", f"{stem}0"  # the character after the slash
+
+
+def _require_name(path: str, name: str) -> None:
+    if "\\" in name:
+        raise _refused(path, "it has a backslash; use / between names")
+    if any(unicodedata.category(character) in _HIDDEN for character in name):
+        raise _refused(path, "it has characters that can not be seen; use printable ones")
+    # What others may read as dots or slashes, such as the full-width ones, is judged by what they would read.
+    plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
+    if not plain.strip(" ."):
+        raise _refused(path, "a name may not be made of dots and spaces; there is no way up, so use the whole path")
+    if "/" in plain or "\\" in plain:
+        raise _refused(path, "it has a character that looks like a slash; use / between names")
+    if len(name.encode()) > MAX_NAME:
+        raise _refused(path, f"the name {name[:40]!r}… is longer than {MAX_NAME} bytes; use a shorter one")
+
+
+def _refused(path: Any, why: str) -> ServiceError:
+    return ServiceError(f"The path {path!r:.200} is not usable: {why}")
