@@ -18,6 +18,7 @@ from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too
 from toolwright.calls.places import Place, ProcessPlace, ThreadPlace
 from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.prepare import EMPTY
+from toolwright.calls.redact import Stream, publish
 from toolwright.calls.schedule import Ticket
 from toolwright.calls.services import about, make_context
 from toolwright.effects.controller import CallEffects, Watch
@@ -87,6 +88,7 @@ class CallRun(Ticket):
     pausing = False
     finishing = False
     late: asyncio.Task[None] | None = None
+    streams: dict[str, Stream] | None = None
     record: Any
     plan: Plan
     # What the journal knows: the call's identity there, and who else waits for the same execution.
@@ -268,7 +270,7 @@ class CallRun(Ticket):
         delay = failure.retry_after
         if delay is None:
             delay = self.plan.tool.definition.retry.delay(self.attempt)
-        self.host.channel.publish(CallRetrying(*about(self), self.attempt, delay, failure.code))
+        publish(self.host, self, CallRetrying(*about(self), self.attempt, delay, failure.code))
         self.expired = False
         self.pausing = True
         try:
@@ -305,7 +307,7 @@ class CallRun(Ticket):
     def say_waiting(self, what: str, name: str, deadline: float | None) -> None:
         """Tell the world that the call waits for something outside."""
         self.owner.call_waits(self)
-        self.host.channel.publish(CallWaiting(*about(self), what, name, deadline))
+        publish(self.host, self, CallWaiting(*about(self), what, name, deadline))
 
     def _completed(self, news: Resolution | Exception) -> None:
         self.watch = None

@@ -36,7 +36,7 @@ class Changes:
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """What `work` finds; it sees every change that was returned before."""
-        return await self._writer.do(work)
+        return await self._writer.read(work)
 
     async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
         """Do `work` in one transaction, or give what it gave when a change of this mark was made before.

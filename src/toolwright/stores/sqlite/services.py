@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
+from toolwright.stores.sqlite.secrets import SqliteSecretStore
 
 
 class SqliteServiceStores:
@@ -12,6 +13,7 @@ class SqliteServiceStores:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
         self.kv = SqliteKeyValueStore(changes)
+        self.secrets = SqliteSecretStore(changes)
 
     @classmethod
     def in_memory(cls) -> SqliteServiceStores:
