@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from bench.report import Report
-from bench.sections import batch, claims, imports, peers, scaling
+from bench.sections import batch, claims, imports, peers, redaction, scaling
 
 Section = Callable[[bool, Mapping[str, Report]], Report]
 """Measures, quickly or thoroughly; may read the reports of the sections before it."""
@@ -14,4 +14,5 @@ SECTIONS: dict[str, Section] = {
     "peers": peers.section,
     "scaling": scaling.section,
     "claims": claims.section,
+    "redaction": redaction.section,
 }

@@ -436,8 +436,13 @@ class Batch:
         ):
             return None
         settled = self._settle_outcome(run, result, redact_outcome(redactor, outcome))
-        # A projector's text is the host's, but made of what it was shown, or of more.
-        return settled if settled is None or settled is outcome else redact_outcome(redactor, settled)
+        return settled if settled is None else self._redact_projected(settled, redactor)
+
+    def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
+        """A projector's text is the host's, but made of what it was shown, or of more."""
+        if self.setting.hooks.project is None or outcome.model_text is None:
+            return outcome
+        return replace(outcome, model_text=redactor.text(outcome.model_text))
 
     def _settle_outcome(self, run: CallRun, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
         if outcome.failure is not None and run.ran:
@@ -466,7 +471,7 @@ class Batch:
             if redactor is not None and outcome is not before:
                 outcome, tool = await _redacted(redactor, outcome), run.tool
         outcome = await finish(outcome, tool, self.policy, hooks.project)
-        return outcome if redactor is None else await _redacted(redactor, outcome)
+        return outcome if redactor is None else self._redact_projected(outcome, redactor)
 
     def call_waits(self, run: CallRun) -> None:
         """Part of `RunOwner`: the call waits for something outside."""

@@ -45,8 +45,8 @@ class Redactor(Protocol):
         """Of a value that a tool gave, whatever it is."""
         ...
 
-    def content(self, data: bytes) -> bytes:
-        """Of the content of a file."""
+    def content(self, data: bytes, *, sparing: bool) -> bytes:
+        """Of bytes; `sparing` leaves alone what is so short that it turns up by chance in a picture."""
         ...
 
     def stream(self) -> Stream: ...
@@ -131,8 +131,21 @@ def _data(redactor: Redactor, data: Any) -> Any:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return redactor.text(data)
-    redacted = redactor.content(content)
-    return data if redacted is content else base64.b64encode(redacted).decode("ascii")
+    redacted = redactor.content(content, sparing=not _is_text(content))
+    if redacted is not content:
+        return base64.b64encode(redacted).decode("ascii")
+    # It may be no base64 after all, and only look like it.
+    written = data.encode("ascii")
+    redacted = redactor.content(written, sparing=True)
+    return data if redacted is written else redacted.decode()
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # --- the arguments of a call

@@ -13,6 +13,8 @@ from toolwright import jsonx
 
 SHORTEST = 4
 """Characters of the shortest value that can be told from other text."""
+_DEPTH = 3
+"""How often a value may have been escaped."""
 _SHORTEST_LINE = 12
 """The same for a line of a value that has several: a shorter one is too likely to be ordinary text."""
 
@@ -21,11 +23,8 @@ def forms(value: str) -> set[bytes]:
     """The encodings of a value, and of its lines, as they would stand in text or inside a string of JSON."""
     found: set[bytes] = set()
     for part in _parts(value):
-        for text in _written(part):
-            found.add(text.encode())
-            # A tool's value is JSON in the end: what is escaped already is escaped again.
-            found.add(jsonx.encode(text)[1:-1])
-            found.add(json.dumps(text)[1:-1].encode())
+        texts = _escaped({part}, _DEPTH) | _escaped(set(_quoted(part)), 1)
+        found.update(text.encode() for text in texts)
         found.update(_encoded(part.encode()))
     return {form for form in found if len(form) >= SHORTEST}
 
@@ -40,14 +39,32 @@ def _parts(value: str) -> Iterator[str]:
         yield from (line for each in lines if len(line := each.strip()) >= _SHORTEST_LINE)
 
 
-def _written(value: str) -> Iterator[str]:
-    """The value as programs quote text."""
-    yield value
-    for escaped in (jsonx.encode(value)[1:-1].decode(), json.dumps(value)[1:-1]):
-        yield escaped
+def _escaped(texts: set[str], depth: int) -> set[str]:
+    """Texts as they stand inside strings of JSON or of Python, inside other strings, and so on."""
+    found, latest = set(texts), set(texts)
+    for _ in range(depth):
+        latest = {escape(text) for text in latest for escape in (_in_json, _in_ascii, _in_python)} - found
+        found |= latest
+    return found
+
+
+def _in_json(text: str) -> str:
+    return jsonx.encode(text)[1:-1].decode()
+
+
+def _in_ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def _in_python(text: str) -> str:
+    return repr(text)[1:-1]
+
+
+def _quoted(value: str) -> Iterator[str]:
+    """The value as other programs quote text."""
+    for escaped in (_in_json(value), _in_ascii(value)):
         yield escaped.replace("/", "\\/")
         yield escaped.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    yield repr(value)[1:-1]
     yield repr(value.encode())[2:-1]
     yield html.escape(value)
     yield html.escape(value, quote=False)

@@ -26,8 +26,8 @@ log = logging.getLogger("toolwright.session")
 
 FORMER = 100
 """How many values that were replaced or deleted stay known."""
-_IN_BINARY = 6
-"""Bytes of the shortest form that is looked for in a picture: a shorter one would turn up by chance."""
+_BY_CHANCE = 6
+"""Bytes of the shortest form that does not turn up by chance where all bytes are as likely."""
 
 
 class KnownSecrets:
@@ -102,31 +102,31 @@ class KnownSecrets:
         redacted = self.patterns().redact(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
-    def content(self, data: bytes) -> bytes:
+    def content(self, data: bytes, *, sparing: bool) -> bytes:
         """Part of `Redactor`."""
-        patterns = self.patterns()
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return patterns.redact(data, _IN_BINARY)
-        return patterns.redact(data)
+        return self.patterns().redact(data, _BY_CHANCE if sparing else 0)
 
     def json(self, payload: bytes) -> bytes:
         """Part of `Redactor`."""
         patterns = self.patterns()
-        if patterns.redact(payload) is payload:
+        escaped = b"\\" in payload  # What is escaped looks different in JSON, and only there.
+        one_text = payload[:1] == b'"'
+        clean = (escaped and one_text) or patterns.redact(payload) is payload
+        if clean and not escaped:
             return payload
         try:
-            redacted = jsonx.encode(self.value(jsonx.decode(payload)))
+            value = jsonx.decode(payload)
+            changed = self.value(value)
         except (RecursionError, jsonx.DecodeError):
-            redacted = payload
-        left = redacted
-        for mark in patterns.handles:
-            left = left.replace(mark, b"\0")
-        if patterns.redact(left) is not left:
-            # It stands across the parts of the value, or is one that has no letters to change, such as `true`.
-            return jsonx.encode(self.text(redacted.decode()))
-        return redacted
+            return jsonx.encode(self.text(payload.decode("utf-8", "replace")))
+        if clean and changed == value:
+            return payload
+        redacted = jsonx.encode(changed)
+        left = patterns.without_handles(redacted)
+        if patterns.redact(left) is left:
+            return redacted
+        # It stands across the parts of the value, or is one that has no letters to change, such as `true`.
+        return jsonx.encode(self.text(redacted.decode()))
 
     def value(self, value: Any) -> Any:
         """Part of `Redactor`."""

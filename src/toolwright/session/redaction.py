@@ -14,7 +14,11 @@ from toolwright.session.forms import forms
 
 _BLOCK = 256 * 1024
 """Bytes that are searched at a time, so that what is found in them fits into memory whatever a tool prints."""
-_HEAD = 3
+_HEAD = 6
+"""Bytes of a form that are looked for in the one pass."""
+_FEW = 4_096
+"""Up to so many heads, the fastest machine takes a few megabytes at most; beyond, a smaller one is made."""
+_START = 3
 _UNSAFE = re.compile(r'["\\\[\]<>&%\'\s]')
 
 
@@ -24,9 +28,13 @@ def handle(name: str) -> str:
 
 
 class Patterns:
-    """Every form of some secrets, compiled. It does not change, and any thread may use it."""
+    """Every form of some secrets, compiled. It does not change, and any thread may use it.
 
-    __slots__ = ("_automaton", "_handles", "_heads", "_longest")
+    The one pass looks for the first bytes of forms, and what begins like one is compared with it: the machine that
+    finds a few bytes of each is small enough to be the fastest there is.
+    """
+
+    __slots__ = ("_automaton", "_begun", "_heads", "_longest", "_marks")
 
     def __init__(self, secrets: Iterable[tuple[str, str]]) -> None:
         owners: dict[bytes, bytes] = {}
@@ -34,42 +42,52 @@ class Patterns:
             mark = handle(name).encode()
             for form in forms(value):
                 owners.setdefault(form, mark)
-        self._handles = list(owners.values())
         self._longest = max(map(len, owners), default=0)
-        self._automaton = require_library().BytesAhoCorasick(list(owners))
+        self._marks = re.compile(b"|".join(map(re.escape, sorted(set(owners.values()), key=len, reverse=True))))
+        heads: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        for form in sorted(owners, key=len, reverse=True):
+            heads.setdefault(form[:_HEAD], []).append((form, owners[form]))
+        self._heads = list(heads.values())
+        library = require_library()
+        few = len(heads) <= _FEW
+        kind = library.Implementation.DFA if few else library.Implementation.ContiguousNFA
+        self._automaton = library.BytesAhoCorasick(list(heads), implementation=kind)
         # By its first bytes, the forms that may have begun at the end of a piece.
-        self._heads: dict[bytes, list[bytes]] = {}
+        self._begun: dict[bytes, list[bytes]] = {}
         for form in owners:
-            for size in range(1, _HEAD + 1):
-                self._heads.setdefault(form[:size], []).append(form)
+            for size in range(1, _START + 1):
+                self._begun.setdefault(form[:size], []).append(form)
 
-    @property
-    def handles(self) -> set[bytes]:
-        """What can stand in the place of a secret."""
-        return set(self._handles)
+    def without_handles(self, data: bytes) -> bytes:
+        """The data with nothing in the place of secrets that were taken out: a name is no secret, whatever it says."""
+        return self._marks.sub(b"\0", data)
 
     def spans(self, data: bytes, shortest: int = 0) -> list[tuple[int, int, bytes]]:
         """Where secrets stand, and what to put there; those that overlap are one."""
-        found = self._automaton.find_matches_as_indexes(data, overlapping=True)
-        if not found:
+        hits = self._automaton.find_matches_as_indexes(data, overlapping=True)
+        if not hits:
             return []
         merged: list[tuple[int, int, bytes]] = []
-        for start, end, index in sorted((start, -end, index) for index, start, end in found):
-            mark, end = self._handles[index], -end
-            if end - start < shortest:
+        for start, index in sorted((start, index) for index, start, _ in hits):
+            # The longest comes first, and those that begin at the same place are part of it.
+            found = next((each for each in self._heads[index] if data.startswith(each[0], start)), None)
+            if found is None or len(found[0]) < shortest:
                 continue
+            end, mark = start + len(found[0]), found[1]
             if not merged or start >= merged[-1][1]:
                 merged.append((start, end, mark))
             elif end > merged[-1][1]:
                 first, _, marks = merged[-1]
-                merged[-1] = (first, end, marks if mark in marks else marks + mark)
+                # One that begins with it, or one that overlaps it.
+                both = mark if start == first else marks if mark in marks else marks + mark
+                merged[-1] = (first, end, both)
         return merged
 
     def tail(self, data: bytes) -> int:
         """From where on the data may be the beginning of a form that goes on in the next piece."""
-        size, heads = len(data), self._heads
+        size, heads = len(data), self._begun
         for at in range(max(0, size - self._longest + 1), size):
-            begun = heads.get(data[at : at + _HEAD])
+            begun = heads.get(data[at : at + _START])
             if begun is not None:
                 rest = data[at:]
                 if any(len(form) > len(rest) and form.startswith(rest) for form in begun):
