@@ -129,7 +129,7 @@ async def test_the_environment_gives_keys_of_which_the_first_is_current(file, op
 async def test_an_environment_without_a_usable_key_is_refused_and_not_shown(open_runtime, monkeypatch, given):
     monkeypatch.setenv("TOOLWRIGHT_MASTER_KEY", given)
     runtime = await open_runtime(":memory:", master_key=EnvironmentKeys())
-    with pytest.raises(SecretsError, match="TOOLWRIGHT_MASTER_KEY.*base64 of 32") as refused:
+    with pytest.raises(SecretsError, match=r"TOOLWRIGHT_MASTER_KEY.*base64 of 32") as refused:
         await runtime.session("s").secrets.set("k", "the value")
     for part in given.split(","):
         assert not part.strip() or part not in str(refused.value)

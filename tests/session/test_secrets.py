@@ -168,7 +168,7 @@ async def test_the_objects_that_hold_values_show_and_pickle_none(place, open_run
     "change",
     [
         "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE name = 'b') WHERE name = 'a'",
-        "UPDATE secrets SET (wrapped, sealed) = (SELECT wrapped, sealed FROM secrets WHERE name = 'b') WHERE name = 'a'",
+        "UPDATE secrets AS it SET wrapped = b.wrapped, sealed = b.sealed FROM secrets AS b WHERE it.name = 'a' AND b.name = 'b'",
         "UPDATE secrets SET wrapped = (SELECT wrapped FROM secrets WHERE name = 'b') WHERE name = 'a'",
         "UPDATE secrets SET sealed = zeroblob(length(sealed)) WHERE name = 'a'",
         "UPDATE secrets SET sealed = x'' WHERE name = 'a'",
@@ -188,7 +188,7 @@ async def test_a_row_that_was_changed_or_moved_is_refused(file, open_runtime, ch
     database.close()
     runtime = await open_runtime(file)
     session = runtime.session("t" if "'t'" in change else "s")
-    with pytest.raises(SecretsError, match="'a'.*can not be opened") as refused:
+    with pytest.raises(SecretsError, match=r"'a'.*can not be opened") as refused:
         await session.secrets.get("a")
     assert "value" not in str(refused.value)
     await session.secrets.set("a", "set again")
