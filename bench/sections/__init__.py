@@ -12,6 +12,7 @@ from bench.sections import (
     imports,
     peers,
     recovery,
+    redaction,
     replay,
     scaling,
     waiting,
@@ -32,6 +33,7 @@ SECTIONS: dict[str, Section] = {
     "recovery": recovery.section,
     "waiting": waiting.section,
     "files": files.section,
+    "redaction": redaction.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers")

@@ -57,6 +57,10 @@ class ServiceError(ToolwrightError):
         self.code = code
 
 
+class SecretsError(ToolwrightError):
+    """A secret can not be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 

@@ -19,10 +19,13 @@ from toolwright.effects.store import Store
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.session.inbox import Inbox, Resolved
+from toolwright.session.keys import KeyProvider, default_keys
 from toolwright.session.recovery import Recovered, recover
+from toolwright.session.secrets import rotate
 from toolwright.session.services import ServiceStores
 from toolwright.session.session import Session, Shared
 from toolwright.session.store import Quotas
+from toolwright.session.vault import Vault
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import ToolRegistry, ToolSource
@@ -44,6 +47,7 @@ class Runtime:
         call_log: CallLog | None,
         clock: Clock | None,
         quotas: Quotas,
+        master_key: KeyProvider | None,
     ) -> None:
         self.tools: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
         self.policy = policy
@@ -57,6 +61,7 @@ class Runtime:
         self._journal: StoreJournal | None = None
         self._memory_stores: SqliteServiceStores | None = None
         self._ended = asyncio.Event()
+        self._master_key = master_key
         self._use_memory()
 
     @staticmethod
@@ -74,6 +79,7 @@ class Runtime:
         sync: Literal["full", "normal"] = "full",
         recover: bool = False,
         quotas: Quotas | None = None,
+        master_key: KeyProvider | None = None,
     ) -> Opening:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
@@ -91,6 +97,8 @@ class Runtime:
             sync: "full" survives a power cut; "normal" survives a killed process, and is faster.
             recover: finish what a crash cut off before anything else, as `recover` does.
             quotas: how much each session may keep.
+            master_key: what secrets are sealed with. By default the keys in TOOLWRIGHT_MASTER_KEY if it is set, else
+                those in a file beside the store, named after it and `.key`; in memory, one of the process.
         """
         runtime = Runtime(
             tools=tools,
@@ -99,6 +107,7 @@ class Runtime:
             call_log=call_log,
             clock=clock,
             quotas=quotas or Quotas(),
+            master_key=master_key,
         )
         return Opening(runtime, store, sync, recover, events_file)
 
@@ -209,6 +218,17 @@ class Runtime:
         """
         return await self._inbox.deny(key, reason, always, by)
 
+    async def rotate_secrets(self) -> int:
+        """Move the secrets of every session to the current master key, and return how many that were.
+
+        It may be stopped and done again; values are not decrypted for it, only their keys.
+
+        Raises:
+            SecretsError: some are sealed with a key that is not known; all others were moved.
+        """
+        self._require_open()
+        return await rotate(self._shared.stores().secrets, self._shared.vault)
+
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
         self._require_open()
@@ -250,6 +270,8 @@ class Runtime:
             shared.threads.close()
             shared.deadlines.close()
             shared.hub.close()
+            for session in self._sessions.values():
+                session.close()
         for sink in self._sinks:
             await sink.close()
         if self._memory_stores is not None:
@@ -263,6 +285,7 @@ class Runtime:
         shared.effects = JournaledController(memory, memory, self.clock, alone=True)
         shared.journal = lambda: MemoryJournal(memory)
         shared.stores = self._stores_in_memory
+        self._keep_secrets(None)
 
     def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
         """Keep what happens in the store that a place names."""
@@ -274,6 +297,12 @@ class Runtime:
         # A store that keeps only calls leaves the services of its sessions in memory.
         services: ServiceStores | None = getattr(store, "services", None)
         shared.stores = self._stores_in_memory if services is None else lambda: services
+        self._keep_secrets(None if services is None else getattr(store, "path", None))
+        shared.kept_before = services is not None
+
+    def _keep_secrets(self, path: Path | None) -> None:
+        self._shared.vault = Vault(self._master_key or default_keys(path))
+        self._shared.kept_before = False
 
     def _stores_in_memory(self) -> ServiceStores:
         """The services of a runtime without a file: made when one is first used, for most never are."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from toolwright import jsonx
 from toolwright.calls.outside import enter, say_waiting
 from toolwright.calls.prepare import read_arguments, validate
+from toolwright.calls.redact import shown_arguments
 from toolwright.effects.controller import EffectController
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
@@ -75,7 +76,7 @@ async def ask_leave(run: CallRun, question: Question) -> Failure | None:
     asked = {
         "tool": run.name,
         "tool_id": tool_id,
-        "arguments": jsonx.decode(run.raw),
+        "arguments": jsonx.decode(shown_arguments(run)),
         "rule": question.rule,
         "reason": question.reason,
     }
@@ -114,7 +115,7 @@ def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
     """Go on with the arguments that a person gave, which must fit the tool like any."""
     assert run.tool is not None
     failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
-    run.record.raw_arguments = run.raw
+    run.record.raw_arguments = shown_arguments(run)
     return failure
 
 

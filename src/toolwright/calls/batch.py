@@ -25,6 +25,7 @@ from toolwright.calls.finalise import (
     QUOTE,
     SPECIAL,
     ask_after,
+    check_output,
     finish,
     is_plain,
     project,
@@ -40,6 +41,14 @@ from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare import prepare, read_call
 from toolwright.calls.record import CallLog
+from toolwright.calls.redact import (
+    AT_ONCE,
+    Redactor,
+    redact_outcome,
+    shown_arguments,
+    weight,
+    written_arguments,
+)
 from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
 from toolwright.calls.schedule import Limit, Ticket
@@ -167,17 +176,19 @@ class Batch:
         for position, given in enumerate(calls):
             run = CallRun(host, self, position)
             prepare(run, read_call(given), snapshot, seen, policy.max_argument_bytes)
+            raw = run.raw
             if run.outcome is not None:
                 self._plain = False
             elif run.tool.prepare is not None:  # type: ignore[union-attr]
                 self._prepares = True
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
+                raw = written_arguments(run)
                 if not run.named:
-                    run.call_id = parent.child_id(run.name, run.raw)
+                    run.call_id = parent.child_id(run.name, raw)
             runs.append(run)
             names.append((run.call_id, run.name))
-            raws.append(run.raw)
+            raws.append(raw)
         self._runs = runs
         self._calls = names
         self._store = setting.store
@@ -213,11 +224,20 @@ class Batch:
     async def _drive(self) -> None:
         """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
         try:
+            if self.host.know is not None:
+                await self._know(self.host.know)
             if self._store is not None:
                 await self._store.begin(self.host.session_id, self.scope, self.id, self._runs)
             await self._approach(self._runs)
         except Exception as error:  # whatever it is: what could not be written down must not run
             self._fault = error
+
+    async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
+        """Learn what must be redacted before anything of this session runs."""
+        await know()
+        self.host.know = None
+        for run in self._runs:
+            run.record.raw_arguments = shown_arguments(run)
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
         self._driver = None
@@ -272,7 +292,7 @@ class Batch:
                 self.host.keep(task)
             raise
         for run, task in zip(runs, tasks, strict=True):
-            run.record.raw_arguments = run.raw
+            run.record.raw_arguments = shown_arguments(run)
             if task.cancelled() or task.exception() is not None:
                 run.fail(broken("hook", "the code before the call was cancelled"))
 
@@ -336,7 +356,7 @@ class Batch:
         return False
 
     def _question(self, run: CallRun, verdict: Verdict) -> Question:
-        name = about_arguments(run.raw)
+        name = about_arguments(written_arguments(run))
         return Question("approval", name, verdict.rule, verdict.reason, self.policy.approval_timeout)
 
     def _ask(self, run: CallRun, question: Question) -> None:
@@ -396,6 +416,9 @@ class Batch:
 
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """Part of `RunOwner`: most outcomes need no check, no cut and no hook, and are done at once."""
+        redactor = self.host.redactor
+        if redactor is not None:
+            return self._settle_redacted(run, result, redactor)
         if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
             # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
             try:
@@ -409,6 +432,25 @@ class Batch:
                     return None
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        return self._settle_outcome(run, result, outcome)
+
+    def _settle_redacted(self, run: CallRun, result: Any, redactor: Redactor) -> ToolOutcome | None:
+        """The same in a session that has secrets: nothing leaves without being looked through for them."""
+        outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        if outcome.status == "success" and (
+            weight(outcome) > AT_ONCE or (run.tool is not None and run.tool.check_output is not None)
+        ):
+            return None
+        settled = self._settle_outcome(run, result, redact_outcome(redactor, outcome))
+        return settled if settled is None else self._redact_projected(settled, redactor)
+
+    def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
+        """A projector's text is the host's, but made of what it was shown, or of more."""
+        if self.setting.hooks.project is None or outcome.model_text is None:
+            return outcome
+        return replace(outcome, model_text=redactor.text(outcome.model_text))
+
+    def _settle_outcome(self, run: CallRun, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
         if outcome.failure is not None and run.ran:
             if type(result) is Pending and run.key_taken:
                 return None
@@ -422,12 +464,21 @@ class Batch:
     async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
         """Part of `RunOwner`: after-hooks, output check, bounds, projection."""
         outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
-        hooks = self.setting.hooks
+        hooks, redactor, tool = self.setting.hooks, self.host.redactor, run.tool
+        if redactor is not None:
+            # Against its schema the value is held as the tool gave it: a handle might not fit.
+            outcome = await _redacted(redactor, check_output(outcome, tool, self.policy))
+            tool = None
         if hooks.after and run.attempt:
+            before = outcome
             outcome = await ask_after(
                 hooks.after, show(run, self.host.session_id, self.id), outcome, self.policy.timeout
             )
-        return await finish(outcome, run.tool, self.policy, hooks.project, functools.partial(self._keep_output, run))
+            if redactor is not None and outcome is not before:
+                outcome, tool = await _redacted(redactor, outcome), run.tool
+        keep = functools.partial(self._keep_output, run)
+        outcome = await finish(outcome, tool, self.policy, hooks.project, keep)
+        return outcome if redactor is None else self._redact_projected(outcome, redactor)
 
     def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
         # A call that the journal does not know, as one whose tool is unknown, is not found there either.
@@ -579,6 +630,12 @@ class Batch:
 def turn() -> Generator[None, None, None]:
     """Let the loop have its turn."""
     yield
+
+
+async def _redacted(redactor: Redactor, outcome: ToolOutcome) -> ToolOutcome:
+    if weight(outcome) <= AT_ONCE:
+        return redact_outcome(redactor, outcome)
+    return await asyncio.to_thread(redact_outcome, redactor, outcome)
 
 
 def _unfinished(parent: CallRun) -> CallRun | None:

@@ -16,11 +16,12 @@ from toolwright import jsonx
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
 from toolwright.calls.outside import enter, expired, failure_of, step_in, step_out
+from toolwright.calls.redact import redact_failure, sealed, unsealed
 from toolwright.calls.state import identity
 from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
 from toolwright.effects.waits import Wait, WaitKey
-from toolwright.errors import StoreError, ToolwrightError
+from toolwright.errors import SecretsError, StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 
@@ -49,7 +50,10 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     if not callable(function):
         raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
     effects = _effects(run)
-    effect = Effect(identity(run), "step", name, _input(name, inputs))
+    given = _input(name, inputs)
+    redactor = run.host.redactor
+    shown = given if redactor is None else redactor.json(given)
+    effect = Effect(identity(run), "step", name, shown, given)
 
     async def do() -> bytes:
         return await _done(run, name, function, inputs)
@@ -57,7 +61,7 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     policy = _policy(run, name, inputs, on_crash, do)
     async with recording(run):
         try:
-            return jsonx.decode(await effects.run(effect, do, policy))
+            return jsonx.decode(unsealed(run.host, name, await effects.run(effect, do, policy)))
         except EffectFailed as failed:
             raise _tool_error(failed.failure) from failed.__cause__
 
@@ -71,17 +75,24 @@ async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: t
             result = await run.host.threads.run(functools.partial(function, *inputs), beyond=True)
             result = await result if asyncio.iscoroutine(result) else result
     except Exception as error:  # the tool's code
-        raise EffectFailed(raised(run.plan.tool, run.name, run.call_id, error)) from error
+        raise EffectFailed(_shown(run, raised(run.plan.tool, run.name, run.call_id, error))) from error
     if isinstance(result, Failure):
-        raise EffectFailed(result)
+        raise EffectFailed(_shown(run, result))
     try:
-        return jsonx.encode(result)
+        return sealed(run.host, name, jsonx.encode(result))
+    except SecretsError:
+        raise
     except Exception as error:  # a value may have code of its own for its JSON form
         failure = Failure(
             code="unserialisable_result",
             message=f"The step {name!r} returned a {type(result).__name__} that has no JSON form",
         )
         raise EffectFailed(failure) from error
+
+
+def _shown(run: CallRun, failure: Failure) -> Failure:
+    redactor = run.host.redactor
+    return failure if redactor is None else redact_failure(redactor, failure)
 
 
 def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do: Callable[[], Any]) -> StepPolicy:

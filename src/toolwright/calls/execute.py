@@ -16,6 +16,7 @@ from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too
 from toolwright.calls.outside import complete, park
 from toolwright.calls.places import ProcessPlace, ThreadPlace
 from toolwright.calls.plan import Plan
+from toolwright.calls.redact import publish
 from toolwright.calls.services import make_context
 from toolwright.calls.state import RunState, about, identity
 from toolwright.calls.timing import Grace, QueueDeadline, resume
@@ -176,7 +177,7 @@ class CallRun(RunState):
         delay = failure.retry_after
         if delay is None:
             delay = self.plan.tool.definition.retry.delay(self.attempt)
-        self.host.channel.publish(CallRetrying(*about(self), self.attempt, delay, failure.code))
+        publish(self.host, self, CallRetrying(*about(self), self.attempt, delay, failure.code))
         self.expired = False
         self.pausing = True
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Keeper, Redactor
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
@@ -40,10 +41,13 @@ class CallHost:
         "effects",
         "journal",
         "keep_output",
+        "keeper",
+        "know",
         "lingering",
         "loop",
         "monotonic",
         "processes",
+        "redactor",
         "run_nested",
         "schedule",
         "services",
@@ -71,6 +75,8 @@ class CallHost:
         services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
         keep_output: KeepOutput,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
+        keeper: Keeper,
+        know: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.session_id = session_id
         self.clock = clock
@@ -87,6 +93,11 @@ class CallHost:
         self.services = services
         self.keep_output = keep_output
         self.run_nested = run_nested
+        self.keeper = keeper
+        # What must be awaited before the first batch, to know what must be redacted; None from then on.
+        self.know = know
+        # None for as long as there is nothing to redact, and then all that it costs is to look at it.
+        self.redactor: Redactor | None = None
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (
             # What create_task does when nobody set a factory, without the layers around it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolwright import jsonx
 from toolwright.calls.mishaps import Cancelled
+from toolwright.calls.redact import publish
 from toolwright.calls.state import about, identity
 from toolwright.effects.effect import CallKey
 from toolwright.effects.waits import Resolution, Wait, WaitKey
@@ -40,7 +41,7 @@ def park(run: CallRun, seconds: float | None) -> None:
 def say_waiting(run: CallRun, what: str, name: str, deadline: float | None) -> None:
     """Tell the world that the call waits for something outside."""
     run.owner.call_waits(run)
-    run.host.channel.publish(CallWaiting(*about(run), what, name, deadline))
+    publish(run.host, run, CallWaiting(*about(run), what, name, deadline))
 
 
 def complete(run: CallRun, news: Resolution | Exception) -> None:

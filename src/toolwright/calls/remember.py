@@ -22,6 +22,7 @@ from toolwright.calls.approvals import interrupted
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
+from toolwright.calls.redact import shown_arguments, written_arguments
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey, differences
 from toolwright.effects.journal import Entry, Intent, JournalStore
@@ -323,8 +324,9 @@ class StoreJournal:
 
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
     assert run.tool is not None
-    about, rerun = run.tool.definition, run.tool.definition.on_crash == "rerun"
-    return Intent(key, batch, run.position, run.name, about.id, run.raw, run.source, run.parent_id, now, rerun)
+    about, arguments = run.tool.definition, written_arguments(run)
+    rerun = about.on_crash == "rerun"
+    return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun)
 
 
 def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:
@@ -332,8 +334,8 @@ def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> No
     # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
     if tool_id != run.tool.definition.id and tool != run.name:
         differing = [f"tool: {tool!r} before, {run.name!r} now"]
-    elif arguments != run.raw:
-        differing = list(differences("$", jsonx.decode(arguments), jsonx.decode(run.raw)))[:5]
+    elif arguments not in (run.raw, written_arguments(run)):
+        differing = list(differences("$", jsonx.decode(arguments), jsonx.decode(shown_arguments(run))))[:5]
     else:
         return
     raise ReplayMismatch(

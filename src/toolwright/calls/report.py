@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from toolwright.calls.execute import CallRun
 from toolwright.calls.record import CallLog, CallRecord, MemoryCallLog
+from toolwright.calls.redact import publish, rest_of_output
+from toolwright.calls.state import about
 from toolwright.clock import Clock
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
 from toolwright.hub import Channel
@@ -40,6 +42,7 @@ class Report:
         session, keep, clock = self._session, self._open, self._clock
         queued = clock.monotonic()
         offset = clock.now() - queued
+        redactor = runs[0].host.redactor if runs else None
         for run in runs:
             tool = run.tool
             run.record = record = CallRecord(
@@ -50,7 +53,7 @@ class Report:
                 None if tool is None else tool.definition.id,
                 run.source,
                 run.parent_id,
-                run.raw,
+                run.raw if redactor is None else redactor.json(run.raw),
                 offset,
                 queued,
             )
@@ -87,6 +90,9 @@ class Report:
             except Exception:  # a user's log at the edge of the pipeline: the outcome stands
                 _log_failed(record)
         pushes = self._channel.pushes
+        if run.streams is not None:
+            for output in rest_of_output(run, about(run)):
+                self._channel.publish(output)
         if pushes:
             event = CallFinished(record)
             for push in pushes:
@@ -106,9 +112,8 @@ class Report:
     def warn(self, run: CallRun, code: str, message: str) -> None:
         """Say something about a call that its owner should look at."""
         record = run.record
-        self._channel.publish(
-            CallWarning(record.session, record.batch, self._clock.now(), run.call_id, run.name, code, message)
-        )
+        facts = (record.session, record.batch, self._clock.now(), run.call_id, run.name)
+        publish(run.host, run, CallWarning(*facts, code, message))
 
 
 def _log_failed(record: CallRecord) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from toolwright import jsonx
 from toolwright.calls import durable
 from toolwright.calls.outside import enter
+from toolwright.calls.redact import publish
 from toolwright.calls.state import about
 from toolwright.errors import StoreError
-from toolwright.events import CallOutput, CallProgress, Event
+from toolwright.events import CallNote, CallOutput, CallProgress
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolOutcome
@@ -99,7 +100,7 @@ class RunServices:
     async def receive(self, name: str, deadline: float | None) -> Any:
         return await durable.receive(self._run, name, deadline)
 
-    def _publish(self, event: Event) -> None:
+    def _publish(self, event: CallNote) -> None:
         host = self._run.host
         if threading.get_ident() == host.thread_id:
             self._publish_here(event)
@@ -107,9 +108,9 @@ class RunServices:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
                 host.loop.call_soon_threadsafe(self._publish_here, event)
 
-    def _publish_here(self, event: Event) -> None:
+    def _publish_here(self, event: CallNote) -> None:
         if not self._run.concluded:
-            self._run.host.channel.publish(event)
+            publish(self._run.host, self._run, event)
 
 
 class Recorded:

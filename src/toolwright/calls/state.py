@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolwright.calls.host import CallHost
 from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.prepare import EMPTY
+from toolwright.calls.redact import Stream
 from toolwright.calls.schedule import Ticket
 from toolwright.calls.timing import QueueDeadline
 from toolwright.effects.controller import CallEffects, Watch
@@ -74,6 +75,7 @@ class RunState(Ticket):
     pausing = False
     finishing = False
     late: asyncio.Task[None] | None = None
+    streams: dict[str, Stream] | None = None
     record: Any
     plan: Plan
     # What the journal knows: the call's identity there, and who else waits for the same execution.

@@ -27,12 +27,16 @@ class CallKey(NamedTuple):
 
 
 class Effect(Struct, frozen=True, gc=False):
-    """One effect of a call. `input` is the canonical JSON of what it was given."""
+    """One effect of a call. `input` is the canonical JSON of what it was given, without secrets.
+
+    `given` is the same with them, where there are any: before they were known as secrets, it was kept like that.
+    """
 
     call: CallKey
     kind: EffectKind
     name: str
     input: bytes = b"null"
+    given: bytes | None = None
 
     @property
     def label(self) -> str:
@@ -61,7 +65,7 @@ def require_same_input(effect: Effect, kept: Kept) -> None:
     Raises:
         ReplayMismatch: the input differs; the first places where it does are listed.
     """
-    if kept.input == effect.input:
+    if kept.input in (effect.input, effect.given):
         return
     differing = list(differences("$", jsonx.decode(kept.input), jsonx.decode(effect.input)))[:5]
     raise ReplayMismatch(

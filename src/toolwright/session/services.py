@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from toolwright.clock import Clock
 from toolwright.session.files import Files, FilesStore
 from toolwright.session.keyvalue import KeyValue, KeyValueStore
+from toolwright.session.known import KnownSecrets
+from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas
 
 
@@ -20,6 +22,9 @@ class ServiceStores(Protocol):
 
     @property
     def kv(self) -> KeyValueStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
 
 
 class SessionServices:
@@ -37,6 +42,7 @@ class SessionServices:
         clock: Clock,
         quotas: Quotas,
         grep_timeout: float,
+        known: KnownSecrets,
         guard: Callable[[Any], Any] = lambda store: store,
     ) -> None:
         self._stores = stores
@@ -45,6 +51,7 @@ class SessionServices:
         self._clock = clock
         self._quotas = quotas
         self._grep_timeout = grep_timeout
+        self._known = known
         self._guard = guard
 
     @cached_property
@@ -57,3 +64,9 @@ class SessionServices:
     def kv(self) -> KeyValue:
         """What the session keeps under names it chose."""
         return KeyValue(self._guard(self._stores.kv), self._session, self._marker, self._clock, self._quotas.key_values)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Values that tools may use and models never see."""
+        store = self._guard(self._stores.secrets)
+        return Secrets(store, self._session, self._marker, self._clock, self._quotas.secrets, self._known)

@@ -15,6 +15,7 @@ from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
@@ -25,9 +26,13 @@ from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.session.files import Files
 from toolwright.session.keyvalue import KeyValue
+from toolwright.session.known import KnownSecrets
+from toolwright.session.logs import unguard_logs
 from toolwright.session.outputs import keep_output
+from toolwright.session.secrets import Secrets
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marks, Quotas, Unmarked
+from toolwright.session.vault import Vault
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import find
@@ -43,6 +48,9 @@ class Shared:
     effects: JournaledController
     journal: Callable[[], Any]
     stores: Callable[[], ServiceStores]
+    vault: Vault
+    kept_before: bool
+    """True when sessions may have secrets that an earlier process wrote."""
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
         self.tools = tools
@@ -92,6 +100,7 @@ class Session:
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
+        self._known = KnownSecrets(session_id, shared.vault, self._redact)
         self._host = CallHost(
             session_id=session_id,
             clock=shared.clock,
@@ -107,6 +116,8 @@ class Session:
             services=self._call_services,
             keep_output=self._keep_output,
             run_nested=self._run_nested,
+            keeper=self._known,
+            know=self._know if shared.kept_before else None,
         )
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
@@ -164,23 +175,38 @@ class Session:
         """What the session keeps under names it chose."""
         return self._services.kv
 
+    @property
+    def secrets(self) -> Secrets:
+        """Values that tools may use and models never see."""
+        return self._services.secrets
+
     @cached_property
     def _services(self) -> SessionServices:
         self._shared.require_open()
         shared = self._shared
         return SessionServices(
-            shared.stores(), self.id, Unmarked(), shared.clock, shared.quotas, self.policy.grep_timeout
+            shared.stores(), self.id, Unmarked(), shared.clock, shared.quotas, self.policy.grep_timeout, self._known
         )
 
     def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
-        shared = self._shared
+        shared, marks = self._shared, Marks(call)
         return SessionServices(
-            shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, policy.grep_timeout, guard
+            shared.stores(), self.id, marks, shared.clock, shared.quotas, policy.grep_timeout, self._known, guard
         )
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
         files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
         return await keep_output(files, call, text)
+
+    async def _know(self) -> None:
+        await self._known.load(self._shared.stores().secrets)
+
+    def _redact(self, redactor: Redactor) -> None:
+        self._host.redactor = redactor
+
+    def close(self) -> None:
+        """The runtime closes: nothing of the session is written to a log any more."""
+        unguard_logs(self._known)
 
     @property
     def batches(self) -> tuple[Batch, ...]:

@@ -44,7 +44,7 @@ class Disk:
         return self
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if verb.startswith("_"):
+        if verb.startswith("_") or verb in ("path", "services"):
             raise AttributeError(verb)
 
         async def ask(*args: Any, **options: Any) -> Any:

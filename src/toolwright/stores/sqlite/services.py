@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.files import SqliteFilesStore
 from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
+from toolwright.stores.sqlite.secrets import SqliteSecretStore
 
 
 class SqliteServiceStores:
@@ -14,6 +15,7 @@ class SqliteServiceStores:
         self._changes = changes
         self.files = SqliteFilesStore(changes)
         self.kv = SqliteKeyValueStore(changes)
+        self.secrets = SqliteSecretStore(changes)
 
     @classmethod
     def in_memory(cls) -> SqliteServiceStores:

@@ -1,0 +1,56 @@
+"""Secrets and logs. Owns the filter that keeps known secrets out of what our own loggers write.
+
+A traceback has whatever a tool put into its exception, so from the first secret on tracebacks are written as text.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+import weakref
+from typing import Protocol
+
+LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ("calls", "effects", "events", "session", "blocking")))
+
+
+class _Redacts(Protocol):
+    def text(self, text: str) -> str: ...
+
+
+_known: weakref.WeakSet[_Redacts] = weakref.WeakSet()
+
+
+class SecretsFilter(logging.Filter):
+    """Takes every known secret, of every session, out of a record."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record; it is always written."""
+        redactors = list(_known)
+        if not redactors:
+            return True
+        if record.exc_info:
+            # Not the exception itself: its frames hold the tool's variables, which some handlers write out.
+            record.exc_text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_info = None
+        message = record.getMessage()
+        for redactor in redactors:
+            message = redactor.text(message)
+            if record.exc_text:
+                record.exc_text = redactor.text(record.exc_text)
+        record.msg, record.args = message, None
+        return True
+
+
+_FILTER = SecretsFilter()
+
+
+def guard_logs(redactor: _Redacts) -> None:
+    """Keep what this redactor knows out of the logs, until `unguard_logs`, or until nobody holds it."""
+    _known.add(redactor)
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_FILTER)
+
+
+def unguard_logs(redactor: _Redacts) -> None:
+    """Its session is closed."""
+    _known.discard(redactor)
