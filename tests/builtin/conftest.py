@@ -1,0 +1,42 @@
+"""Fixtures of the tests of the tools in the box: runtimes on every store, and services in memory."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from tests.builtin.fakes import FakeFiles, FakeSecrets
+from tests.effects.conftest import file, open_runtime, place
+from toolwright import Runtime
+from toolwright.session.services import SessionServices
+
+__all__ = ["fakes", "file", "files", "open_runtime", "place", "run"]
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Services in memory, by kind and session. To use the real ones, leave this out."""
+    made: dict[str, Any] = {"files": defaultdict(FakeFiles), "secrets": defaultdict(FakeSecrets)}
+    for kind, by_session in made.items():
+        client = property(lambda services, by_session=by_session: by_session[services._session])
+        monkeypatch.setattr(SessionServices, kind, client, raising=False)
+    return made
+
+
+@pytest.fixture
+def files(fakes):
+    """The files of the session "s"."""
+    return fakes["files"]["s"]
+
+
+@pytest.fixture
+async def run(place, open_runtime):
+    """Call a tool of the box in the session "s", and give its outcome."""
+    runtimes: dict[str, Runtime] = {}
+
+    async def call(tool: Any, **arguments: Any):
+        if tool.name not in runtimes:
+            runtimes[tool.name] = await open_runtime(place if not runtimes else ":memory:", tool)
+        return await runtimes[tool.name].session("s").call(tool.name, **arguments)
+
+    return call
