@@ -1,5 +1,6 @@
 """Session services in memory, as `tools/clients.py` describes them, for tests of tools that use them."""
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterable, AsyncIterator
@@ -9,7 +10,7 @@ from toolwright.tools.clients import FileInfo, GrepMatch, KeyInfo
 
 
 class FakeFiles:
-    """`FilesClient` in memory. It counts what it is asked, and can be stopped after a write."""
+    """`FilesClient` in memory. It counts its writes, takes time for them, and can be stopped after one."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes | None] = {"/": None}
@@ -26,6 +27,11 @@ class FakeFiles:
         if parts and parts[0] == "workspace":
             del parts[0]
         return "/" + "/".join(parts)
+
+    async def _take_time(self) -> None:
+        """Let others go on meanwhile: who may overlap a change sees what was before."""
+        for _ in range(50):
+            await asyncio.sleep(0)
 
     def _bytes(self, path: str) -> bytes:
         where = self._path(path)
@@ -61,6 +67,7 @@ class FakeFiles:
         self, path: str, content: str | bytes, *, expected: str | None = None, readonly: bool | None = None
     ) -> FileInfo:
         where = self._path(path)
+        await self._take_time()
         if where in self.readonly:
             raise ServiceError(f"The file {path!r} is read-only; write to another path", "permission_denied")
         if where in self.content and self.content[where] is None:
@@ -105,6 +112,7 @@ class FakeFiles:
 
     async def delete(self, path: str, recursive: bool = False) -> int:
         where = self._path(path)
+        await self._take_time()
         gone = [one for one in self.content if one == where or one.startswith(where.rstrip("/") + "/")]
         if len(gone) > 1 and not recursive:
             raise ServiceError(f"The directory {path!r} is not empty; delete it recursively")
