@@ -57,6 +57,10 @@ class ServiceError(ToolwrightError):
         self.code = code
 
 
+class CapabilityError(ToolwrightError):
+    """A capability is not known or not usable, or does not go with the others."""
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 
