@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from toolwright.clock import Clock
 from toolwright.session.keyvalue import KeyValue, KeyValueStore
 from toolwright.session.store import Marker, Quotas
+from toolwright.tools.clients import CatalogueClient
 
 
 class ServiceStores(Protocol):
@@ -32,6 +33,7 @@ class SessionServices:
         clock: Clock,
         quotas: Quotas,
         guard: Callable[[Any], Any] = lambda store: store,
+        catalogue: Callable[[KeyValue], CatalogueClient] | None = None,
     ) -> None:
         self._stores = stores
         self._session = session
@@ -39,8 +41,15 @@ class SessionServices:
         self._clock = clock
         self._quotas = quotas
         self._guard = guard
+        self._catalogue = catalogue
 
     @cached_property
     def kv(self) -> KeyValue:
         """What the session keeps under names it chose."""
         return KeyValue(self._guard(self._stores.kv), self._session, self._marker, self._clock, self._quotas.key_values)
+
+    @cached_property
+    def catalogue(self) -> CatalogueClient:
+        """The tools of the session, and which of them the model sees in full."""
+        assert self._catalogue is not None
+        return self._catalogue(self.kv)

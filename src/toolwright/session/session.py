@@ -24,11 +24,13 @@ from toolwright.effects.journaled import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub, Subscription
 from toolwright.session.keyvalue import KeyValue
+from toolwright.session.offer import Offer, SessionCatalogue
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marks, Quotas, Unmarked
 from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import find
+from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
@@ -87,6 +89,7 @@ class Session:
         self.id = session_id
         self.policy = policy
         self.tools = ScopedRegistry(shared.tools)
+        self._offer = Offer(policy.defer_tools_from)
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
@@ -156,6 +159,15 @@ class Session:
         """What the session keeps under names it chose."""
         return self._services.kv
 
+    @property
+    def catalogue(self) -> SessionCatalogue:
+        """The tools of the session, and which of them the model sees in full."""
+        return self._catalogue(self.kv)
+
+    async def offered(self) -> list[ToolDefinition]:
+        """The definitions to give to the model for its next answer: a deferred tool is a stub until it was revealed."""
+        return await self.catalogue.offered()
+
     @cached_property
     def _services(self) -> SessionServices:
         self._shared.require_open()
@@ -163,7 +175,15 @@ class Session:
 
     def _call_services(self, call: CallKey, guard: Callable[[Any], Any]) -> SessionServices:
         shared = self._shared
-        return SessionServices(shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, guard)
+        return SessionServices(
+            shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, guard, self._catalogue
+        )
+
+    def _catalogue(self, kv: KeyValue) -> SessionCatalogue:
+        return SessionCatalogue(self._offer, self._all_tools(), kv)
+
+    def _all_tools(self) -> Snapshot:
+        return self._offer.complete(self.tools.snapshot())
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -182,13 +202,13 @@ class Session:
             if above is not None and above.policy.read_only:
                 policy = policy.but(read_only=True)
             setting = self._make_setting(policy)
-        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._batches.discard)
+        batch = Batch(calls, self._all_tools(), setting, scope=scope, parent=parent, ended=self._batches.discard)
         self._batches.add(batch)
         return batch
 
     def recovering(self, intents: list[Intent], scope: str) -> Batch:
         """A batch of calls that a crash cut off, to be started."""
-        tools = self.tools.snapshot()
+        tools = self._all_tools()
         calls = [
             ToolCall(
                 id=intent.key.call_id,
