@@ -1,8 +1,10 @@
 """Fixtures of the tests of the tools in the box: runtimes on every store, and services in memory."""
 
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from tests.builtin.fakes import FakeFiles, FakeSecrets
@@ -18,9 +20,12 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Services in memory, by kind and session. To use the real ones, leave this out."""
     made: dict[str, Any] = {"files": defaultdict(FakeFiles), "secrets": defaultdict(FakeSecrets)}
     for kind, by_session in made.items():
-        client = property(lambda services, by_session=by_session: by_session[services._session])
-        monkeypatch.setattr(SessionServices, kind, client, raising=False)
+        monkeypatch.setattr(SessionServices, kind, property(partial(_of, by_session)), raising=False)
     return made
+
+
+def _of(by_session: dict[str, Any], services: Any) -> Any:
+    return by_session[services._session]
 
 
 @pytest.fixture
@@ -31,12 +36,16 @@ def files(fakes):
 
 @pytest.fixture
 async def run(place, open_runtime):
-    """Call a tool of the box in the session "s", and give its outcome."""
+    """Call a tool of the box in the session "s", and give its outcome. Its value must have the shape that it says."""
     runtimes: dict[str, Runtime] = {}
 
     async def call(tool: Any, **arguments: Any):
         if tool.name not in runtimes:
             runtimes[tool.name] = await open_runtime(place if not runtimes else ":memory:", tool)
-        return await runtimes[tool.name].session("s").call(tool.name, **arguments)
+        outcome = await runtimes[tool.name].session("s").call(tool.name, **arguments)
+        if outcome.ok:
+            assert tool.definition.output_schema is not None
+            jsonschema_rs.validate(tool.definition.output_schema, outcome.value)
+        return outcome
 
     return call

@@ -25,7 +25,7 @@ async def test_a_file_is_read_with_numbered_lines(run, files):
     await files.write("/notes/a.txt", "first\n\tsecond\n\nfourth")
     value = (await run(read_file, path="/workspace/notes/a.txt")).value
     assert value == {
-        "path": "/notes/a.txt",
+        "path": "/workspace/notes/a.txt",
         "size": 21,
         "hash": hashlib.sha256(b"first\n\tsecond\n\nfourth").hexdigest(),
         "encoding": "text",

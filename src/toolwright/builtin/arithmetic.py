@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import WithJsonSchema
 
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import shape
-from toolwright.tools.function import tool
 from toolwright.tools.outcome import ToolError
 
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
@@ -31,13 +31,12 @@ def _calculated(operation: Callable[[], int | float]) -> dict[str, int | float]:
     return {"result": result}
 
 
-@tool(
-    id="builtin.add",
-    display_name="Add",
+@boxed(
+    "Add",
     category="math",
     readonly=True,
     idempotent=True,
-    output_schema=RESULT,
+    gives=RESULT,
 )
 async def add(a: Number, b: Number) -> object:
     """Add two numbers.
@@ -49,13 +48,12 @@ async def add(a: Number, b: Number) -> object:
     return _calculated(lambda: a + b)
 
 
-@tool(
-    id="builtin.subtract",
-    display_name="Subtract",
+@boxed(
+    "Subtract",
     category="math",
     readonly=True,
     idempotent=True,
-    output_schema=RESULT,
+    gives=RESULT,
 )
 async def subtract(a: Number, b: Number) -> object:
     """Subtract one number from another.
@@ -67,13 +65,12 @@ async def subtract(a: Number, b: Number) -> object:
     return _calculated(lambda: a - b)
 
 
-@tool(
-    id="builtin.multiply",
-    display_name="Multiply",
+@boxed(
+    "Multiply",
     category="math",
     readonly=True,
     idempotent=True,
-    output_schema=RESULT,
+    gives=RESULT,
 )
 async def multiply(a: Number, b: Number) -> object:
     """Multiply two numbers.
@@ -85,13 +82,12 @@ async def multiply(a: Number, b: Number) -> object:
     return _calculated(lambda: a * b)
 
 
-@tool(
-    id="builtin.divide",
-    display_name="Divide",
+@boxed(
+    "Divide",
     category="math",
     readonly=True,
     idempotent=True,
-    output_schema=RESULT,
+    gives=RESULT,
 )
 async def divide(a: Number, b: Number) -> object:
     """Divide one number by another.

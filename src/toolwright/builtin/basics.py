@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import shape
 from toolwright.tools.context import ToolContext
-from toolwright.tools.function import tool
 from toolwright.tools.outcome import ToolError
 
 
@@ -19,13 +19,12 @@ def instant(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-@tool(
-    id="builtin.get_current_time",
-    display_name="Get Current Time",
+@boxed(
+    "Get Current Time",
     category="basics",
     readonly=True,
     polling=True,
-    output_schema=shape({"datetime": "string", "timezone": "string", "unix": "number", "weekday": "string"}),
+    gives=shape({"datetime": "string", "timezone": "string", "unix": "number", "weekday": "string"}),
 )
 async def get_current_time(ctx: ToolContext, timezone: Annotated[str, Field(max_length=100)] = "UTC") -> object:
     """Tell the current date and time.
@@ -50,13 +49,12 @@ async def get_current_time(ctx: ToolContext, timezone: Annotated[str, Field(max_
     }
 
 
-@tool(
-    id="builtin.echo",
-    display_name="Echo",
+@boxed(
+    "Echo",
     category="basics",
     readonly=True,
     idempotent=True,
-    output_schema=shape({"echoed": "string", "length": "integer"}),
+    gives=shape({"echoed": "string", "length": "integer"}),
 )
 async def echo(message: str) -> object:
     """Give a message back as it is, with its length in characters. Good for trying out whether tools work.
@@ -67,13 +65,12 @@ async def echo(message: str) -> object:
     return {"echoed": message, "length": len(message)}
 
 
-@tool(
-    id="builtin.report_progress",
-    display_name="Report Progress",
+@boxed(
+    "Report Progress",
     category="basics",
     readonly=True,
     idempotent=True,
-    output_schema=shape({"reported": "boolean", "message": "string", "percent?": "number"}),
+    gives=shape({"reported": "boolean", "message": "string", "percent?": "number"}),
 )
 async def report_progress(
     ctx: ToolContext,

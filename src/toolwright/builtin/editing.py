@@ -5,33 +5,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.diffs import unified
-from toolwright.builtin.reading import LARGE, Path, file_at, text_of
+from toolwright.builtin.reading import LARGE, Path, file_at, hash_of, text_of
 from toolwright.builtin.shapes import shape
 from toolwright.tools.claims import tree
 from toolwright.tools.context import ToolContext
-from toolwright.tools.function import tool
 from toolwright.tools.outcome import ToolError
 
 MOST_EDITED = 16 * 1024 * 1024
 Hash = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 
 
-@tool(
-    id="builtin.write_file",
-    display_name="Write File",
+@boxed(
+    "Write File",
     category="files",
     idempotent=True,
     destructive=True,
     open_world=False,
     capabilities=["writes_files"],
     writes="path",
-    output_schema=shape({"path": "string", "size": "integer", "hash": "string"}),
+    gives=shape({"path": "string", "size": "integer", "hash": "string"}),
 )
 async def write_file(
     ctx: ToolContext,
@@ -76,18 +74,15 @@ class Edit(BaseModel):
     ] = False
 
 
-@tool(
-    id="builtin.edit_file",
-    display_name="Edit File",
+@boxed(
+    "Edit File",
     category="files",
     idempotent=True,
     destructive=True,
     open_world=False,
     capabilities=["writes_files"],
     writes="path",
-    output_schema=shape(
-        {"path": "string", "replacements": "integer", "size": "integer", "hash": "string", "diff": "string"}
-    ),
+    gives=shape({"path": "string", "replacements": "integer", "size": "integer", "hash": "string", "diff": "string"}),
 )
 async def edit_file(
     ctx: ToolContext,
@@ -112,8 +107,8 @@ async def edit_file(
         data = made["data"] = new.encode()
         # A crash may come after the file is written, when the old text is gone: what the call gives is kept first.
         return {
-            "before": _hash(old.encode()),
-            "hash": _hash(data),
+            "before": hash_of(old.encode()),
+            "hash": hash_of(data),
             "size": len(data),
             "replacements": replacements,
             "diff": await _off_loop(old, unified, old, new, path),
@@ -125,8 +120,7 @@ async def edit_file(
         await _again(ctx, path, before, planned["hash"], edits, made)
     if made:
         await ctx.files.write(path, made["data"], expected=before)
-    info = await file_at(ctx, path)
-    return {"path": info.path, **planned}
+    return {"path": path, **planned}
 
 
 async def _again(
@@ -134,9 +128,9 @@ async def _again(
 ) -> None:
     """Make the new content of a call that was cut off, unless it was written by then."""
     now = await ctx.files.read_bytes(path)
-    if _hash(now) == before:
+    if hash_of(now) == before:
         made["data"] = _apply(now.decode(), edits, path)[0].encode()
-    elif _hash(now) != after:
+    elif hash_of(now) != after:
         raise _changed(path)
 
 
@@ -153,7 +147,7 @@ async def _editable(ctx: ToolContext, path: str, expected: str | None) -> str:
             code="too_large",
         )
     content = await ctx.files.read_bytes(path)
-    if expected is not None and _hash(content) != expected:
+    if expected is not None and hash_of(content) != expected:
         raise _changed(path)
     text = text_of(content)
     if text is None:
@@ -215,20 +209,15 @@ async def _off_loop(text: str, function: Any, *args: Any) -> Any:
     return await asyncio.to_thread(function, *args) if len(text) > LARGE else function(*args)
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-@tool(
-    id="builtin.delete_file",
-    display_name="Delete File",
+@boxed(
+    "Delete File",
     category="files",
     idempotent=True,
     destructive=True,
     open_world=False,
     capabilities=["writes_files"],
     writes=tree("path"),
-    output_schema=shape({"path": "string", "deleted": "integer"}),
+    gives=shape({"path": "string", "deleted": "integer"}),
 )
 async def delete_file(ctx: ToolContext, path: Path, recursive: bool = False) -> object:
     """Delete a file of the session, or a directory.

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import operator
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from toolwright.builtin.basics import instant
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
+from toolwright.errors import ServiceError
 from toolwright.tools.claims import tree
 from toolwright.tools.clients import FileInfo
 from toolwright.tools.context import ToolContext
-from toolwright.tools.function import tool
 from toolwright.tools.outcome import Image, Success, ToolError
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
@@ -51,6 +54,11 @@ async def file_at(ctx: ToolContext, path: str) -> FileInfo:
     return info
 
 
+def hash_of(content: bytes) -> str:
+    """The hash of content, as the files have it."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def text_of(content: bytes) -> str | None:
     """The content as text, or None when it is not."""
     if b"\0" in content:
@@ -61,15 +69,14 @@ def text_of(content: bytes) -> str | None:
         return None
 
 
-@tool(
-    id="builtin.read_file",
-    display_name="Read File",
+@boxed(
+    "Read File",
     category="files",
     readonly=True,
     idempotent=True,
     open_world=False,
     reads="path",
-    output_schema=shape(
+    gives=shape(
         {
             "path": "string",
             "size": "integer",
@@ -100,17 +107,20 @@ async def read_file(
         offset: The first line to show, counted from 1.
         limit: How many lines to show at most.
     """
-    info = await file_at(ctx, path)
-    if info.size > MOST_TEXT:
-        raise _too_large(path, info.size, MOST_TEXT, "use grep_files to find the lines that matter")
-    content = await ctx.files.read_bytes(path)
-    about = {"path": info.path, "size": len(content), "hash": info.hash}
+    try:
+        content = await ctx.files.read_bytes(path)
+    except ServiceError:
+        await file_at(ctx, path)  # asked only now, for most files are there
+        raise
+    about = {"path": path, "size": len(content), "hash": hash_of(content)}
     media_type = _image_type(content)
     if media_type is not None:
         if len(content) > MOST_IMAGE:
             raise _too_large(path, len(content), MOST_IMAGE, "make a smaller image of it first")
         shown = {**about, "encoding": "image", "media_type": media_type}
         return Success(shown, images=(Image.from_bytes(content, media_type),))
+    if len(content) > MOST_TEXT:
+        raise _too_large(path, len(content), MOST_TEXT, "use grep_files to find the lines that matter")
     text = text_of(content)
     if text is None:
         if len(content) > MOST_BINARY:
@@ -139,25 +149,42 @@ def _page(text: str, offset: int, limit: int) -> dict[str, Any] | None:
     total = len(lines)
     if offset > max(total, 1):
         return None
-    shown: list[str] = []
-    size = 0
-    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], offset):
-        if len(line) > LINE_CHARS:
-            line = f"{line[:LINE_CHARS]}… [{len(line) - LINE_CHARS} more characters on this line]"
-        numbered = f"{number:>6}\t{line}"
-        size += len(numbered.encode()) + 2
-        if shown and size > PAGE_BYTES:
-            break
-        shown.append(numbered)
-    page: dict[str, Any] = {
-        "content": "\n".join(shown),
-        "offset": offset,
-        "lines": len(shown),
-        "total_lines": total,
-    }
+    chosen = lines[offset - 1 : offset - 1 + limit]
+    if max(map(len, chosen), default=0) > LINE_CHARS:
+        chosen = [_shortened(line) for line in chosen]
+    last = offset - 1 + len(chosen)
+    numbers = _NUMBERS[offset - 1 : last] if last <= len(_NUMBERS) else map(_number, range(offset, last + 1))
+    shown = list(map(operator.add, numbers, chosen))
+    content = "\n".join(shown)
+    if len(content) > PAGE_BYTES or not content.isascii():
+        del shown[_fitting(shown) :]
+        content = "\n".join(shown)
+    page: dict[str, Any] = {"content": content, "offset": offset, "lines": len(shown), "total_lines": total}
     if offset + len(shown) <= total:
         page["next_offset"] = offset + len(shown)
     return page
+
+
+def _number(line: int) -> str:
+    return f"{line:>6}\t"
+
+
+_NUMBERS = tuple(map(_number, range(1, 2_001)))  # Writing out numbers would be most of what a small page costs.
+
+
+def _shortened(line: str) -> str:
+    beyond = len(line) - LINE_CHARS
+    return line if beyond <= 0 else f"{line[:LINE_CHARS]}… [{beyond} more characters on this line]"
+
+
+def _fitting(lines: list[str]) -> int:
+    """How many lines fit a page; at least one."""
+    size = 0
+    for count, line in enumerate(lines):
+        size += len(line.encode()) + 1
+        if count and size > PAGE_BYTES:
+            return count
+    return len(lines)
 
 
 def _image_type(content: bytes) -> str | None:
@@ -196,17 +223,14 @@ def _entry(info: FileInfo) -> dict[str, Any]:
     }
 
 
-@tool(
-    id="builtin.list_directory",
-    display_name="List Directory",
+@boxed(
+    "List Directory",
     category="files",
     readonly=True,
     idempotent=True,
     open_world=False,
     reads=tree("path"),
-    output_schema=shape(
-        {"path": "string", "entries": several(shape({"name": "string", **_ENTRY})), "total": "integer"}
-    ),
+    gives=shape({"path": "string", "entries": several(shape({"name": "string", **_ENTRY})), "total": "integer"}),
 )
 async def list_directory(
     ctx: ToolContext,
@@ -235,15 +259,14 @@ async def list_directory(
     return {"path": info.path, "entries": entries, "total": len(found)}
 
 
-@tool(
-    id="builtin.grep_files",
-    display_name="Grep Files",
+@boxed(
+    "Grep Files",
     category="files",
     readonly=True,
     idempotent=True,
     open_world=False,
     reads=tree("path"),
-    output_schema=shape(
+    gives=shape(
         {
             "matches": several(shape({"path": "string", "line": "integer", "text": "string"})),
             "count": "integer",
@@ -283,15 +306,14 @@ def _no_directory(path: str) -> ToolError:
     )
 
 
-@tool(
-    id="builtin.stat_file",
-    display_name="Stat File",
+@boxed(
+    "Stat File",
     category="files",
     readonly=True,
     idempotent=True,
     open_world=False,
     reads=tree("path"),
-    output_schema=shape({**_ENTRY, "hash?": "string", "created_at": "string"}),
+    gives=shape({**_ENTRY, "hash?": "string", "created_at": "string"}),
 )
 async def stat_file(ctx: ToolContext, path: Path) -> object:
     """Tell the size, hash, times and flags of a file or directory, without its content.

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from toolwright.builtin.basics import instant
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
 from toolwright.tools.clients import KeyInfo
 from toolwright.tools.context import ToolContext
-from toolwright.tools.function import tool
 from toolwright.tools.outcome import ToolError
 
 RESERVED = "toolwright."
@@ -52,15 +52,14 @@ def _open_key(action: str, key: str | None) -> str:
     return name
 
 
-@tool(
-    id="builtin.kv_store",
-    display_name="Key-Value Store",
+@boxed(
+    "Key-Value Store",
     category="storage",
     idempotent=True,
     destructive=True,
     open_world=False,
     key="kv_store",
-    output_schema=shape(
+    gives=shape(
         {
             "action": one_of("get", "set", "delete", "list"),
             "key?": "string",
@@ -109,16 +108,15 @@ def handle_of(name: str) -> str:
     return f"secret:{name}"
 
 
-@tool(
-    id="builtin.secret_store",
-    display_name="Secret Store",
+@boxed(
+    "Secret Store",
     category="storage",
     idempotent=True,
     destructive=True,
     open_world=False,
     requires_secrets=True,
     key="secret_store",
-    output_schema=shape(
+    gives=shape(
         {
             "action": one_of("set", "delete", "list"),
             "handle?": "string",

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import shape
 from toolwright.tools.context import ToolContext
-from toolwright.tools.function import tool
 
 TODOS = "toolwright.todos"
 """The key of the list in the session's key-value store."""
@@ -27,15 +27,14 @@ class Todo(BaseModel):
     ] = None
 
 
-@tool(
-    id="builtin.write_todos",
-    display_name="Write Todos",
+@boxed(
+    "Write Todos",
     category="planning",
     idempotent=True,
     destructive=False,
     open_world=False,
     key="todos",
-    output_schema=shape(
+    gives=shape(
         {
             "total": "integer",
             "pending": "integer",

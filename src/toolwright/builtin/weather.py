@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
 from toolwright.tools.context import ToolContext
-from toolwright.tools.function import tool
 from toolwright.tools.outcome import ToolError
 
 Unit = Literal["celsius", "fahrenheit"]
@@ -77,13 +77,12 @@ def _place(given: str) -> str:
     return given.strip()
 
 
-@tool(
-    id="builtin.get_weather",
-    display_name="Get Weather",
+@boxed(
+    "Get Weather",
     category="weather",
     readonly=True,
     idempotent=True,
-    output_schema=shape({**_ABOUT, **_DAY}),
+    gives=shape({**_ABOUT, **_DAY}),
 )
 async def get_weather(ctx: ToolContext, location: Place, date: Day | None = None, unit: Unit = "celsius") -> object:
     """Tell the weather of a place on one day. It is simulated: made up, and the same each time.
@@ -97,13 +96,12 @@ async def get_weather(ctx: ToolContext, location: Place, date: Day | None = None
     return {"location": place, "unit": unit, "simulated": True, **weather_on(place, _first_day(date, ctx), unit)}
 
 
-@tool(
-    id="builtin.get_forecast",
-    display_name="Get Forecast",
+@boxed(
+    "Get Forecast",
     category="weather",
     readonly=True,
     idempotent=True,
-    output_schema=shape({**_ABOUT, "days": several(shape(_DAY))}),
+    gives=shape({**_ABOUT, "days": several(shape(_DAY))}),
 )
 async def get_forecast(
     ctx: ToolContext,
