@@ -39,7 +39,7 @@ class FakeFiles:
             raise ServiceError(f"There is no file {path!r}; write it first", "not_found")
         found = self.content[where]
         if found is None:
-            raise ServiceError(f"{path!r} is a directory; name a file in it")
+            raise ServiceError(f"{path!r} is a directory; name a file in it", "is_directory")
         return found
 
     def _info(self, where: str) -> FileInfo:
@@ -58,7 +58,7 @@ class FakeFiles:
         try:
             return self._bytes(path).decode()
         except UnicodeDecodeError:
-            raise ServiceError(f"The file {path!r} is not text; read its bytes") from None
+            raise ServiceError(f"The file {path!r} is not text; read its bytes", "not_text") from None
 
     async def read_bytes(self, path: str) -> bytes:
         return self._bytes(path)
@@ -71,14 +71,14 @@ class FakeFiles:
         if where in self.readonly:
             raise ServiceError(f"The file {path!r} is read-only; write to another path", "permission_denied")
         if where in self.content and self.content[where] is None:
-            raise ServiceError(f"{path!r} is a directory; name a file in it")
+            raise ServiceError(f"{path!r} is a directory; name a file in it", "is_directory")
         has = self.content.get(where)
         if expected is not None and expected != ("" if has is None else hashlib.sha256(has).hexdigest()):
             raise ServiceError(f"The file {path!r} has another hash; read it again", "conflict")
         for depth in range(1, where.count("/")):
             above = "/".join(where.split("/")[: depth + 1])
             if self.content.setdefault(above, None) is not None:
-                raise ServiceError(f"{above!r} is a file; nothing can be below it")
+                raise ServiceError(f"{above!r} is a file; nothing can be below it", "not_directory")
         self.content[where] = content.encode() if isinstance(content, str) else content
         if readonly is not None:
             (self.readonly.add if readonly else self.readonly.discard)(where)
@@ -115,7 +115,7 @@ class FakeFiles:
         await self._take_time()
         gone = [one for one in self.content if one == where or one.startswith(where.rstrip("/") + "/")]
         if len(gone) > 1 and not recursive:
-            raise ServiceError(f"The directory {path!r} is not empty; delete it recursively")
+            raise ServiceError(f"The directory {path!r} is not empty; delete it recursively", "not_empty")
         if self.readonly.intersection(gone):
             raise ServiceError(f"The file {path!r} is read-only; leave it", "permission_denied")
         for one in gone:

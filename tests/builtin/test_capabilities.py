@@ -207,3 +207,19 @@ async def test_a_registry_that_is_followed_stays_as_it_is_and_comes_first(open_r
         registry.register(wave)
         assert (await session.call("my_wave")).value == "waves"
         assert (await session.call("write_todos", todos=[])).ok
+
+
+@pytest.mark.promise("BLT-04")
+@pytest.mark.parametrize(
+    ("name", "setting", "home"),
+    [("web", {"robots": True}, "toolwright.builtin.web"), ("virtual_bash", {"commands": 5}, "toolwright.builtin.bash")],
+)
+def test_settings_make_another_tool_which_does_not_hide_behind_the_usual_one(name, setting, home):
+    pytest.importorskip(home)
+    usual, other = capability(name), capability(name, **setting)
+    assert (usual.settings, other.settings) == ({}, setting)
+    assert usual.tools[0] is not other.tools[0]
+    with pytest.raises(CapabilityError, match="leave one of them out"):
+        Runtime.open(tools=usual.tools, capabilities=[other])
+    with pytest.raises(CapabilityError, match=f"{name!r} has no setting 'zzz'; it takes "):
+        capability(name, zzz=1)

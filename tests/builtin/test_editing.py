@@ -60,7 +60,7 @@ async def test_a_read_only_file_is_not_changed(run, files, tool):
 
 async def test_a_directory_is_not_written(run, files):
     await files.make_directory("/folder")
-    assert (await run(write_file, path="/folder", content="x")).failure.category == "invalid_arguments"
+    assert (await run(write_file, path="/folder", content="x")).failure.code == "is_directory"
 
 
 @pytest.mark.promise("BLT-01")
@@ -173,7 +173,7 @@ async def test_a_file_is_deleted_and_a_directory_when_that_is_meant(run, files):
     await files.write("/folder/a", "x")
     await files.write("/folder/b", "x")
     assert (await run(delete_file, path="/folder/a")).value == {"path": "/folder/a", "deleted": 1}
-    assert not (await run(delete_file, path="/folder")).ok
+    assert (await run(delete_file, path="/folder")).failure.code == "not_empty"
     assert await files.read("/folder/b") == "x"
     assert (await run(delete_file, path="/folder", recursive=True)).value == {"path": "/folder", "deleted": 2}
     assert (await run(delete_file, path="/folder")).failure.code == "not_found"

@@ -14,7 +14,9 @@ def boxed(title: str, *, gives: dict[str, Any], **options: Unpack[ToolOptions]) 
     """`@tool` for the tools of the box: `title` is what people call the tool, `gives` the schema of what it gives."""
 
     def declare(function: Callable[..., Any]) -> Tool:
-        options.update(id=f"builtin.{function.__name__}", display_name=title, output_schema=gives)
+        options["id"] = f"toolwright.builtin.{function.__name__}"
+        options["display_name"] = title
+        options["output_schema"] = gives
         made = tool(**options)(function)
         # What the box gives is proved by its tests. Checking it each time would cost as much as a small call does.
         made.check_output = None

@@ -20,7 +20,7 @@ def make_tool_search(matches: int = MATCHES) -> Tool:
     """The tool, which shows at most so many matches unless it is asked for fewer."""
 
     @tool(
-        id="builtin.tool_search",
+        id="toolwright.builtin.tool_search",
         display_name="Tool Search",
         category="tools",
         readonly=True,

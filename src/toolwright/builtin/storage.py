@@ -13,7 +13,7 @@ from toolwright.tools.clients import KeyInfo
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 
-RESERVED = "toolwright."
+RESERVED = "toolwright:"
 """Keys that begin so are the runtime's own; a model neither sees nor changes them."""
 
 Key = Annotated[str, Field(min_length=1, max_length=255)]

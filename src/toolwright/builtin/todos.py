@@ -11,7 +11,7 @@ from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import shape
 from toolwright.tools.context import ToolContext
 
-TODOS = "toolwright.todos"
+TODOS = "toolwright:todos"
 """The key of the list in the session's key-value store."""
 
 

@@ -14,8 +14,8 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.registry import Snapshot
 
 SEARCH = "tool_search"
-SEARCH_ID = "builtin.tool_search"
-REVEALED = "toolwright.revealed/"
+SEARCH_ID = "toolwright.builtin.tool_search"
+REVEALED = "toolwright:revealed/"
 """Before the name of a revealed tool, it makes the key by which the session remembers that."""
 
 LINE = 120

@@ -176,7 +176,7 @@ class Session:
     def _call_services(self, call: CallKey, guard: Callable[[Any], Any]) -> SessionServices:
         shared = self._shared
         return SessionServices(
-            shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, guard, self._catalogue
+            shared.stores(), self.id, Marks(call), shared.clock, shared.quotas, guard, catalogue=self._catalogue
         )
 
     def _catalogue(self, kv: KeyValue) -> SessionCatalogue:

@@ -155,7 +155,7 @@ class Beneath(Catalogue):
 
 
 def add_tools(active: Iterable[Capability], *, to: Any) -> Any:
-    """Add the tools of capabilities to a registry, and return it. One that is there under the same id is not added.
+    """Add the tools of capabilities to a registry, and return it. One that is there already is not added again.
 
     Raises:
         CapabilityError: another tool has its name.
@@ -167,9 +167,10 @@ def add_tools(active: Iterable[Capability], *, to: Any) -> Any:
             if other is None:
                 to.register(tool)
                 owners[tool.name] = f"the capability {capability.name!r}"
-            elif other.definition.id != tool.definition.id:
+            # Made with settings, it is not the same as one of the same id.
+            elif other is not tool and (other.definition.id != tool.definition.id or capability.settings):
                 raise CapabilityError(
                     f"The capability {capability.name!r} brings a tool {tool.name!r}, and "
-                    f"{owners.get(tool.name, 'the runtime')} has another of that name; rename one of them"
+                    f"{owners.get(tool.name, 'the runtime')} has another of that name; leave one of them out"
                 )
     return to
