@@ -3,21 +3,20 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from toolwright.errors import ServiceError
 from toolwright.tools.clients import FileInfo, GrepMatch, KeyInfo
 
 
 class FakeFiles:
-    """`FilesClient` in memory. It counts its writes, takes time for them, and can be stopped after one."""
+    """`FilesClient` in memory. It takes time for changes, and can be stopped after a write."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes | None] = {"/": None}
         self.readonly: set[str] = set()
-        self.at: dict[str, float] = {}
-        self.writes = 0
-        self.after_write = None
+        self.after_write: Callable[[], Awaitable[Any]] | None = None
 
     def _path(self, path: str) -> str:
         parts = path.split("/")
@@ -50,8 +49,8 @@ class FakeFiles:
             size=0 if found is None else len(found),
             hash=None if found is None else hashlib.sha256(found).hexdigest(),
             readonly=where in self.readonly,
-            created_at=self.at.get(where, 0.0),
-            updated_at=self.at.get(where, 0.0),
+            created_at=0.0,
+            updated_at=0.0,
         )
 
     async def read(self, path: str) -> str:
@@ -82,7 +81,6 @@ class FakeFiles:
         self.content[where] = content.encode() if isinstance(content, str) else content
         if readonly is not None:
             (self.readonly.add if readonly else self.readonly.discard)(where)
-        self.writes += 1
         if self.after_write is not None:
             await self.after_write()
         return self._info(where)
