@@ -140,7 +140,7 @@ async def test_what_is_not_there_is_not_found(run, tool):
 
 
 @pytest.mark.parametrize("tool", [read_file, list_directory, stat_file], ids=lambda tool: tool.name)
-@pytest.mark.parametrize("path", ["/a/../../b", "relative", "/a\0b"], ids=repr)
+@pytest.mark.parametrize("path", ["/a/../../b", "/a\0b"], ids=repr)
 async def test_a_path_that_the_files_refuse_is_a_failure(run, tool, path):
     assert (await run(tool, path=path)).failure.category == "invalid_arguments"
 
@@ -219,7 +219,7 @@ async def test_more_matches_than_asked_for_are_left_out_and_that_is_said(run, fi
 async def test_a_match_on_a_very_long_line_is_cut(run, files):
     await files.write("/a", "x" * 10_000)
     (match,) = (await run(grep_files, pattern="x+")).value["matches"]
-    assert match["text"] == "x" * 500 + "… [9500 more characters]"
+    assert match["text"] == "x" * 500 + "…"
 
 
 @pytest.mark.parametrize("pattern", ["(", "", "x" * 1_001, "[z-a]"], ids=["open", "empty", "long", "range"])

@@ -295,7 +295,7 @@ async def grep_files(
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= 500 else f"{line[:500]}… [{len(line) - 500} more characters]"
+    return line if len(line) <= 500 else line[:500] + "…"
 
 
 def _no_directory(path: str) -> ToolError:
