@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
         BatchFailed,
+        CapabilityError,
         ConversionError,
         KeyRefused,
         PolicyError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
+    from toolwright.tools.capability import Capability
     from toolwright.tools.claims import path, resource, tree
     from toolwright.tools.context import ToolContext
     from toolwright.tools.definition import Hints, ToolDefinition
@@ -57,6 +59,8 @@ _HOMES = {
     "Batch": "toolwright.calls.batch",
     "BatchFailed": "toolwright.errors",
     "CallRecord": "toolwright.calls.record",
+    "Capability": "toolwright.tools.capability",
+    "CapabilityError": "toolwright.errors",
     "ConnectionRequired": "toolwright.tools.outcome",
     "ConversionError": "toolwright.errors",
     "Failure": "toolwright.tools.outcome",
@@ -109,6 +113,8 @@ __all__ = [
     "Batch",
     "BatchFailed",
     "CallRecord",
+    "Capability",
+    "CapabilityError",
     "ConnectionRequired",
     "ConversionError",
     "Failure",

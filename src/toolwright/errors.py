@@ -61,6 +61,10 @@ class SecretsError(ToolwrightError):
     """A secret can not be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
 
 
+class CapabilityError(ToolwrightError):
+    """A capability is not known or not usable, or does not go with the others."""
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 

@@ -27,6 +27,7 @@ from toolwright.session.session import Session, Shared
 from toolwright.session.store import Quotas
 from toolwright.session.vault import Vault
 from toolwright.sinks import JsonLinesSink
+from toolwright.tools.capability import Beneath, Capability, activate, add_tools
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import ToolRegistry, ToolSource
 
@@ -48,13 +49,24 @@ class Runtime:
         clock: Clock | None,
         quotas: Quotas,
         master_key: KeyProvider | None,
+        capabilities: Iterable[str | Capability] = (),
+        automatic: Iterable[Capability] | None = None,
     ) -> None:
-        self.tools: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+        own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+        self.tools = own
+        self.capabilities = active = _active(own, capabilities, automatic)
+        # What is followed is its owner's, and stays as it is: the tools of capabilities lie beneath it.
+        all_tools = add_tools(active, to=Beneath(own) if active and own is tools else own)
+        hooks = Hooks(
+            (*(hook for one in active for hook in one.before), *hooks.before),
+            (*(hook for one in active for hook in one.after), *hooks.after),
+            hooks.project,
+        )
         self.policy = policy
         self.clock: Clock = clock or SystemClock()
         self.log: Any = MemoryCallLog() if call_log is None else call_log
         self._hooks = hooks
-        self._shared = Shared(self.tools, policy, self.clock, self.log, quotas)
+        self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
         self._sessions: dict[str, Session] = {}
         self._sinks: list[JsonLinesSink] = []
         self._store: Store | None = None
@@ -80,6 +92,8 @@ class Runtime:
         recover: bool = False,
         quotas: Quotas | None = None,
         master_key: KeyProvider | None = None,
+        capabilities: Iterable[str | Capability] = (),
+        automatic: Iterable[Capability] | None = None,
     ) -> Opening:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
@@ -99,6 +113,9 @@ class Runtime:
             quotas: how much each session may keep.
             master_key: what secrets are sealed with. By default the keys in TOOLWRIGHT_MASTER_KEY if it is set, else
                 those in a file beside the store, named after it and `.key`; in memory, one of the process.
+            capabilities: what comes together, by name or as a `Capability`: tools, prompt, hooks.
+            automatic: capabilities that come by themselves when one of the tools calls for them; by default those of
+                the box.
         """
         runtime = Runtime(
             tools=tools,
@@ -108,6 +125,8 @@ class Runtime:
             clock=clock,
             quotas=quotas or Quotas(),
             master_key=master_key,
+            capabilities=capabilities,
+            automatic=automatic,
         )
         return Opening(runtime, store, sync, recover, events_file)
 
@@ -130,6 +149,11 @@ class Runtime:
         elif policy is not None or projector is not None:
             raise ToolwrightError(f"The session {session_id!r} is open already; give its policy when it is first made")
         return session
+
+    @property
+    def prompt(self) -> str:
+        """What a model should be told of the active capabilities."""
+        return "\n\n".join(one.prompt.strip() for one in self.capabilities if one.prompt.strip())
 
     async def recover(self) -> list[Recovered]:
         """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
@@ -360,6 +384,19 @@ class Opening:
 
     async def __aexit__(self, *exc: Any) -> None:
         await self._runtime.close()
+
+
+def _active(
+    tools: Any, asked: Iterable[str | Capability], automatic: Iterable[Capability] | None
+) -> tuple[Capability, ...]:
+    from toolwright.builtin import capabilities
+
+    return activate(
+        asked,
+        capabilities.capability,
+        automatic=capabilities.automatic() if automatic is None else automatic,
+        tools=lambda: [tool.definition for tool in tools.snapshot().values()],
+    )
 
 
 def open_store(place: str | Path | Store, sync: Literal["full", "normal"]) -> Store:

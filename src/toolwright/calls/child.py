@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -73,6 +74,9 @@ class _Services:
         self._lock = threading.Lock()  # Any thread of the tool may report.
         self._over = False
         self.cancelled = False
+
+    def now(self) -> float:
+        return time.time()
 
     def report_progress(self, current: float, total: float | None, label: str | None) -> None:
         self._report(pickle.dumps(("progress", current, total, label)))

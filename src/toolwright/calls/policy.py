@@ -137,6 +137,8 @@ class Policy:
     max_argument_bytes: int = 8 * 1024 * 1024
     max_output_bytes: int = 64 * 1024 * 1024
     record_bytes: int = 1024 * 1024
+    defer_tools_from: int | None = None
+    """How many tools a session must have for the model to see stubs of them; None for never."""
     plain_bytes: int = field(init=False, repr=False, compare=False)
     """The size up to which a value needs neither a cut nor a refusal."""
 
@@ -150,6 +152,8 @@ class Policy:
             ("record_bytes", 0),
         ):
             _require_count(name, getattr(self, name), least)
+        if self.defer_tools_from is not None:
+            _require_count("defer_tools_from", self.defer_tools_from, 1)
         object.__setattr__(self, "plain_bytes", min(self.max_bytes, self.max_output_bytes))
         _require_seconds("timeout", self.timeout, above=True)
         _require_seconds("grep_timeout", self.grep_timeout, above=True)

@@ -68,6 +68,9 @@ class RunServices:
     def cancelled(self) -> bool:
         return self._run.stopping
 
+    def now(self) -> float:
+        return self._run.host.clock.now()
+
     def report_progress(self, current: float, total: float | None, label: str | None) -> None:
         self._publish(CallProgress(*about(self._run), current, total, label))
 

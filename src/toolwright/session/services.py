@@ -12,6 +12,7 @@ from toolwright.session.keyvalue import KeyValue, KeyValueStore
 from toolwright.session.known import KnownSecrets
 from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas
+from toolwright.tools.clients import CatalogueClient
 
 
 class ServiceStores(Protocol):
@@ -44,6 +45,7 @@ class SessionServices:
         grep_timeout: float,
         known: KnownSecrets,
         guard: Callable[[Any], Any] = lambda store: store,
+        catalogue: Callable[[KeyValue], CatalogueClient] | None = None,
     ) -> None:
         self._stores = stores
         self._session = session
@@ -53,6 +55,7 @@ class SessionServices:
         self._grep_timeout = grep_timeout
         self._known = known
         self._guard = guard
+        self._catalogue = catalogue
 
     @cached_property
     def files(self) -> Files:
@@ -70,3 +73,9 @@ class SessionServices:
         """Values that tools may use and models never see."""
         store = self._guard(self._stores.secrets)
         return Secrets(store, self._session, self._marker, self._clock, self._quotas.secrets, self._known)
+
+    @cached_property
+    def catalogue(self) -> CatalogueClient:
+        """The tools of the session, and which of them the model sees in full."""
+        assert self._catalogue is not None
+        return self._catalogue(self.kv)

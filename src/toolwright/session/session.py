@@ -28,14 +28,16 @@ from toolwright.session.files import Files
 from toolwright.session.keyvalue import KeyValue
 from toolwright.session.known import KnownSecrets
 from toolwright.session.logs import unguard_logs
+from toolwright.session.offer import Offer, SessionCatalogue
 from toolwright.session.outputs import keep_output
 from toolwright.session.secrets import Secrets
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marks, Quotas, Unmarked
 from toolwright.session.vault import Vault
 from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import find
+from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
@@ -97,6 +99,7 @@ class Session:
         self.id = session_id
         self.policy = policy
         self.tools = ScopedRegistry(shared.tools)
+        self._offer = Offer(policy.defer_tools_from)
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
@@ -180,18 +183,42 @@ class Session:
         """Values that tools may use and models never see."""
         return self._services.secrets
 
+    @property
+    def catalogue(self) -> SessionCatalogue:
+        """The tools of the session, and which of them the model sees in full."""
+        return self._catalogue(self.kv)
+
+    async def offered(self) -> list[ToolDefinition]:
+        """The definitions to give to the model for its next answer: a deferred tool is a stub until it was revealed."""
+        return await self.catalogue.offered()
+
     @cached_property
     def _services(self) -> SessionServices:
         self._shared.require_open()
         shared = self._shared
         return SessionServices(
-            shared.stores(), self.id, Unmarked(), shared.clock, shared.quotas, self.policy.grep_timeout, self._known
+            shared.stores(),
+            self.id,
+            Unmarked(),
+            shared.clock,
+            shared.quotas,
+            self.policy.grep_timeout,
+            self._known,
+            catalogue=self._catalogue,
         )
 
     def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
         shared, marks = self._shared, Marks(call)
         return SessionServices(
-            shared.stores(), self.id, marks, shared.clock, shared.quotas, policy.grep_timeout, self._known, guard
+            shared.stores(),
+            self.id,
+            marks,
+            shared.clock,
+            shared.quotas,
+            policy.grep_timeout,
+            self._known,
+            guard,
+            self._catalogue,
         )
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
@@ -207,6 +234,12 @@ class Session:
     def close(self) -> None:
         """The runtime closes: nothing of the session is written to a log any more."""
         unguard_logs(self._known)
+
+    def _catalogue(self, kv: KeyValue) -> SessionCatalogue:
+        return SessionCatalogue(self._offer, self._all_tools(), kv)
+
+    def _all_tools(self) -> Snapshot:
+        return self._offer.complete(self.tools.snapshot())
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -225,7 +258,7 @@ class Session:
             if above is not None and above.policy.read_only:
                 policy = policy.but(read_only=True)
             setting = self._make_setting(policy)
-        batch = Batch(calls, self.tools.snapshot(), setting, scope=scope, parent=parent, ended=self._ended)
+        batch = Batch(calls, self._all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
         self._batches[batch] = None
         return batch
 
@@ -234,7 +267,7 @@ class Session:
 
     def recovering(self, intents: list[Intent], scope: str) -> Batch:
         """A batch of calls that a crash cut off, to be started."""
-        tools = self.tools.snapshot()
+        tools = self._all_tools()
         calls = [
             ToolCall(
                 id=intent.key.call_id,

@@ -7,10 +7,13 @@ a service refuses is a `ServiceError`; what a call changes is changed once, acro
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from toolwright.tools.definition import ToolDefinition
 
 Sender = Literal["user", "assistant", "tool", "runtime"]
 
@@ -182,3 +185,19 @@ class ResourcesClient(Protocol):
     async def list(self, *, kind: str | None = None, status: str | None = None) -> builtins.list[Resource]: ...
 
     async def delete(self, id: str) -> bool: ...
+
+
+class CatalogueClient(Protocol):
+    """The tools of the session. One that is deferred is shown to the model as a stub, until it is revealed."""
+
+    async def list(self) -> builtins.list[ToolDefinition]:
+        """All of them, by name."""
+        ...
+
+    async def deferred(self) -> builtins.list[ToolDefinition]:
+        """Those that are or were deferred, by name, in full."""
+        ...
+
+    async def reveal(self, names: Iterable[str]) -> None:
+        """Show the model these in full from now on, also after a restart."""
+        ...

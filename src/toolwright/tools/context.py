@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from toolwright.tools.call import ToolCall
     from toolwright.tools.clients import (
         AttachmentsClient,
+        CatalogueClient,
         FilesClient,
         KeyValueClient,
         MessagesClient,
@@ -23,6 +24,8 @@ class CallServices(Protocol):
 
     @property
     def cancelled(self) -> bool: ...
+
+    def now(self) -> float: ...
 
     def report_progress(self, current: float, total: float | None, label: str | None) -> None: ...
 
@@ -110,6 +113,10 @@ class ToolContext:
         """True once the call was cancelled or ran out of time; a long loop in a thread should look at it."""
         return self._services.cancelled
 
+    def now(self) -> float:
+        """The instant by the runtime's clock, in seconds since the epoch."""
+        return self._services.now()
+
     def progress(self, current: float, total: float | None = None, label: str | None = None) -> Done:
         """Tell watchers how far the call is."""
         self._services.report_progress(current, total, label)
@@ -154,6 +161,12 @@ class ToolContext:
     def resources(self) -> ResourcesClient:
         """What the session uses or made outside."""
         client: ResourcesClient = self._services.service("resources")
+        return client
+
+    @property
+    def catalogue(self) -> CatalogueClient:
+        """The tools of the session, and which of them the model sees in full."""
+        client: CatalogueClient = self._services.service("catalogue")
         return client
 
     async def step(

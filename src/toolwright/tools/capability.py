@@ -1,0 +1,176 @@
+"""What comes together. Owns `Capability`, and which are active: what is required, what comes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from toolwright.errors import CapabilityError
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.function import as_tool
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """Tools, and what belongs to them: `Runtime.open(capabilities=[...])` takes them together.
+
+    Args:
+        name: what others require it by.
+        tools: what it adds to the tools of every session.
+        prompt: what a model should be told of it.
+        before: hooks that see each call, before those of the runtime.
+        after: hooks that see each outcome, before those of the runtime.
+        settings: what it was made with, for whoever looks.
+        requires: what must be active with it: names, or capabilities.
+        comes_with: for one that comes by itself: which tools bring it.
+        unusable: why it can not be used yet.
+    """
+
+    name: str
+    tools: Sequence[Any] = ()
+    prompt: str = ""
+    before: Sequence[Callable[..., Any]] = ()
+    after: Sequence[Callable[..., Any]] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    requires: Sequence[str | Capability] = ()
+    comes_with: Callable[[ToolDefinition], bool] | None = None
+    unusable: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise CapabilityError(f"The capability name {self.name!r:.200} is not usable; use some text")
+        for part in ("tools", "before", "after", "requires"):
+            given: Any = getattr(self, part)
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise CapabilityError(f"The capability {self.name!r} has {part}={given!r:.200}; use a list")
+            object.__setattr__(self, part, tuple(given))
+        if not isinstance(self.prompt, str):
+            raise CapabilityError(f"The capability {self.name!r} has prompt={self.prompt!r:.200}; use text")
+        object.__setattr__(self, "tools", tuple(as_tool(tool) for tool in self.tools))
+
+
+Lookup = Callable[[str], Capability]
+
+
+def activate(
+    asked: Iterable[str | Capability],
+    lookup: Lookup,
+    *,
+    automatic: Iterable[Capability] = (),
+    tools: Callable[[], Iterable[ToolDefinition]] = tuple,
+) -> tuple[Capability, ...]:
+    """The capabilities that are active, each after those that it requires.
+
+    They are the ones asked for, what these require, and of the `automatic` ones those that a tool brings, be it one of
+    `tools` or of another capability. A name stands for one asked for by that name, or else for what `lookup` gives.
+
+    Raises:
+        CapabilityError: one is not known or not usable, two have one name, or they require each other in a circle.
+    """
+    choice = _Choice(asked, lookup)
+    for item in choice.asked:
+        choice.take(item)
+    waiting = [one for one in automatic if one.unusable is None and one.comes_with is not None]
+    given = list(tools()) if waiting else []
+    while waiting:
+        have = [*given, *(tool.definition for one in choice.active.values() for tool in one.tools)]
+        come = [one for one in waiting if any(one.comes_with(definition) for definition in have)]  # type: ignore[misc]
+        if not come:
+            break
+        waiting = [one for one in waiting if one not in come]
+        for one in come:
+            choice.take(choice.known.get(one.name, one))
+    return tuple(choice.active.values())
+
+
+class _Choice:
+    """The capabilities taken so far, in order."""
+
+    def __init__(self, asked: Iterable[str | Capability], lookup: Lookup) -> None:
+        if isinstance(asked, (str, Capability)):
+            raise CapabilityError(f"capabilities={asked!r:.100} is one of them; give a list")
+        self.asked = tuple(asked)
+        self.active: dict[str, Capability] = {}
+        self.known: dict[str, Capability] = {}
+        self._lookup = lookup
+        for item in self.asked:
+            if isinstance(item, Capability):
+                self._know(item)
+
+    def take(self, item: str | Capability, above: tuple[str, ...] = ()) -> None:
+        """Make a capability active, after what it requires."""
+        found = self._find(item)
+        if found.name in above:
+            circle = " -> ".join(map(repr, (*above[above.index(found.name) :], found.name)))
+            raise CapabilityError(f"Capabilities require each other: {circle}; drop one of these requirements")
+        if found.unusable is not None:
+            raise CapabilityError(f"The capability {found.name!r} can not be used: {found.unusable}")
+        if found.name in self.active:
+            return
+        for required in found.requires:
+            self.take(required, (*above, found.name))
+        self.active[found.name] = found
+
+    def _find(self, item: Any) -> Capability:
+        if isinstance(item, Capability):
+            return self._know(item)
+        if not isinstance(item, str):
+            raise CapabilityError(f"{item!r:.200} is not a capability; use a name, or Capability(...)")
+        return self.known.get(item) or self._know(self._lookup(item))
+
+    def _know(self, found: Capability) -> Capability:
+        known = self.known.setdefault(found.name, found)
+        if known is not found and known != found:
+            raise CapabilityError(f"Two capabilities have the name {found.name!r}; give one of them another")
+        return known
+
+
+class Beneath(Catalogue):
+    """A source with more tools beneath it: a name is looked up in the source first."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._more = ToolRegistry()
+        self._seen: Any = None
+        self._snapshot: Snapshot = MappingProxyType({})
+
+    @property
+    def version(self) -> Any:
+        """Changes when either does."""
+        return (self._source.version, self._more.version)
+
+    def snapshot(self) -> Snapshot:
+        version = self.version
+        if self._seen != version:
+            self._snapshot = MappingProxyType({**self._more.snapshot(), **self._source.snapshot()})
+            self._seen = version
+        return self._snapshot
+
+    def register(self, thing: Any) -> None:
+        """Add a tool beneath."""
+        self._more.register(thing)
+
+
+def add_tools(active: Iterable[Capability], *, to: Any) -> Any:
+    """Add the tools of capabilities to a registry, and return it. One that is there already is not added again.
+
+    Raises:
+        CapabilityError: another tool has its name.
+    """
+    owners: dict[str, str] = {}
+    for capability in active:
+        for tool in capability.tools:
+            other = to.snapshot().get(tool.name)
+            if other is None:
+                to.register(tool)
+                owners[tool.name] = f"the capability {capability.name!r}"
+            # Made with settings, it is not the same as one of the same id.
+            elif other is not tool and (other.definition.id != tool.definition.id or capability.settings):
+                raise CapabilityError(
+                    f"The capability {capability.name!r} brings a tool {tool.name!r}, and "
+                    f"{owners.get(tool.name, 'the runtime')} has another of that name; leave one of them out"
+                )
+    return to

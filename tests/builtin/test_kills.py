@@ -1,0 +1,50 @@
+"""A process is killed while it changes files, wherever that may be: each change is made once, and told."""
+
+import pytest
+
+from toolwright import Runtime, ToolCall
+from toolwright.builtin.editing import delete_file, edit_file, write_file
+from toolwright.session.services import SessionServices
+from toolwright.testing import CrashKit, Zygote, say
+
+
+async def agent() -> None:
+    async with Runtime.open("agent.db", tools=[write_file, edit_file, delete_file]) as runtime:
+        session = runtime.session("s")
+        if await session.kv.get("begun") is None:
+            await session.files.write("/a", "one\n")  # type: ignore[attr-defined]
+            await session.files.write("/b", "two\n")  # type: ignore[attr-defined]
+            await session.kv.set("begun", True)
+        edit = {"path": "/a", "edits": [{"old_text": "one", "new_text": "one and one"}]}
+        outcomes = await session.run_batch(
+            [
+                ToolCall(id="edit", name="edit_file", arguments=edit),
+                ToolCall(id="write", name="write_file", arguments={"path": "/c", "content": "three\n"}),
+                ToolCall(id="delete", name="delete_file", arguments={"path": "/b"}),
+            ]
+        )
+        say([outcome.value for outcome in outcomes])
+        say([await session.files.read(path) for path in ("/a", "/c")])  # type: ignore[attr-defined]
+
+
+@pytest.mark.promise("BLT-01")
+@pytest.mark.skipif(not hasattr(SessionServices, "files"), reason="sessions keep no files yet")
+def test_files_are_changed_once_and_the_outcome_tells_it_wherever_the_process_is_killed(tmp_path):
+    zygote = Zygote()
+    try:
+        first = tmp_path / "first"
+        first.mkdir()
+        expected = CrashKit(first, zygote=zygote).run(agent).said
+        assert expected[1] == ["one and one\n", "three\n"]
+        assert expected[0][0]["diff"].endswith("-one\n+one and one\n")
+        assert expected[0][2] == {"path": "/b", "deleted": 1}
+        second = tmp_path / "second"
+        second.mkdir()
+        for number, (point, nth) in enumerate(CrashKit(second, zygote=zygote).points(agent)):
+            place = tmp_path / str(number)
+            place.mkdir()
+            kit = CrashKit(place, zygote=zygote)
+            kit.kill_at(point, agent, nth=nth)
+            assert kit.run(agent).said == expected, f"{point} {nth}"
+    finally:
+        zygote.close()

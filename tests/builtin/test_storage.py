@@ -1,0 +1,97 @@
+"""What a model may keep in the session under names."""
+
+import pytest
+
+from toolwright.builtin.storage import kv_store, secret_store
+from toolwright.builtin.todos import TODOS, write_todos
+from toolwright.testing import FakeClock
+
+
+async def test_values_are_set_read_listed_and_deleted(place, open_runtime):
+    session = (await open_runtime(place, kv_store, clock=FakeClock(1774740600.0))).session("s")
+    value = {"deep": [1, None]}
+    assert (await session.call("kv_store", action="set", key="a", value=value)).value == {"action": "set", "key": "a"}
+    assert (await session.call("kv_store", action="get", key="a")).value == {
+        "action": "get",
+        "key": "a",
+        "found": True,
+        "value": value,
+    }
+    assert await session.kv.get("a") == value
+    await session.call("kv_store", action="set", key="null", value=None)
+    assert (await session.call("kv_store", action="get", key="null")).value["found"] is True
+    listed = (await session.call("kv_store", action="list", prefix="a")).value
+    instant = "2026-03-28T23:30:00Z"
+    assert listed == {
+        "action": "list",
+        "keys": [{"key": "a", "created_at": instant, "updated_at": instant}],
+        "total": 1,
+    }
+    assert (await session.call("kv_store", action="list", limit=1)).value["total"] == 2
+    assert [
+        (await session.call("kv_store", action="delete", key="a")).value["deleted"],
+        (await session.call("kv_store", action="delete", key="a")).value["deleted"],
+        (await session.call("kv_store", action="get", key="a")).value["found"],
+    ] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"action": "get"},
+        {"action": "set", "key": "a"},
+        {"action": "delete"},
+        {"action": "burn", "key": "a"},
+        {"action": "set", "key": "a\0", "value": 1},
+        {"action": "set", "key": "x" * 256, "value": 1},
+        {"action": "list", "limit": 0},
+    ],
+    ids=str,
+)
+async def test_a_request_that_is_not_complete_or_not_usable_is_refused(run, arguments):
+    assert (await run(kv_store, **arguments)).failure.category == "invalid_arguments"
+
+
+async def test_what_the_runtime_keeps_for_itself_is_neither_shown_nor_changed(place, open_runtime):
+    session = (await open_runtime(place, kv_store, write_todos)).session("s")
+    await session.call("write_todos", todos=[{"content": "x"}])
+    for action in ("get", "set", "delete"):
+        outcome = await session.call("kv_store", action=action, key=TODOS, value=1)
+        assert (outcome.failure.category, outcome.failure.code) == ("permission_denied", "reserved_key")
+    assert (await session.call("kv_store", action="list")).value["keys"] == []
+    assert len(await session.kv.get(TODOS)) == 1
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_secret_is_kept_and_its_value_is_never_given_back(place, open_runtime):
+    runtime = await open_runtime(place, secret_store)
+    session = runtime.session("s")
+    seen = [
+        await session.call("secret_store", action="set", name="token", value="hunter2-hunter2"),
+        await session.call("secret_store", action="list"),
+        await session.call("secret_store", action="get", name="token"),
+        await session.call("secret_store", action="delete", name="token"),
+        await session.call("secret_store", action="delete", name="token"),
+    ]
+    assert seen[0].value == {"action": "set", "handle": "secret:token"}
+    assert [secret["handle"] for secret in seen[1].value["secrets"]] == ["secret:token"]
+    assert seen[2].failure.category == "invalid_arguments"
+    assert [outcome.value["deleted"] for outcome in seen[3:]] == [True, False]
+    assert not any("hunter2" in str(outcome.to_json()) for outcome in seen)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"action": "set", "name": "a"}, {"action": "set", "value": "x"}, {"action": "delete"}], ids=str
+)
+async def test_a_secret_needs_a_name_and_a_value(run, arguments):
+    outcome = await run(secret_store, **arguments)
+    assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "missing_argument")
+
+
+@pytest.mark.parametrize("value", ["hunter2" * 10_000, ["hunter2"], {"hunter2": 1}], ids=["long", "list", "object"])
+async def test_a_value_that_is_refused_is_not_told_again(run, session, value):
+    """Some of it would be the secret."""
+    outcome = await run(secret_store, action="set", name="a", value=value)
+    assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "bad_value")
+    assert await session.secrets.list() == []
+    assert "hunter2" not in outcome.text
