@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
 from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
 from toolwright.calls.prepare import PreparedCall
+from toolwright.calls.shell.patterns import Match
 from toolwright.tools.outcome import Failure, told
 from toolwright.tools.tool import Tool
 
@@ -37,7 +39,7 @@ class BrokenRule(Exception):
         self.rule = rule
 
 
-Test = tuple[Callable[[Request], bool], Verdict]
+Test = tuple[Callable[[Request], Any], Verdict]
 """What a rule asks of a call, and the verdict if the answer is yes."""
 
 
@@ -81,8 +83,8 @@ class Judge:
         try:
             # Sorted by level, then severity: the first rule that matches decides.
             for test, verdict in settled:  # type: ignore[union-attr]
-                if test(request):
-                    return verdict
+                if found := test(request):
+                    return verdict if type(found) is not Match else _because(verdict, found)
         except BaseException as error:  # the owner's code; when it breaks, the call must not run
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -96,7 +98,12 @@ class Judge:
         if self._policy.read_only and tool.definition.hints.mutating:
             settled = Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
         elif any(rule.depends_on_call for rule in rules):
-            settled = tuple((rule.test, _verdict(rule)) for rule in rules)
+            tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests()]
+            # What a rule says of the unknown may weigh less, or more, than the rule itself.
+            tests.sort(key=lambda each: (-each[0], -SEVERITY[each[1]]))
+            settled = tuple(
+                (test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests
+            )
         else:
             settled = _verdict(rules[0]) if rules else _without_rule(tool)
         self.settled[tool] = settled
@@ -105,6 +112,11 @@ class Judge:
 
 def _verdict(rule: Rule) -> Verdict:
     return Verdict(rule.effect, rule.name or rule.effect, rule.reason)
+
+
+def _because(verdict: Verdict, match: Match) -> Verdict:
+    reason = match.why if verdict.reason is None else f"{verdict.reason} ({match.why})"
+    return Verdict(verdict.effect, verdict.rule, reason)
 
 
 def _without_rule(tool: Tool) -> Verdict:

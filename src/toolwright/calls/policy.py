@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from toolwright.calls.shell.patterns import ScriptPatterns
+from toolwright.calls.shell.script import Script, parser, read_script
 from toolwright.errors import PolicyError
 from toolwright.tools.call import CallSource
 from toolwright.tools.definition import CAPABILITIES
@@ -41,6 +43,11 @@ class Rule:
 
     `tools` is a name or a shell-style pattern, or several. `when` sees the whole `Request`. Rules of a higher `level`
     are looked at first; within a level deny beats ask and ask beats allow, and the earlier of two equals decides.
+
+    `commands` and `writes` look into the scripts of tools with kind "shell": patterns such as "rm" or "git push*" on
+    each command that the script would run, and such as "/etc/*" on the paths that it would write. To deny or ask, a
+    rule needs one of them, or something that can not be known: then `unknown` decides, "deny" or "ask", which is the
+    rule's own effect unless it says otherwise. To allow, everything in the script must be among them.
     """
 
     effect: Effect
@@ -52,7 +59,11 @@ class Rule:
     mutating: bool | None = None
     capabilities: Set[str] = frozenset()
     when: Callable[[Request], bool] | None = None
+    commands: Sequence[str] = ()
+    writes: Sequence[str] = ()
+    unknown: Literal["ask", "deny"] | None = None
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _scripts: ScriptPatterns | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         if self.effect not in SEVERITY:
@@ -79,15 +90,38 @@ class Rule:
         when: Any = self.when
         if when is not None and (not callable(when) or is_async(when)):
             raise PolicyError(f"Rule when={when!r} can not be used; use a plain function of a Request")
+        self._look_into_scripts()
         object.__setattr__(self, "tools", tools)
         object.__setattr__(self, "capabilities", frozenset(capabilities))
         object.__setattr__(self, "_pattern", re.compile("|".join(fnmatch.translate(item) for item in tools)))
         if self.name is None:
             object.__setattr__(self, "name", f"{self.effect} {', '.join(tools)}")
 
+    def _look_into_scripts(self) -> None:
+        for name in ("commands", "writes"):
+            given: Any = getattr(self, name)
+            patterns = (given,) if isinstance(given, str) else _tuple_of(given)
+            if not all(isinstance(item, str) for item in patterns):
+                raise PolicyError(f"Rule {name} {given!r} are not patterns; use texts such as 'rm' or '/etc/*'")
+            object.__setattr__(self, name, patterns)
+        if not self.commands and not self.writes:
+            if self.unknown is not None:
+                raise PolicyError(f"Rule unknown={self.unknown!r} is for rules with commands or writes; add some")
+            return
+        if self.unknown is not None and (self.unknown not in ("ask", "deny") or self.effect == "allow"):
+            raise PolicyError(
+                f"Rule unknown={self.unknown!r} can not be used; use ask or deny, in a rule that does either"
+            )
+        parser()  # it says now if it is missing
+        object.__setattr__(self, "_scripts", ScriptPatterns(self.commands, self.writes))
+
     def concerns(self, tool: Tool) -> bool:
         """True when the rule's fixed part matches the tool; the rest depends on the call."""
         definition = tool.definition
+        # A rule that names a tool means it, even where there is no script to look into.
+        by_name = self.effect != "allow" and bool({definition.name, definition.id} & set(self.tools))
+        if self._scripts is not None and definition.kind != "shell" and not by_name:
+            return False
         if not (self._pattern.match(definition.name) or self._pattern.match(definition.id)):
             return False
         if self.mutating is not None and self.mutating is not definition.hints.mutating:
@@ -97,10 +131,23 @@ class Rule:
     @property
     def depends_on_call(self) -> bool:
         """True when the tool alone does not tell whether the rule matches."""
-        return self.when is not None or self.source is not None
+        return self.when is not None or self.source is not None or self._scripts is not None
+
+    def tests(self) -> list[tuple[Effect, Callable[[Request], Any]]]:
+        """What the rule asks of a call, and the effect of each yes."""
+        scripts = self._scripts
+        if scripts is None:
+            return [(self.effect, self.test)]
+
+        def asking(question: Callable[[Script], Any]) -> Callable[[Request], Any]:
+            return lambda request: self.matches(request) and question(_script_of(request))
+
+        if self.effect == "allow":
+            return [("allow", asking(scripts.always))]
+        return [(self.effect, asking(scripts.surely)), (self.unknown or self.effect, asking(scripts.perhaps))]
 
     def matches(self, request: Request) -> bool:
-        """True when the rule matches this call; `concerns` must hold."""
+        """True when the rule matches this call, but for what its script does; `concerns` must hold."""
         if self.source is not None and request.source != self.source:
             return False
         return self.when is None or bool(self.when(request))
@@ -188,6 +235,16 @@ class Policy:
             if name not in known:
                 raise PolicyError(f"Policy has no setting {name!r}; its settings are: {', '.join(sorted(known))}")
         return replace(self, **changes)
+
+
+def _script_of(request: Request) -> Script:
+    definition = request.tool.definition
+    text = None if definition.script is None else request.arguments.get(definition.script)
+    if isinstance(text, str):
+        return read_script(text)
+    nothing = Script()
+    nothing.doubt("there is no script to look into")
+    return nothing
 
 
 def _tuple_of(given: Any) -> tuple[Any, ...]:

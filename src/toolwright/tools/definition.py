@@ -72,6 +72,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     isolation: Isolation = "none"
     on_crash: CrashPolicy = None  # type: ignore[assignment]
     deferral: Deferral = "auto"
+    script: str | None = None
+    """The parameter that holds the script, in tools of the kind "shell"; there it is "command" unless they say so."""
 
     def __post_init__(self) -> None:
         if self.approval is None:
@@ -80,6 +82,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             force_setattr(self, "concurrency", Concurrency(parallel=self.hints.readonly))
         if self.on_crash is None:
             force_setattr(self, "on_crash", "rerun" if self.hints.repeatable else "fail")
+        if (self.script is None) is (self.kind == "shell"):
+            force_setattr(self, "script", "command" if self.kind == "shell" else None)
         self._check()
 
     def _check(self) -> None:

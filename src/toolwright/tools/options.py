@@ -27,6 +27,7 @@ class ToolOptions(TypedDict, total=False):
     display_name: str
     output_schema: Mapping[str, Any] | type
     kind: Kind
+    script: str
     category: str
     # hints
     readonly: bool
@@ -77,12 +78,16 @@ def define(
             near = difflib.get_close_matches(option, _KNOWN, 1)
             remedy = f"did you mean {near[0]!r}?" if near else f"the options are: {', '.join(sorted(_KNOWN))}"
             raise ToolDefinitionError(f"Tool {name!r} has an unknown option {option!r}; {remedy}")
-    for option in ("id", "display_name", "category"):
+    for option in ("id", "display_name", "category", "script"):
         text: Any = options.get(option)
         if text is not None and (not isinstance(text, str) or not text):
             raise ToolDefinitionError(f"Tool {name!r} has {option}={text!r:.200}; use a text, or leave it out")
     if not isinstance(description, str):
         raise ToolDefinitionError(f"Tool {name!r} has description={description!r:.200}; use a text")
+    if options.get("script") is not None and options.get("kind") != "shell":
+        raise ToolDefinitionError(
+            f"Tool {name!r} has script={options['script']!r}, which is for kind='shell'; say that too"
+        )
     prepare = options.get("prepare")
     if prepare is not None and not callable(prepare):
         raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
@@ -102,6 +107,7 @@ def define(
         input_schema=input_schema,
         output_schema=_output_schema(options.get("output_schema"), name),
         kind=options.get("kind", "function"),
+        script=options.get("script"),
         category=options.get("category"),
         hints=hints,
         capabilities=capabilities,
