@@ -15,13 +15,18 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import Subscription
+from toolwright.session.attachments import Attachments
+from toolwright.session.keyvalue import KeyValue
+from toolwright.session.messages import Messages
+from toolwright.session.resources import Resources
 from toolwright.session.session import Session
 from toolwright.tools.registry import ToolRegistry
 from toolwright.tools.scopes import ScopedRegistry
 
 log = logging.getLogger("toolwright.blocking")
 
-_LIVES_THERE = (Session, Batch, Subscription, MemoryCallLog, ToolRegistry, ScopedRegistry)
+_SERVICES = (Attachments, KeyValue, Messages, Resources)
+_LIVES_THERE = (Session, Batch, Subscription, MemoryCallLog, ToolRegistry, ScopedRegistry, *_SERVICES)
 _PATIENCE = 5.0
 _CLOSED = "The runtime is closed; open another"
 

@@ -65,6 +65,10 @@ class CapabilityError(ToolwrightError):
     """A capability is not known or not usable, or does not go with the others."""
 
 
+class ArchiveError(ToolwrightError):
+    """An archive of a session can not be written or read, or what it has is not what it says."""
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 

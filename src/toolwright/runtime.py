@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
 
 from toolwright.calls.approvals import Approval
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
@@ -18,17 +19,19 @@ from toolwright.effects.memory import MemoryStore
 from toolwright.effects.store import Store
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
+from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
+from toolwright.session.kept import KeptSessions
 from toolwright.session.keys import KeyProvider, default_keys
 from toolwright.session.recovery import Recovered, recover
 from toolwright.session.secrets import rotate
 from toolwright.session.services import ServiceStores
-from toolwright.session.session import Session, Shared
+from toolwright.session.session import Session, Shared, require_session_id
 from toolwright.session.store import Quotas
 from toolwright.session.vault import Vault
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools
-from toolwright.tools.outcome import encodable
+from toolwright.tools.clients import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ class Runtime:
         master_key: KeyProvider | None,
         capabilities: Iterable[str | Capability] = (),
         automatic: Iterable[Capability] | None = None,
+        model: ModelClient | None,
     ) -> None:
         own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
         self.tools = own
@@ -67,7 +71,11 @@ class Runtime:
         self.log: Any = MemoryCallLog() if call_log is None else call_log
         self._hooks = hooks
         self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
+        self._shared.model = model
+        self._shared.open_child = self._open_child
         self._sessions: dict[str, Session] = {}
+        # They live as long as their calls, or whoever else has taken one of them.
+        self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._sinks: list[JsonLinesSink] = []
         self._store: Store | None = None
         self._journal: StoreJournal | None = None
@@ -94,6 +102,7 @@ class Runtime:
         master_key: KeyProvider | None = None,
         capabilities: Iterable[str | Capability] = (),
         automatic: Iterable[Capability] | None = None,
+        model: ModelClient | None = None,
     ) -> Opening:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
@@ -116,6 +125,7 @@ class Runtime:
             capabilities: what comes together, by name or as a `Capability`: tools, prompt, hooks.
             automatic: capabilities that come by themselves when one of the tools calls for them; by default those of
                 the box.
+            model: what tools ask with `ctx.complete`.
         """
         runtime = Runtime(
             tools=tools,
@@ -127,6 +137,7 @@ class Runtime:
             master_key=master_key,
             capabilities=capabilities,
             automatic=automatic,
+            model=model,
         )
         return Opening(runtime, store, sync, recover, events_file)
 
@@ -140,14 +151,21 @@ class Runtime:
     def session(self, session_id: str, *, policy: Policy | None = None, projector: Projector | None = None) -> Session:
         """The session of this id, made when it is first asked for; later calls give the same one."""
         self._require_open()
-        session = self._sessions.get(session_id)
+        session = self._sessions.get(session_id) or self._children.get(session_id)
         if session is None:
-            if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
-                raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
+            require_session_id(session_id)
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
-            session = self._sessions[session_id] = Session(self._shared, session_id, policy or self.policy, hooks)
+            session = Session(self._shared, session_id, policy or self.policy, hooks)
         elif policy is not None or projector is not None:
             raise ToolwrightError(f"The session {session_id!r} is open already; give its policy when it is first made")
+        self._sessions[session_id] = session
+        return session
+
+    def _open_child(self, parent: Session, session_id: str, policy: Policy) -> Session:
+        session = self._sessions.get(session_id) or self._children.get(session_id)
+        if session is None:
+            session = self._children[session_id] = parent.child(session_id, policy)
+        session.follow(policy)
         return session
 
     @property
@@ -163,6 +181,54 @@ class Runtime:
         """
         self._require_open()
         return [] if self._store is None else await recover(self._store.journal, self.session)
+
+    # --- whole sessions
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Every session that keeps something or has calls in the store, by id; in memory calls are not counted."""
+        self._require_open()
+        return await self._shared.stores().archives.list_sessions()
+
+    async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
+        """Write all that a session keeps into one archive, as it is at one moment; secrets stay sealed in it.
+
+        Its calls are not part of it.
+
+        Raises:
+            ArchiveError: the file exists and is not to be replaced, or can not be written.
+            ServiceError: there is no such session.
+        """
+        self._require_open()
+        return await self._sessions_kept.export(session_id, Path(path), replace)
+
+    async def import_session(self, path: str | Path, *, as_id: str | None = None, replace: bool = False) -> Imported:
+        """Make a session of an archive, all of it or nothing, under its own id or another.
+
+        Secrets come with it only under its own id, and where those of this store are sealed by the same master key:
+        the others are left out, and named in what is returned. `replace` removes a session of this id first, with its
+        calls.
+
+        Raises:
+            ArchiveError: it is not an archive of a session, or not what it says it is.
+            ServiceError: the session exists, or something in the archive is not usable or too much.
+        """
+        self._require_open()
+        return await self._sessions_kept.import_(Path(path), as_id, replace)
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Remove a session that has nothing unfinished, with its calls and all it keeps; False when there is none.
+
+        Sessions that its tools opened stay.
+
+        Raises:
+            ServiceError: something of it is unfinished.
+        """
+        self._require_open()
+        return await self._sessions_kept.delete(session_id)
+
+    @property
+    def _sessions_kept(self) -> KeptSessions:
+        return KeptSessions(self._shared.stores().archives, self._sessions, self.clock, self._shared.quotas)
 
     # --- what the outside world says to waiting calls
 
@@ -274,9 +340,10 @@ class Runtime:
         shared = self._shared
         if self._journal is not None:
             self._journal.close()
-        batches = [batch for session in self._sessions.values() for batch in session.batches]
+        sessions = {*self._sessions.values(), *self._children.values()}
+        batches = [batch for session in sessions for batch in session.batches]
         try:
-            for session in self._sessions.values():
+            for session in sessions:
                 session.cancel("the runtime was closed")
             if batches:
                 await asyncio.gather(*(batch.settled() for batch in batches))

@@ -1,172 +1,135 @@
-"""Two sessions that do whatever they like with files: neither sees the other, and each sees a plain tree."""
+"""Two sessions do anything at all, and neither sees the other."""
 
 import asyncio
-import hashlib
 import tempfile
 from pathlib import Path
+from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwright import Runtime
-from toolwright.errors import ServiceError
-from toolwright.session.store import Quotas, Room
+from toolwright import Runtime, ToolContext, tool
+from toolwright.testing import FakeClock
 
-
-class Tree:
-    """What a session should have: the content of each file by its path, and None for a directory."""
-
-    def __init__(self, most: int) -> None:
-        self.entries: dict[str, bytes | None] = {}
-        self.most = most
-
-    def inside(self, path: str) -> list[str]:
-        return sorted(each for each in self.entries if each.startswith("/" if path == "/" else f"{path}/"))
-
-    def above(self, path: str) -> list[str]:
-        names = path.split("/")[1:-1]
-        return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
-
-    def make(self, path: str) -> str | None:
-        if path == "/":
-            return None
-        missing = []
-        for each in [*self.above(path), path]:
-            if each not in self.entries:
-                missing.append(each)
-            elif self.entries[each] is not None:
-                return "not_directory"
-        if len(self.entries) + len(missing) > self.most:
-            return "quota"
-        self.entries.update(dict.fromkeys(missing))
-        return None
-
-    def write(self, path: str, content: bytes, expected: str | None) -> str | None:
-        if path == "/" or (path in self.entries and self.entries[path] is None):
-            return "is_directory"
-        now = self.entries.get(path)
-        if expected is not None and expected != ("" if now is None else hashlib.sha256(now).hexdigest()):
-            return "conflict"
-        if path not in self.entries and (refused := self.make(path)) is not None:
-            return refused
-        self.entries[path] = content
-        return None
-
-    def delete(self, path: str, recursive: bool) -> str | int:
-        inside = self.inside(path)
-        if inside and not recursive:
-            return "not_empty"
-        removed = [*inside, *([path] if path in self.entries else [])]
-        for each in removed:
-            del self.entries[each]
-        return len(removed)
-
-
-PATHS = ["/", "/a", "/a/b", "/a/b/c", "/a-b", "/a/b.txt", "/A", "/workspace/a", "a/b", "/ü", "/u\u0308"]
-CONTENTS = [b"", b"one", b"two\nlines", b"one\none", bytes(range(256))]
-changes = st.tuples(
-    st.sampled_from(["write", "write", "write", "make", "delete"]),
-    st.sampled_from(PATHS),
-    st.sampled_from(CONTENTS),
-    st.sampled_from([None, None, "", *(hashlib.sha256(content).hexdigest() for content in CONTENTS)]),
-    st.booleans(),
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.sampled_from([1, "x", None, {"y": [2]}])
+OPERATIONS = st.one_of(
+    st.tuples(st.just("set"), NAMES, VALUES),
+    st.tuples(st.just("unset"), NAMES),
+    st.tuples(st.just("say"), VALUES),
+    st.tuples(st.just("put"), NAMES),
+    st.tuples(st.just("drop"), NAMES),
+    st.tuples(st.just("upsert"), NAMES, NAMES),
+    st.tuples(st.just("forget"), NAMES),
+    st.tuples(st.just("connect"), NAMES, VALUES),
+    st.tuples(st.just("disconnect"), NAMES),
+    st.tuples(st.just("delete")),
 )
+STEPS = st.lists(st.tuples(st.sampled_from(["s", "t"]), st.booleans(), OPERATIONS), max_size=25)
 
 
-async def attempt(use):
-    try:
-        return await use
-    except ServiceError as error:
-        return error.code
+async def do(clients: Any, verb: str, *given: Any) -> Any:
+    """One operation, by the host on its session or by a tool on its context."""
+    if verb == "set":
+        return await clients.kv.set(*given)
+    if verb == "unset":
+        return await clients.kv.delete(*given)
+    if verb == "say":
+        return (await clients.messages.append(given[0], sender="tool")).number
+    if verb == "put":
+        return (await clients.attachments.put(given[0].encode(), name=given[0], media_type="a/b")).name
+    if verb == "drop":
+        found = [info for info in await clients.attachments.list() if info.name == given[0]]
+        return await clients.attachments.delete(found[0].hash) if found else False
+    if verb == "upsert":
+        return (await clients.resources.upsert(given[0], kind="k", name="n", status=given[1])).status
+    return await clients.resources.delete(*given)
 
 
-async def do(files, tree, change):
-    """Make a change in both, and compare what they say."""
-    verb, path, content, expected, flag = change
-    meant = {"/workspace/a": "/a", "a/b": "/a/b", "/u\u0308": "/ü"}.get(path, path)
-    if verb == "write":
-        said = await attempt(files.write(path, content, expected=expected))
-        wanted = tree.write(meant, content, expected)
-        assert said == wanted if wanted else said.hash == hashlib.sha256(content).hexdigest()
-    elif verb == "make":
-        said = await attempt(files.make_directory(path))
-        wanted = tree.make(meant)
-        assert said == wanted if wanted else (said.path, said.directory) == (meant, True)
-    else:
-        assert await attempt(files.delete(path, recursive=flag)) == tree.delete(meant, flag)
+class Model:
+    """What a session must have, by the simplest means."""
+
+    def __init__(self) -> None:
+        self.kv: dict[str, Any] = {}
+        self.said: list[Any] = []
+        self.attached: set[str] = set()
+        self.resources: dict[str, str] = {}
+        self.connections: dict[str, Any] = {}
+
+    def do(self, verb: str, *given: Any) -> Any:
+        if verb == "set":
+            self.kv[given[0]] = given[1]
+        elif verb == "unset":
+            return self.kv.pop(given[0], self) is not self
+        elif verb == "say":
+            self.said.append(given[0])
+            return len(self.said)
+        elif verb == "put":
+            self.attached.add(given[0])
+            return given[0]
+        elif verb == "drop":
+            there = given[0] in self.attached
+            self.attached.discard(given[0])
+            return there
+        elif verb == "upsert":
+            self.resources[given[0]] = given[1]
+            return given[1]
+        elif verb == "forget":
+            return self.resources.pop(given[0], None) is not None
+        elif verb == "connect":
+            self.connections[given[0]] = given[1]
+        elif verb == "disconnect":
+            return self.connections.pop(given[0], self) is not self
+        return None
+
+    def shown(self) -> list[Any]:
+        return [self.kv, self.said, self.attached, self.resources, self.connections]
 
 
-async def compare(files, tree):
-    """Everything that can be seen of a session is in its tree, and the other way round."""
-    seen: dict[str, bytes | None] = {}
-    folders = ["/"]
-    while folders:
-        for info in await files.list(folders.pop()):
-            seen[info.path] = None if info.directory else await files.read_bytes(info.path)
-            if info.directory:
-                folders.append(info.path)
-    assert seen == tree.entries
-    for path in ("/a", "/a/b", "/a/b/c", "/a-b", "/A", "/ü"):
-        info = await files.stat(path)
-        assert (info is not None) == (path in tree.entries)
-    expected = [
-        (path, number)
-        for path, content in sorted(tree.entries.items())
-        if content is not None and b"\0" not in content
-        for number, line in enumerate(content.split(b"\n"), 1)
-        if b"one" in line
+async def shown(session: Any) -> list[Any]:
+    contents = {info.name: await session.attachments.get(info.hash) for info in await session.attachments.list()}
+    assert all(content == name.encode() for name, content in contents.items())
+    return [
+        {info.key: await session.kv.get(info.key) for info in await session.kv.list()},
+        [message.content for message in await session.messages.list()],
+        set(contents),
+        {resource.id: resource.status for resource in await session.resources.list()},
+        {connection.provider: connection.detail for connection in await session.connections()},
     ]
-    assert [(match.path, match.line) for match in await files.grep("one")] == expected
 
 
-@pytest.mark.promise("SES-06", "SES-02")
-@pytest.mark.parametrize("kind", ["memory", "file"])
-@given(steps=st.lists(st.tuples(st.booleans(), changes), max_size=25), most=st.sampled_from([4, 100]))
-@settings(max_examples=60)
-def test_neither_of_two_sessions_sees_the_other(kind, steps, most):
-    async def check(place) -> None:
-        quotas = Quotas(files=Room(most, 10_000))
-        async with Runtime.open(place, sync="normal", quotas=quotas) as runtime:
-            sessions = [(runtime.session(name).files, Tree(most)) for name in ("s", "s/../t")]
-            for first, change in steps:
-                files, tree = sessions[first]
-                await do(files, tree, change)
-            for session in sessions:
-                await compare(*session)
-            for files, tree in sessions:
-                await files.delete("/", recursive=True)
-                tree.entries.clear()
-                for session in sessions:
-                    await compare(*session)
+async def play(store: str | Path, steps: list[Any]) -> None:
+    @tool
+    async def use(ctx: ToolContext, operation: list[Any]) -> Any:
+        return await do(ctx, *operation)
 
+    models = {"s": Model(), "t": Model()}
+    async with Runtime.open(store, tools=[use], clock=FakeClock(), sync="normal") as runtime:
+        for name, by_tool, operation in steps:
+            session, model = runtime.session(name), models[name]
+            if operation[0] == "delete":
+                await runtime.delete_session(name)
+                models[name] = Model()
+                continue
+            expected = model.do(*operation)
+            if operation[0] == "connect":
+                await session.connect(operation[1], detail=operation[2])
+            elif operation[0] == "disconnect":
+                assert await session.disconnect(operation[1]) == expected
+            elif by_tool:
+                outcome = await session.call("use", operation=list(operation))
+                assert (outcome.ok, outcome.value) == (True, expected)
+            else:
+                assert await do(session, *operation) == expected
+        for name, model in models.items():
+            assert await shown(runtime.session(name)) == model.shown()
+
+
+@pytest.mark.promise("SES-06")
+@pytest.mark.parametrize("store", ["memory", "file"])
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_whatever_two_sessions_do_neither_sees_or_changes_the_others_things(store: str, steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(check(":memory:" if kind == "memory" else Path(folder) / "agent.db"))
-
-
-@pytest.mark.promise("SES-06", "SES-02")
-async def test_content_that_two_sessions_have_is_kept_until_the_last_of_them_lets_it_go(file, open_runtime):
-    runtime = await open_runtime(file)
-    one, other = runtime.session("s").files, runtime.session("t").files
-    data = b"x" * 3_000_000
-
-    def kept() -> list:
-        connection = apsw.Connection(str(file))
-        try:
-            return connection.execute("SELECT number, length(content) FROM blobs ORDER BY digest, number").fetchall()
-        finally:
-            connection.close()
-
-    for files in (one, other):
-        await files.write("/a", data)
-        await files.write("/copy", data)
-    assert kept() == [(0, 1_048_576), (1, 1_048_576), (2, 902_848)]
-    await one.delete("/", recursive=True)
-    assert await other.read_bytes("/a") == data
-    await other.write("/a", "small")
-    assert len(kept()) == 4
-    await other.delete("/copy")
-    assert kept() == [(0, 5)]
-    await other.write("/a", "")
-    assert kept() == []
+        asyncio.run(play(":memory:" if store == "memory" else Path(folder) / "agent.db", steps))

@@ -20,6 +20,7 @@ from toolwright.calls.approach import approach, broken, show
 from toolwright.calls.approvals import Question, about_arguments, ask_leave
 from toolwright.calls.authorise import Judge, Verdict, authorise
 from toolwright.calls.conflicts import ClaimIndex
+from toolwright.calls.connecting import wait_for_connection
 from toolwright.calls.execute import CallRun
 from toolwright.calls.finalise import (
     QUOTE,
@@ -36,7 +37,7 @@ from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
 from toolwright.calls.lanes import Lane
 from toolwright.calls.loops import KEPT, SHORT, LoopWatch
-from toolwright.calls.outside import park
+from toolwright.calls.outside import park, say_waiting
 from toolwright.calls.plan import Plan
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare import prepare, read_call
@@ -114,6 +115,7 @@ class Batch:
         "_above",
         "_all_well",
         "_calls",
+        "_changes",
         "_driver",
         "_ended",
         "_failed_call",
@@ -167,6 +169,7 @@ class Batch:
         self._plain = setting.policy.continue_on_failure
         self._waiting = 0
         self._quiet: list[asyncio.Future[None]] = []
+        self._changes: list[asyncio.Future[None]] = []
         self._driver: asyncio.Task[None] | None = None
         self._above = above = None if parent is None else _unfinished(parent)
         runs: list[CallRun] = []
@@ -342,11 +345,18 @@ class Batch:
                 run.limit_queue(queue_timeout)
 
     def _goes_on_waiting(self, run: CallRun) -> bool:
-        """True for a call that a crash cut off where it waits again: for its completion, or for a person."""
+        """True for a call that a crash cut off where it waits again: for its completion, a connection, or a person."""
         if run.pending_before:
             run.pending_before = False
             run.attempt = 1
             park(run, None)
+            return True
+        if run.parked_for is not None:
+            provider, run.parked_for = run.parked_for, None
+            run.attempt, run.ran = 1, True
+            self._plain = False
+            run.asking = self.host.loop.create_task(self._connected(run, provider))
+            self.host.keep(run.asking)
             return True
         if run.doubt is not None:
             doubt, run.doubt = run.doubt, None
@@ -377,6 +387,23 @@ class Batch:
             run.asked = True
         if failure is not None:
             run.fail(failure)
+        self._launch([run])
+
+    async def _connected(self, run: CallRun, provider: str) -> None:
+        """Go on waiting for the connection that a call waited for when it was cut off, then let it run."""
+        try:
+            ended = await wait_for_connection(
+                run, provider, functools.partial(say_waiting, run, "connection", provider)
+            )
+        except Exception as fault:  # the journal's: what could not be written down must not run
+            run.asking = None
+            run.lose(fault)
+            run.cancel("what the calls do could not be recorded")
+            return
+        finally:
+            self.call_goes_on(run)
+        run.asking = None
+        run.answer = ended
         self._launch([run])
 
     def _watch_loops(self) -> None:
@@ -490,6 +517,8 @@ class Batch:
             run.waiting = True
             self._waiting += 1
             self._may_be_quiet()
+            if self._changes:
+                self._say_changed()
 
     def call_goes_on(self, run: CallRun) -> None:
         """Part of `RunOwner`: the call waits no longer."""
@@ -510,6 +539,8 @@ class Batch:
         self._left -= 1
         if self._quiet:
             self._may_be_quiet()
+        if self._changes:
+            self._say_changed()
         if self._left == 0:
             self.report.batch_finished(self.id, self._outcomes, self._all_well)
             self._runs.clear()
@@ -600,6 +631,28 @@ class Batch:
             ToolOutcome(names[position].call_id, names[position].name, "pending") if outcome is None else outcome
             for position, outcome in enumerate(self._outcomes)
         ]
+
+    @property
+    def unfinished(self) -> list[CallRun]:
+        """The calls that have no outcome yet; of one that shares another's execution, that other."""
+        return [run.shares or run for run in self._runs if self._outcomes[run.position] is None]
+
+    @property
+    def parent(self) -> CallRun | None:
+        """The call that made this batch, if one did."""
+        return self._parent
+
+    def next_change(self) -> asyncio.Future[None]:
+        """Done when the next call has its outcome or begins to wait for something outside."""
+        waiter: asyncio.Future[None] = self.host.loop.create_future()
+        self._changes.append(waiter)
+        return waiter
+
+    def _say_changed(self) -> None:
+        changes, self._changes = self._changes, []
+        for waiter in changes:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _may_be_quiet(self) -> None:
         if self._quiet:

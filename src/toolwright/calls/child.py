@@ -90,6 +90,12 @@ class _Services:
     def service(self, name: str) -> Any:
         raise RuntimeError(f"a tool with isolation='process' has no {name} of its session; drop the isolation")
 
+    def open_child(self, name: str) -> Any:
+        raise RuntimeError("a tool with isolation='process' can not open sessions; drop the isolation")
+
+    async def complete(self, *args: Any) -> Any:
+        raise RuntimeError("a tool with isolation='process' can not ask the model; drop the isolation")
+
     def wait_key(self, kind: str, name: str) -> str:
         if kind != "completion":
             raise RuntimeError(f"a tool with isolation='process' has no {kind}s of its own; drop the isolation")

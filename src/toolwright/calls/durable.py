@@ -116,7 +116,7 @@ async def sleep(run: CallRun, name: str, seconds: float) -> None:
     _require_seconds(f"The sleep {name!r} of", seconds)
     effects = _effects(run)
     effect = Effect(identity(run), "sleep", name, jsonx.encode(seconds))
-    async with recording(run), _outside(run, "sleep", name) as opened:
+    async with recording(run), outside(run, "sleep", name) as opened:
         await effects.sleep(effect, seconds, opened)
 
 
@@ -129,7 +129,7 @@ async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
         _require_seconds(f"The deadline of event {named.name!r}", deadline)
     effects, now = _effects(run), run.host.clock.now()
     wait = Wait(named, now, None if deadline is None else now + deadline)
-    async with recording(run), _outside(run, "event", named.name) as opened:
+    async with recording(run), outside(run, "event", named.name) as opened:
         resolution = await effects.wait(wait, opened)
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)
@@ -142,7 +142,7 @@ async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
     if deadline is not None:
         _require_seconds(f"The deadline of signal {name!r}", deadline)
     effects = _effects(run)
-    async with recording(run), _outside(run, "signal", name) as opened:
+    async with recording(run), outside(run, "signal", name) as opened:
         try:
             came = await effects.receive(name, deadline, opened)
         except EffectFailed as failed:
@@ -183,7 +183,7 @@ async def recording(run: CallRun) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
+async def outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
     """While something outside is waited for, the call holds no slot, and its time does not run."""
     out = False
 

@@ -12,6 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.connecting import wait_for_connection
+from toolwright.calls.durable import Unrecorded, outside, recording
 from toolwright.calls.mishaps import Cancelled, deadlocked, internal, queued_too_long, raised, timed_out
 from toolwright.calls.outside import complete, park
 from toolwright.calls.places import ProcessPlace, ThreadPlace
@@ -23,7 +25,7 @@ from toolwright.calls.timing import Grace, QueueDeadline, resume
 from toolwright.effects.waits import Resolution
 from toolwright.events import CallRetrying
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import Failure, Pending, ToolOutcome
+from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, ToolOutcome
 
 log = logging.getLogger("toolwright.calls")
 
@@ -98,7 +100,7 @@ class CallRun(RunState):
                 plan.bucket.add(self, self.started)
             return self._rest(resume(made, waiting) if type(made) is CoroutineType else made)
         self.in_tool = False
-        if type(result) is Failure and result.retry:
+        if (type(result) is Failure and result.retry) or type(result) is ConnectionRequired:
             return self._finish(result)
         outcome = self.owner.settle(self, result)
         if outcome is None:
@@ -131,8 +133,13 @@ class CallRun(RunState):
 
     async def _finish(self, result: Any) -> None:
         """Try again where that helps, then give the call its outcome, unless that comes later."""
-        while type(result) is Failure and result.retry and self._may_retry:
-            ended = await self._pause(result)
+        while True:
+            if type(result) is Failure and result.retry and self._may_retry:
+                ended = await self._pause(result)
+            elif type(result) is ConnectionRequired and self._may_wait_for(result):
+                ended = await self._connect(result.provider)
+            else:
+                break
             if ended is not None:
                 result = ended
                 break
@@ -170,7 +177,7 @@ class CallRun(RunState):
 
     @property
     def _may_retry(self) -> bool:
-        return self.attempt < self.plan.attempts and self.cancel_reason is None and not self.concluded
+        return self.attempt - self.reruns < self.plan.attempts and self.cancel_reason is None and not self.concluded
 
     async def _pause(self, failure: Failure) -> Any:
         """Wait before the next attempt; None to go on, else what ends the call."""
@@ -187,6 +194,25 @@ class CallRun(RunState):
         finally:
             self.pausing = False
         return None
+
+    def _may_wait_for(self, needed: ConnectionRequired) -> bool:
+        waits = self.owner.policy.on_connection == "wait" and isinstance(needed.provider, str)
+        return waits and self.cancel_reason is None and not self.concluded
+
+    async def _connect(self, provider: str) -> Any:
+        """Wait for a connection without a slot; None to go on, else what ends the call."""
+        self.expired = False
+        self.pausing = True
+        try:
+            async with recording(self), outside(self, "connection", provider) as opened:
+                ended = await wait_for_connection(self, provider, opened)
+        except (asyncio.CancelledError, Unrecorded) as error:
+            return self._failed(error)
+        finally:
+            self.pausing = False
+            self.plan.bucket.discard(self)  # Its time begins with its code.
+        self.reruns += 1
+        return ended
 
     def _elsewhere(self, plan: Plan) -> Coroutine[Any, Any, Any]:
         """Run a tool that is not async: on a thread, or in a process."""
@@ -370,7 +396,7 @@ class CallRun(RunState):
             sharer.end_now(replace(outcome, replayed=True))
 
     def _given(self, outcome: ToolOutcome) -> None:
-        if self.entered:
+        if self.entered and (self.key is None or outcome.status != "connection_required"):  # else it may come again
             self.host.journal.leave(identity(self))
         self.owner.call_concluded(self, outcome, self.host.monotonic())
         if self.order and not self.done and self not in self.host.lingering:

@@ -19,6 +19,7 @@ from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.policy import Policy
 from toolwright.errors import ToolwrightError
 from toolwright.ids import new_id
+from toolwright.tools.clients import AttachmentInfo
 from toolwright.tools.outcome import (
     Attachment,
     ConnectionRequired,
@@ -94,18 +95,29 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
 
 
 def _with_extras(outcome: ToolOutcome, result: Success) -> ToolOutcome:
-    images, attachments, raw_output = tuple(result.images), tuple(result.attachments), result.raw_output
-    for image in images:
+    raw_output = result.raw_output
+    images: list[Image] = []
+    attachments: list[Attachment] = []
+    for image in result.images:
+        if isinstance(image, AttachmentInfo):
+            image = Image.from_attachment(image)
         if not isinstance(image, Image):
             raise TypeError(f"a Success has a {type(image).__name__} among its images; use Image")
-    for attachment in attachments:
-        if not isinstance(attachment, Attachment):
-            raise TypeError(f"a Success has a {type(attachment).__name__} as an attachment; use Attachment")
+        images.append(image)
+    for item in result.attachments:
+        if isinstance(item, AttachmentInfo) and item.media_type.startswith("image/"):
+            images.append(Image.from_attachment(item))
+            continue
+        if isinstance(item, AttachmentInfo):
+            item = Attachment.from_attachment(item)
+        if not isinstance(item, Attachment):
+            raise TypeError(f"a Success has a {type(item).__name__} as an attachment; use Attachment")
+        attachments.append(item)
     if raw_output is not None:
         if not isinstance(raw_output, str):
             raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
         raw_output = encodable(raw_output)
-    return replace(outcome, raw_output=raw_output, images=images, attachments=attachments)
+    return replace(outcome, raw_output=raw_output, images=tuple(images), attachments=tuple(attachments))
 
 
 def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, decided_by: str | None) -> ToolOutcome:

@@ -18,6 +18,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.hub import Channel
 from toolwright.tools.call import ToolCall
+from toolwright.tools.clients import ModelClient
 from toolwright.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class CallHost:
         "_turns",
         "channel",
         "clock",
+        "connected",
+        "connected_since",
         "deadlines",
         "effects",
         "journal",
@@ -45,7 +48,9 @@ class CallHost:
         "know",
         "lingering",
         "loop",
+        "model",
         "monotonic",
+        "open_child",
         "processes",
         "redactor",
         "run_nested",
@@ -74,6 +79,9 @@ class CallHost:
         effects: JournaledController,
         services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
         keep_output: KeepOutput,
+        connected_since: Callable[[str], Awaitable[float | None]],
+        open_child: Callable[[CallRun, str, Callable[[Any], Any]], Any],
+        model: ModelClient | None,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         know: Callable[[], Awaitable[None]] | None = None,
@@ -90,6 +98,9 @@ class CallHost:
         self.tasks = tasks
         self.journal = journal
         self.effects = effects
+        self.connected_since = connected_since
+        # What this process connected: all there is where nobody else can.
+        self.connected: set[str] = set()
         self.services = services
         self.keep_output = keep_output
         self.run_nested = run_nested
@@ -98,6 +109,8 @@ class CallHost:
         self.know = know
         # None for as long as there is nothing to redact, and then all that it costs is to look at it.
         self.redactor: Redactor | None = None
+        self.open_child = open_child
+        self.model = model
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (
             # What create_task does when nobody set a factory, without the layers around it.

@@ -22,6 +22,7 @@ _OF_SERVICES = {
     "not_directory": "invalid_arguments",
     "not_empty": "invalid_arguments",
     "not_text": "invalid_arguments",
+    "no_model": "unavailable",
     "not_found": "not_found",
     "permission_denied": "permission_denied",
     "quota": "resource_limit",

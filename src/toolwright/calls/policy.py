@@ -21,6 +21,7 @@ from toolwright.tools.tool import Tool, is_async
 Effect = Literal["allow", "ask", "deny"]
 OnLoop = Literal["warn", "refuse", "ignore"]
 OnAsk = Literal["wait", "deny"]
+OnConnection = Literal["return", "wait"]
 
 SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -177,6 +178,11 @@ class Policy:
     rules: Sequence[Rule] = ()
     on_loop: OnLoop = "warn"
     on_ask: OnAsk = "wait"
+    on_connection: OnConnection = "return"
+    """What becomes of a call whose tool needs a connection: an outcome that says so, or it waits for the connection.
+
+    It waits as long as for a person, `approval_timeout`, and then has that outcome.
+    """
     approval_timeout: float | None = 24 * 3600.0
     max_lines: int = 2_000
     max_bytes: int = 50 * 1024
@@ -211,6 +217,8 @@ class Policy:
             raise PolicyError(f"Policy.on_loop is {self.on_loop!r}; use warn, refuse or ignore")
         if self.on_ask not in ("wait", "deny"):
             raise PolicyError(f"Policy.on_ask is {self.on_ask!r}; use wait, for a person to decide, or deny")
+        if self.on_connection not in ("return", "wait"):
+            raise PolicyError(f"Policy.on_connection is {self.on_connection!r}; use return or wait")
         if self.approval_timeout is not None:
             _require_seconds("approval_timeout", self.approval_timeout, above=True)
         for name in ("continue_on_failure", "read_only"):

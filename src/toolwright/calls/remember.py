@@ -19,6 +19,7 @@ from toolwright import jsonx
 from toolwright.calls.adrift import Adrift
 from toolwright.calls.approach import ANSWERS
 from toolwright.calls.approvals import interrupted
+from toolwright.calls.connecting import waits_of
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
@@ -36,6 +37,8 @@ POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
 LEFT = "left"
 """What was done so far for a call that a crash cut off: nothing."""
+AGAIN = "again"
+"""A call that ended for want of a connection, and is run again now that there is one. What it did then stays done."""
 
 
 class Met(Struct, gc=False):
@@ -81,13 +84,19 @@ class MemoryJournal:
                 met.append(run)
         except ReplayMismatch:
             for run in met:
-                if run.key is not None:
+                if run.key is not None and run.before is not None:
+                    run.key.end = run.before
+                elif run.key is not None:
                     del calls[run.call_id]
                     run.key.end = None
                 if run.shares is not None:
                     run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
             raise
         return past
+
+    def clear(self) -> None:
+        """Remember nothing. No call of the session may be running."""
+        self._scopes.clear()
 
     def _meet(self, run: CallRun, known: Met) -> None:
         past = known.end
@@ -98,7 +107,10 @@ class MemoryJournal:
             past.sharers = (*past.sharers, run)
         else:
             _require_same(run, past.tool, known.tool_id, known.arguments)
-            run.outcome = replace(past, replayed=True)
+            if past.status == "connection_required" and past.provider in run.host.connected:
+                run.key, known.end, run.before, run.recovered = known, run, past, AGAIN
+            else:
+                run.outcome = replace(past, replayed=True)
 
     def enter(self, key: CallKey) -> None:
         """A call begins to use effects."""
@@ -114,7 +126,9 @@ class MemoryJournal:
 
     def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
         """Keep the outcome of a call."""
-        if outcome.status == "cancelled" and not outcome.may_have_run:
+        if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:
+            run.key.end = run.before
+        elif outcome.status == "cancelled" and not outcome.may_have_run:
             self._scopes[run.owner.scope].pop(run.call_id, None)
             run.key.end = None
         else:
@@ -148,7 +162,9 @@ class StoreJournal:
             return
         while not await self._written(waiting, intents):
             await self._clock.sleep(POLL)
-        for run in waiting:
+        for run, intent in zip(waiting, intents, strict=True):
+            if run.outcome is not None and run.outcome.status == "connection_required":
+                await self._run_again(run, intent.key, run.outcome, batch)
             if run.recovered == LEFT:
                 await self._recover(run)
         for run in waiting:
@@ -164,6 +180,30 @@ class StoreJournal:
                 for sharer in run.sharers:
                     if not sharer.concluded:
                         sharer.owner.start_over(sharer)
+
+    async def _run_again(self, run: CallRun, key: CallKey, before: ToolOutcome, batch: str) -> None:
+        """Let a call that ended for want of a connection run once more, if there is one now."""
+        if before.provider is None or await run.host.connected_since(before.provider) is None:
+            return
+        run.outcome = None
+        other = self._live.get(key)
+        if other is not None:
+            run.shares = other
+            other.sharers = (*other.sharers, run)
+            return
+        # Before the store says so: whoever else comes for this call in the meantime shares it.
+        run.key, run.before, self._live[key] = key, before, run
+        if await self._store.reopen(key):
+            run.recovered = AGAIN
+            run.connecting, _ = waits_of(await self._store.effects(key))
+            return
+        # Another process was faster: what it does, or did, stands.
+        self._drop(run)
+        run.key = run.before = None
+        sharers, run.sharers = run.sharers, ()
+        for sharer in sharers:
+            sharer.owner.start_over(sharer)
+        await self.begin(key.session, key.scope, batch, [run])
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
@@ -226,8 +266,14 @@ class StoreJournal:
         """A call was cut off by a crash: do what its tool says, unless it had not even begun."""
         assert run.tool is not None
         policy = run.tool.definition.on_crash
+        run.connecting, run.parked_for = waits_of(await self._store.effects(run.key))
         if run.pending_before:
             run.recovered = "waiting"
+        elif run.parked_for is not None:
+            # It said that it did nothing, so nothing is in doubt.
+            if run.owner.policy.on_connection != "wait":
+                run.parked_for = None
+            run.recovered = "run" if run.parked_for is None else "waiting"
         elif policy == "rerun":
             run.recovered = "rerun"
         elif run.cut_off_after_start is None:
@@ -292,6 +338,8 @@ class StoreJournal:
     def _take_back(self, run: CallRun) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
         assert run.key is not None
+        if run.before is not None:
+            return self._store.finish(run.key, run.before, None, self._clock.now())
         if run.recovered in (None, "run"):
             return self._store.forget(run.key)
         # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.

@@ -13,9 +13,10 @@ from toolwright.calls import durable
 from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about
-from toolwright.errors import StoreError
+from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.events import CallNote, CallOutput, CallProgress
 from toolwright.tools.call import ToolCall
+from toolwright.tools.clients import ModelRequest
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolOutcome
 
@@ -32,7 +33,7 @@ def describe(run: CallRun) -> dict[str, Any]:
         "call_id": run.call_id,
         "tool": run.name,
         "attempt": run.attempt,
-        "max_attempts": max_attempts(run),
+        "max_attempts": max_attempts(run) + run.reruns,
         "idempotency_key": idempotency_key(host.session_id, owner.scope, run.call_id),
         "source": run.source,
         "parent_call_id": run.parent_id,
@@ -87,6 +88,26 @@ class RunServices:
         if self._clients is None:
             self._clients = run.host.services(enter(run), run.owner.policy, functools.partial(Recorded, run))
         return getattr(self._clients, name)
+
+    def open_child(self, name: str) -> Any:
+        """A session of this call's own."""
+        run = self._run
+        if threading.get_ident() != run.host.thread_id:
+            raise ToolwrightError("A child session needs an async tool; make it `async def`")
+        return run.host.open_child(run, name, functools.partial(Recorded, run))
+
+    async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
+        """Ask the model, as a step."""
+        run = self._run
+        model = run.host.model
+        if model is None:
+            raise ServiceError("There is no model to ask; give one to Runtime.open(model=...)", "no_model")
+
+        async def ask(messages: Any, options: dict[str, Any]) -> Any:
+            return await model.complete(ModelRequest(run.host.session_id, messages, options))
+
+        # Asked again after a crash: that costs, and changes nothing.
+        return await durable.step(run, f"complete:{name}", ask, (messages, options), "rerun")
 
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
         return durable.wait_key(self._run, kind, name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.host import CallHost
@@ -13,6 +15,7 @@ from toolwright.calls.schedule import Ticket
 from toolwright.calls.timing import QueueDeadline
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey
+from toolwright.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -88,6 +91,14 @@ class RunState(Ticket):
     cut_off_after_start: float | None = None
     pending_before = False
     doubt: str | None = None
+    # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,
+    # how often it waited, and the instant of the connection that it was last run with.
+    before: ToolOutcome | None = None
+    parked_for: str | None = None
+    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
+    reruns = 0
+    # The child sessions that it opened, by name.
+    opened: Mapping[str, Any] = MappingProxyType({})
     # What it does durably, and what it waits for outside.
     effects: CallEffects | None = None
     waits = 0

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import toolwright
-from toolwright.cli.commands import approvals, db, runs
+from toolwright.cli.commands import approvals, db, kv, runs, session
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
 from toolwright.cli.commands.recover import recover
@@ -26,6 +26,14 @@ LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
     approvals.approvals: [approvals.approve, approvals.deny],
 }
 """Commands that list something, and what can be done with one of these."""
+GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
+    "session": (
+        "List the sessions of a store, look into one, take it to another store, or remove it.",
+        [session.list_, session.show, session.export, session.import_, session.delete],
+    ),
+    "kv": ("Read and write what a session keeps under names.", [kv.list_, kv.get, kv.set_, kv.rm]),
+}
+"""Commands that come under a common name."""
 CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
 
 app = typer.Typer(
@@ -43,7 +51,8 @@ def _group(name: str, says: str, verbs: list[Callable[..., None]], *, alone: boo
     group = typer.Typer(rich_markup_mode="rich", no_args_is_help=not alone)
     app.add_typer(group, name=name, help=says, epilog=EPILOG, invoke_without_command=alone)
     for verb in verbs:
-        group.command(epilog=EPILOG)(verb)
+        # Some verbs are names that Python has already, and are written with a line behind.
+        group.command(verb.__name__.rstrip("_"), epilog=EPILOG)(verb)
     return group
 
 
@@ -51,6 +60,8 @@ for command in COMMANDS:
     app.command(epilog=EPILOG)(command)
 for lists, verbs in LISTS.items():
     _group(lists.__name__, getdoc(lists) or "", verbs, alone=True).callback()(lists)
+for name, (says, verbs) in GROUPS.items():
+    _group(name, says, verbs, alone=False)
 _group("db", "Count, check, prune or bring up to date what a store has.", CARE, alone=False)
 
 

@@ -53,6 +53,18 @@ def read_object(text: str, where: str) -> dict[str, Any]:
     return found
 
 
+def read_json(text: str) -> Any:
+    """Read a value as JSON, or the JSON on stdin for `-`.
+
+    Raises:
+        BadInput: it is none.
+    """
+    try:
+        return jsonx.decode(sys.stdin.buffer.read() if text == "-" else text)
+    except (jsonx.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"The value is not JSON ({error}); text goes in quotes, as in '\"done\"'") from None
+
+
 def _read_value(text: str, schema: Any) -> Any:
     try:
         value = jsonx.decode(text)

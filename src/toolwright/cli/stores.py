@@ -44,13 +44,29 @@ def require_store(db: Path | None) -> Path:
     return found
 
 
+def store_to_fill(db: Path | None) -> Path:
+    """The store that `--db` or the project names, which may be made.
+
+    Raises:
+        BadInput: none is named.
+    """
+    found = named_store(db)
+    if found is None:
+        raise BadInput(
+            'There is no store to fill; name one with --db FILE, or write db = "agent.db" under [tool.toolwright] '
+            "in pyproject.toml"
+        )
+    return found
+
+
 @asynccontextmanager
-async def opened(store: Path, **options: Any) -> AsyncIterator[Runtime]:
-    """A runtime over a store that exists. It makes no store of anything that is none.
+async def opened(store: Path, *, made: bool = False, **options: Any) -> AsyncIterator[Runtime]:
+    """A runtime over a store that exists, unless it is to be `made`. It makes no store of anything that is none.
 
     Raises:
         StoreError: it is another program's or a newer toolwright's, or can not be read or written.
     """
-    await version(store)
+    if not made:
+        await version(store)
     async with Runtime.open(store, **options) as runtime:
         yield runtime

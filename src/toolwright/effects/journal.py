@@ -95,6 +95,13 @@ class JournalStore(Protocol):
         """Take back the intent of a call that this process owns and that did not run, with all that it waited for."""
         ...
 
+    async def reopen(self, key: CallKey) -> bool:
+        """Take back the outcome of a call that ended for want of a connection: it is this process's, and not begun.
+
+        What is kept of its effects and waits stays. False when the call has no such outcome, or no longer.
+        """
+        ...
+
     def release(self, key: CallKey) -> Awaitable[bool]:
         """Let go of an unfinished call that may have run: whoever begins it next finds it `cut_off`."""
         ...

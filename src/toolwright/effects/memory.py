@@ -158,6 +158,16 @@ class MemoryStore:
         del self._calls[key]
         return True
 
+    async def reopen(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        call = self._calls.get(key)
+        outcome = None if call is None or call.entry is None else call.entry.outcome
+        if call is None or call.entry is None or outcome is None or outcome.status != "connection_required":
+            return False
+        call.entry = Entry(call.entry.intent, self.owner)
+        call.owner, call.over = self.owner, False
+        return True
+
     async def release(self, key: CallKey) -> bool:
         """Part of `JournalStore`."""
         call = self._mine(key)

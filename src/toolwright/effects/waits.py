@@ -20,8 +20,9 @@ from toolwright.effects.effect import CallKey
 from toolwright.errors import KeyRefused
 from toolwright.tools.outcome import Failure
 
-WaitKind = Literal["completion", "event", "approval", "crash", "signal"]
-"""What a call waits for: its completion, an event it named, a person's leave to run, or to run again after a crash.
+WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
+"""What a call waits for: its completion, an event it named, a person's leave to run, or to run again after a crash, a
+connection of its session.
 
 Signals are waited for each in turn. The wait of their name stands for all of them, and only ends when it is cancelled.
 """

@@ -16,8 +16,8 @@ class Recovered(NamedTuple):
     """What recovery did for one call, and the outcome it has now.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "probed", "asked" where a person must decide,
-    "waiting" where its completion is awaited, or "left" where its tool is not known or its arguments no longer fit.
-    The outcome of a call that still waits is "pending": the call goes on in this process.
+    "waiting" where its completion or a connection is awaited, or "left" where its tool is not known or its arguments
+    no longer fit. The outcome of a call that still waits is "pending": the call goes on in this process.
     """
 
     session: str

@@ -7,11 +7,17 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from toolwright.clock import Clock
+from toolwright.session.archive import ArchiveStore
+from toolwright.session.attachments import Attachments, AttachmentStore
+from toolwright.session.children import SessionState
+from toolwright.session.connections import Connections, ConnectionStore
 from toolwright.session.files import Files, FilesStore
 from toolwright.session.keyvalue import KeyValue, KeyValueStore
 from toolwright.session.known import KnownSecrets
+from toolwright.session.messages import SENDERS, Messages, MessageStore
+from toolwright.session.resources import Resources, ResourceStore
 from toolwright.session.secrets import Secrets, SecretStore
-from toolwright.session.store import Marker, Quotas
+from toolwright.session.store import Marker, Quotas, Unmarked
 from toolwright.tools.clients import CatalogueClient
 
 
@@ -22,10 +28,25 @@ class ServiceStores(Protocol):
     def files(self) -> FilesStore: ...
 
     @property
+    def archives(self) -> ArchiveStore: ...
+
+    @property
+    def attachments(self) -> AttachmentStore: ...
+
+    @property
+    def connections(self) -> ConnectionStore: ...
+
+    @property
     def kv(self) -> KeyValueStore: ...
 
     @property
     def secrets(self) -> SecretStore: ...
+
+    @property
+    def messages(self) -> MessageStore: ...
+
+    @property
+    def resources(self) -> ResourceStore: ...
 
 
 class SessionServices:
@@ -33,7 +54,10 @@ class SessionServices:
 
     `guard` wraps the stores: for a call, so that a fault of the store stops it and is never taken for the tool's.
     `grep_timeout` is how long a search of files may take, in seconds.
+    `senders` are those that it may speak as in the conversation; `session` is what a tool sees of the session itself.
     """
+
+    session: SessionState
 
     def __init__(
         self,
@@ -46,6 +70,7 @@ class SessionServices:
         known: KnownSecrets,
         guard: Callable[[Any], Any] = lambda store: store,
         catalogue: Callable[[KeyValue], CatalogueClient] | None = None,
+        senders: tuple[str, ...] | None = None,
     ) -> None:
         self._stores = stores
         self._session = session
@@ -56,6 +81,8 @@ class SessionServices:
         self._known = known
         self._guard = guard
         self._catalogue = catalogue
+        # A tool that could speak as the user or the runtime could give itself orders.
+        self._senders = senders or (SENDERS if isinstance(marker, Unmarked) else ("tool",))
 
     @cached_property
     def files(self) -> Files:
@@ -79,3 +106,26 @@ class SessionServices:
         """The tools of the session, and which of them the model sees in full."""
         assert self._catalogue is not None
         return self._catalogue(self.kv)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The conversation of the session."""
+        store = self._guard(self._stores.messages)
+        return Messages(store, self._session, self._marker, self._clock, self._quotas.messages, self._senders)
+
+    @cached_property
+    def attachments(self) -> Attachments:
+        """Content that travels with messages and outcomes."""
+        store = self._guard(self._stores.attachments)
+        return Attachments(store, self._session, self._marker, self._clock, self._quotas.attachments)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What the session uses or made outside."""
+        store = self._guard(self._stores.resources)
+        return Resources(store, self._session, self._marker, self._clock, self._quotas.resources)
+
+    @cached_property
+    def connections(self) -> Connections:
+        """The providers that the session is connected to."""
+        return Connections(self._guard(self._stores.connections), self._session)

@@ -3,45 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from toolwright import jsonx
 from toolwright.calls.batch import Batch, BatchSetting
+from toolwright.calls.connecting import provider_of
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
+from toolwright.calls.outside import enter
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
+from toolwright.calls.remember import MemoryJournal
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
 from toolwright.effects.journaled import JournaledController
-from toolwright.errors import RuntimeClosed, ToolwrightError
+from toolwright.effects.waits import Resolution
+from toolwright.errors import KeyRefused, RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub, Subscription
+from toolwright.session.attachments import Attachments
+from toolwright.session.children import SENDERS, ChildSession, SessionState, child_id
+from toolwright.session.connections import MOST, require_provider, to_detail
 from toolwright.session.files import Files
+from toolwright.session.idle import wait_for_idle
 from toolwright.session.keyvalue import KeyValue
 from toolwright.session.known import KnownSecrets
 from toolwright.session.logs import unguard_logs
+from toolwright.session.messages import Messages
 from toolwright.session.offer import Offer, SessionCatalogue
 from toolwright.session.outputs import keep_output
+from toolwright.session.resources import Resources
 from toolwright.session.secrets import Secrets
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marks, Quotas, Unmarked
 from toolwright.session.vault import Vault
 from toolwright.tools.call import ToolCall
+from toolwright.tools.clients import Connection, ModelClient
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import Snapshot, find
+from toolwright.tools.registry import Snapshot, ToolSource, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
 Calls = Iterable[ToolCall | Mapping[str, Any]]
+
+
+def require_session_id(session_id: Any) -> None:
+    """Refuse what can not be the id of a session.
+
+    Raises:
+        ToolwrightError: it is not text, or has no form in UTF-8.
+    """
+    if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
+        raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
 
 
 class Shared:
@@ -53,6 +76,8 @@ class Shared:
     vault: Vault
     kept_before: bool
     """True when sessions may have secrets that an earlier process wrote."""
+    open_child: Callable[[Session, str, Policy], Session]
+    model: ModelClient | None = None
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
         self.tools = tools
@@ -95,10 +120,12 @@ class Shared:
 class Session:
     """One conversation's calls: they keep their order among each other, in and across batches."""
 
-    def __init__(self, shared: Shared, session_id: str, policy: Policy, hooks: Hooks) -> None:
+    def __init__(
+        self, shared: Shared, session_id: str, policy: Policy, hooks: Hooks, tools: ToolSource | None = None
+    ) -> None:
         self.id = session_id
         self.policy = policy
-        self.tools = ScopedRegistry(shared.tools)
+        self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from)
         self._shared = shared
         self._hooks = hooks
@@ -116,11 +143,14 @@ class Session:
             tasks=shared.tasks,
             journal=shared.journal(),
             effects=shared.effects,
+            connected_since=self._connected_since,
             services=self._call_services,
             keep_output=self._keep_output,
             run_nested=self._run_nested,
             keeper=self._known,
             know=self._know if shared.kept_before else None,
+            open_child=self._open_child,
+            model=shared.model,
         )
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
@@ -192,6 +222,81 @@ class Session:
         """The definitions to give to the model for its next answer: a deferred tool is a stub until it was revealed."""
         return await self.catalogue.offered()
 
+    @property
+    def messages(self) -> Messages:
+        """The conversation of the session."""
+        return self._services.messages
+
+    @property
+    def attachments(self) -> Attachments:
+        """Content that travels with messages and outcomes."""
+        return self._services.attachments
+
+    @property
+    def resources(self) -> Resources:
+        """What the session uses or made outside."""
+        return self._services.resources
+
+    async def connect(self, provider: str, *, detail: Any = None) -> Connection:
+        """Say that the session is connected to a provider. Calls that wait for it go on, in every process.
+
+        A call that ended for want of the connection is run again when it is asked for again.
+
+        Args:
+            provider: its name, as tools give it in `ConnectionRequired`.
+            detail: what tools may read of the connection, as JSON. A token belongs among the secrets.
+
+        Raises:
+            ServiceError: one of the two is not usable.
+        """
+        self._shared.require_open()
+        data, now = to_detail(require_provider(provider), detail), self._shared.clock.now()
+        await self._shared.stores().connections.set_connection(self.id, provider, data, now, MOST)
+        self._host.connected.add(provider)
+        await self._tell_connected(provider)
+        return Connection(provider, jsonx.decode(data), now)
+
+    async def disconnect(self, provider: str) -> bool:
+        """Say that the session is no longer connected to a provider; False when it was not."""
+        self._shared.require_open()
+        self._host.connected.discard(require_provider(provider))
+        return await self._shared.stores().connections.delete_connection(self.id, provider)
+
+    async def connections(self) -> list[Connection]:
+        """The providers that the session is connected to, by name."""
+        return await self._services.connections.list()
+
+    def forget_calls(self) -> None:
+        """Let calls that are over run again, where only this process remembers them."""
+        if isinstance(self._host.journal, MemoryJournal):
+            self._host.journal.clear()
+
+    async def connections_changed(self) -> None:
+        """Look at the connections anew: they came, or went, with the session as a whole."""
+        connected = {connection.provider for connection in await self.connections()}
+        self._host.connected.clear()
+        self._host.connected.update(connected)
+        for provider in connected:
+            await self._tell_connected(provider)
+
+    async def _tell_connected(self, provider: str) -> None:
+        effects = self._shared.effects
+        for wait in await effects.waits.waiting(self.id, ("connection",)):
+            if provider_of(wait.key) == provider:
+                with contextlib.suppress(KeyRefused):  # its call ended meanwhile
+                    await effects.resolve(wait.key, Resolution("ok", self._shared.clock.now()))
+
+    async def _connected_since(self, provider: str) -> float | None:
+        found = await self._shared.stores().connections.get_connection(self.id, provider)
+        return None if found is None else found[1]
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until no batch of the session runs, or those that do only wait for something outside.
+
+        False when that is not so after `timeout` seconds. Calls of other processes are not seen.
+        """
+        return await wait_for_idle(self._batches, self._shared.clock, timeout)
+
     @cached_property
     def _services(self) -> SessionServices:
         self._shared.require_open()
@@ -209,7 +314,7 @@ class Session:
 
     def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
         shared, marks = self._shared, Marks(call)
-        return SessionServices(
+        services = SessionServices(
             shared.stores(),
             self.id,
             marks,
@@ -220,6 +325,8 @@ class Session:
             guard,
             self._catalogue,
         )
+        services.session = SessionState(self.id, self.definitions, services)
+        return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
         files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
@@ -240,6 +347,41 @@ class Session:
 
     def _all_tools(self) -> Snapshot:
         return self._offer.complete(self.tools.snapshot())
+
+    def definitions(self) -> list[ToolDefinition]:
+        """What the tools of the session say of themselves, by name."""
+        return self.tools.definitions()
+
+    def _open_child(self, run: CallRun, name: str, guard: Callable[[Any], Any]) -> ChildSession:
+        """The child session of a call, under the policy of its batch."""
+        shared, call = self._shared, enter(run)
+        known = run.opened.get(name)
+        if known is None:
+            known = shared.open_child(self, child_id(call, name, len(run.opened)), run.owner.policy)
+            run.opened = {**run.opened, name: known}
+        stores, marks = shared.stores(), Marks(call, known.id)
+        services = SessionServices(
+            stores,
+            known.id,
+            marks,
+            shared.clock,
+            shared.quotas,
+            run.owner.policy.grep_timeout,
+            known._known,
+            guard,
+            known._catalogue,
+            SENDERS,
+        )
+        return ChildSession(known, services)
+
+    def child(self, session_id: str, policy: Policy) -> Session:
+        """A session of its own that begins with the tools and hooks of this one."""
+        return Session(self._shared, session_id, policy, self._hooks, self.tools)
+
+    def follow(self, policy: Policy) -> None:
+        """Go on under another policy; what runs stays under the old one."""
+        self.policy = policy
+        self._setting = self._make_setting(policy)
 
     @property
     def batches(self) -> tuple[Batch, ...]:

@@ -29,12 +29,15 @@ class Marks:
     A change is named by what it does. Only changes that are alike in everything have an order among each other.
     """
 
-    def __init__(self, call: CallKey) -> None:
+    def __init__(self, call: CallKey, within: str = "") -> None:
+        """`within` is the session that is changed, where that is not the call's own."""
         self._call = call
+        self._within = within
         self._counts: dict[str, int] = {}
 
     def mark(self, verb: str, *what: Any) -> Mark | None:
         """The mark of a change: its verb, such as "kv.set", and everything that decides what it does."""
+        what = (self._within, *what) if self._within else what
         stem = f"{verb}:{jsonx.digest(jsonx.canonical(what))[:32]}"
         self._counts[stem] = count = self._counts.get(stem, 0) + 1
         return Mark(self._call, f"{stem}:{count}")

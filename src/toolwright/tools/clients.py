@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from toolwright.tools.call import ToolCall
     from toolwright.tools.definition import ToolDefinition
+    from toolwright.tools.outcome import ToolOutcome
 
 Sender = Literal["user", "assistant", "tool", "runtime"]
 
@@ -171,6 +173,89 @@ class Resource(Struct, frozen=True):
     metadata: dict[str, Any]
     created_at: float
     updated_at: float
+
+
+class Connection(Struct, frozen=True):
+    """A provider that the session is connected to. `detail` is what tools may read of it; it holds no secret."""
+
+    provider: str
+    detail: Any
+    connected_at: float
+
+
+class ConnectionsClient(Protocol):
+    """The providers that the session is connected to. Tools read them; the host connects."""
+
+    async def get(self, provider: str) -> Connection | None: ...
+
+    async def list(self) -> builtins.list[Connection]: ...
+
+
+class ModelRequest(Struct, frozen=True):
+    """What a tool asks the model of its session. `options` is what the tool gave beside the messages."""
+
+    session: str
+    messages: list[Any]
+    options: dict[str, Any]
+
+
+class ModelClient(Protocol):
+    """The model that tools may ask. What it raises as a `ToolError` with `retry` is not remembered; the rest is."""
+
+    async def complete(self, request: ModelRequest) -> Any:
+        """The answer, as something that has a JSON form."""
+        ...
+
+
+class SessionClient(Protocol):
+    """What a tool sees of a session: its own, and in the form of `ChildSessionClient` one that it opened."""
+
+    id: str
+
+    @property
+    def tools(self) -> builtins.list[str]:
+        """The names of its tools, in order."""
+        ...
+
+    @property
+    def definitions(self) -> builtins.list[ToolDefinition]:
+        """What its tools say of themselves, by name."""
+        ...
+
+    @property
+    def files(self) -> FilesClient: ...
+
+    @property
+    def kv(self) -> KeyValueClient: ...
+
+    @property
+    def secrets(self) -> SecretsClient: ...
+
+    @property
+    def messages(self) -> MessagesClient: ...
+
+    @property
+    def attachments(self) -> AttachmentsClient: ...
+
+    @property
+    def resources(self) -> ResourcesClient: ...
+
+    @property
+    def connections(self) -> ConnectionsClient: ...
+
+
+class ChildSessionClient(SessionClient, Protocol):
+    """A session that a call opened: what the call may do, it may do there, and no more."""
+
+    async def run_batch(
+        self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = ""
+    ) -> builtins.list[ToolOutcome]:
+        """Run tools in it: one outcome each, in order."""
+        ...
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+        """Run one tool in it."""
+        ...
 
 
 class ResourcesClient(Protocol):

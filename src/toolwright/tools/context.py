@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from toolwright.tools.clients import (
         AttachmentsClient,
         CatalogueClient,
+        ChildSessionClient,
+        ConnectionsClient,
         FilesClient,
         KeyValueClient,
         MessagesClient,
         ResourcesClient,
         SecretsClient,
+        SessionClient,
     )
     from toolwright.tools.outcome import ToolOutcome
 
@@ -34,6 +37,10 @@ class CallServices(Protocol):
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
 
     def service(self, name: str) -> Any: ...
+
+    def open_child(self, name: str) -> Any: ...
+
+    async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any: ...
 
     def wait_key(self, kind: Literal["completion", "event", "signal"], name: str) -> str: ...
 
@@ -168,6 +175,35 @@ class ToolContext:
         """The tools of the session, and which of them the model sees in full."""
         client: CatalogueClient = self._services.service("catalogue")
         return client
+
+    @property
+    def connections(self) -> ConnectionsClient:
+        """The providers that the session is connected to."""
+        client: ConnectionsClient = self._services.service("connections")
+        return client
+
+    @property
+    def session(self) -> SessionClient:
+        """The call's own session: its id, its tools, its services."""
+        session: SessionClient = self._services.service("session")
+        return session
+
+    def open_child(self, name: str) -> ChildSessionClient:
+        """Open a session of this call's own: the same one for a name in every attempt, and no other call's."""
+        child: ChildSessionClient = self._services.open_child(name)
+        return child
+
+    async def complete(self, name: str, messages: str | list[Any], **options: Any) -> Any:
+        """Ask the session's model once, across crashes and attempts, as a step of this name.
+
+        Text stands for one message of a user. What `options` mean, the model knows.
+
+        Raises:
+            ToolError: the model failed, now or when it was asked.
+            ServiceError: the runtime has no model.
+        """
+        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        return await self._services.complete(name, asked, options)
 
     async def step(
         self,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from toolwright import jsonx
 from toolwright.errors import ToolwrightError
+
+if TYPE_CHECKING:
+    from toolwright.tools.clients import AttachmentInfo
 
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
 Source = Literal["runtime", "tool", "policy", "hook"]
@@ -99,36 +103,57 @@ class ToolError(Exception):
         )
 
 
+GONE = ""
+"""The hash of content that was in an attachment, which the session no longer has."""
+
+
 class Image(Struct, frozen=True, gc=False):
-    """A picture that a model sees natively: base64 data and its media type."""
+    """A picture that a model sees natively: base64 data and its media type.
+
+    With a `hash`, the data is that of an attachment of the session, and comes in when results are written for a
+    provider: outcomes and records stay small.
+    """
 
     data: str
     media_type: str = "image/png"
+    hash: str | None = None
 
     @classmethod
     def from_bytes(cls, content: bytes, media_type: str = "image/png") -> Image:
         """Make an image of its raw bytes."""
         return cls(base64.b64encode(content).decode("ascii"), media_type)
 
+    @classmethod
+    def from_attachment(cls, info: AttachmentInfo) -> Image:
+        """Make an image of an attachment of the session."""
+        return cls("", info.media_type, info.hash)
+
 
 class Attachment(Struct, frozen=True, gc=False):
-    """Content that travels with an outcome: a name, a media type, base64 data."""
+    """Content that travels with an outcome: a name, a media type, base64 data, or the `hash` of an attachment."""
 
     name: str
     data: str
     media_type: str = "application/octet-stream"
+    hash: str | None = None
+
+    @classmethod
+    def from_attachment(cls, info: AttachmentInfo) -> Attachment:
+        """Make one of an attachment of the session."""
+        return cls(info.name, "", info.media_type, info.hash)
 
 
 class Success(Struct, frozen=True):
     """Return it from a tool that has more to give than a value.
 
-    `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it.
+    `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it. What
+    `ctx.attachments.put` gave may stand among the images and attachments; pictures go to the images by themselves.
     """
 
     value: Any = None
     raw_output: str | None = None
-    images: tuple[Image, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
+    images: Sequence[Image | AttachmentInfo] = ()
+    attachments: Sequence[Attachment | AttachmentInfo] = ()
 
 
 class Pending(Struct, frozen=True, gc=False):
@@ -232,10 +257,13 @@ class ToolOutcome(Struct, frozen=True, gc=False):
             if (value := getattr(self, name)) is not None:
                 shown[name] = value
         if self.images:
-            shown["images"] = [{"data": image.data, "media_type": image.media_type} for image in self.images]
+            shown["images"] = [
+                {"data": image.data, "media_type": image.media_type, **_hash(image)} for image in self.images
+            ]
         if self.attachments:
             shown["attachments"] = [
-                {"name": item.name, "data": item.data, "media_type": item.media_type} for item in self.attachments
+                {"name": item.name, "data": item.data, "media_type": item.media_type, **_hash(item)}
+                for item in self.attachments
             ]
         if self.status == "cancelled":
             shown["may_have_run"] = self.may_have_run
@@ -243,6 +271,10 @@ class ToolOutcome(Struct, frozen=True, gc=False):
         shown["replayed"] = self.replayed
         shown["text"] = self.text
         return shown
+
+
+def _hash(item: Image | Attachment) -> dict[str, str]:
+    return {} if item.hash is None else {"hash": item.hash}
 
 
 def error_text(message: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from toolwright.tools.outcome import Image
+from toolwright.errors import ConversionError
+from toolwright.tools.outcome import GONE, Attachment, Image
 
 VIEWABLE = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What models see. One image of another format would make a provider refuse the whole request."""
@@ -13,12 +14,32 @@ _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 
 def viewable(image: Image) -> bool:
-    """True when models see this format."""
-    return image.media_type in VIEWABLE
+    """True when models see this format, and there is something to see.
+
+    Raises:
+        ConversionError: its content is still in an attachment.
+    """
+    require_content(image)
+    return image.media_type in VIEWABLE and image.hash is None
+
+
+def require_content(item: Image | Attachment) -> None:
+    """Refuse what a provider could not show.
+
+    Raises:
+        ConversionError: its content is still in an attachment.
+    """
+    if item.hash is not None and item.hash != GONE:
+        raise ConversionError(
+            f"The content of attachment {item.hash!r:.80} is not here; "
+            "write the results of `await session.attachments.fill_in(outcomes)`"
+        )
 
 
 def stand_in(image: Image) -> str:
     """What a model reads in place of an image that it cannot see."""
+    if image.hash == GONE:
+        return f"[an image of type {image.media_type} is not shown: the session no longer has it]"
     return f"[an image of type {image.media_type} is not shown: models see PNG, JPEG, GIF and WebP]"
 
 

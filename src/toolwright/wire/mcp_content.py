@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote
 
 from toolwright.jsonx import encode
 from toolwright.tools.outcome import Attachment, Image, ToolOutcome
+from toolwright.wire.images import require_content, stand_in
 from toolwright.wire.part import Part
 
 _FILES = "attachment:///"
@@ -18,8 +19,13 @@ def write_content(outcome: ToolOutcome) -> list[dict[str, Any]]:
     if outcome.text or not (outcome.images or outcome.attachments):
         blocks.append({"type": "text", "text": outcome.text})
     for image in outcome.images:
-        blocks.append({"type": "image", "data": image.data, "mimeType": image.media_type})
+        require_content(image)
+        if image.hash is None:
+            blocks.append({"type": "image", "data": image.data, "mimeType": image.media_type})
+        else:
+            blocks.append({"type": "text", "text": stand_in(image)})
     for item in outcome.attachments:
+        require_content(item)
         uri = _FILES + quote(item.name, safe="")
         resource = {"uri": uri, "mimeType": item.media_type, "blob": item.data}
         blocks.append({"type": "resource", "resource": resource})

@@ -112,10 +112,16 @@ def _read_result(part: Part) -> ToolOutcome:
         failure=None if failure.value is None else _read_failure(failure),
         raw_output=_text(part, "raw_output"),
         images=tuple(
-            Image(item.field("data").text(), item.field("media_type").name()) for item in _list(part, "images")
+            Image(item.field("data").text(), item.field("media_type").name(), _text(item, "hash"))
+            for item in _list(part, "images")
         ),
         attachments=tuple(
-            Attachment(item.field("name").text(), item.field("data").text(), item.field("media_type").name())
+            Attachment(
+                item.field("name").text(),
+                item.field("data").text(),
+                item.field("media_type").name(),
+                _text(item, "hash"),
+            )
             for item in _list(part, "attachments")
         ),
         provider=_text(part, "provider"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 
 from toolwright import jsonx
 from toolwright.cli import options
+from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json
@@ -42,20 +42,13 @@ def resolve(
         if sum(given is not None for given in (value, error, cancel)) > 1:
             raise BadInput("It has one end: give a value, --error or --cancel")
         store = require_store(db)
-        found = None if value is None else _read(value)
+        found = None if value is None else read_json(value)
         stands = asyncio.run(_settle(store, key, found, error, cancel))
         if as_json:
             print_json(msgspec.to_builtins(stands))
         else:
             typer.echo(_told(stands))
         raise typer.Exit(SUCCEEDED if stands.first else OUTRUN)
-
-
-def _read(text: str) -> Any:
-    try:
-        return jsonx.decode(sys.stdin.buffer.read() if text == "-" else text)
-    except (jsonx.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"The value is not JSON ({error}); text goes in quotes, as in '\"done\"'") from None
 
 
 async def _settle(store: Path, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None) -> Resolved:

@@ -110,6 +110,19 @@ class SqliteJournalStore:
 
         return self._writer.do(work)
 
+    async def reopen(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        statement = (
+            "UPDATE calls SET outcome = NULL, status = NULL, started_at = NULL, finished_at = NULL, owner = ?"
+            f" WHERE {KEY} AND status = 'connection_required'"
+        )
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute(statement, (self.owner, *key))
+            return connection.changes() == 1
+
+        return await self._writer.do(work)
+
     def release(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         return self._writer.change(_RELEASE, (NOBODY, *key, self.owner))

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from toolwright.stores.sqlite.attachments import SqliteAttachmentStore
 from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.connections import SqliteConnectionStore
 from toolwright.stores.sqlite.files import SqliteFilesStore
 from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
+from toolwright.stores.sqlite.messages import SqliteMessageStore
+from toolwright.stores.sqlite.resources import SqliteResourceStore
 from toolwright.stores.sqlite.secrets import SqliteSecretStore
+from toolwright.stores.sqlite.sessions import SqliteArchiveStore
 
 
 class SqliteServiceStores:
     """`ServiceStores` in SQLite."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: Changes, path: Path | None = None) -> None:
         self._changes = changes
         self.files = SqliteFilesStore(changes)
         self.kv = SqliteKeyValueStore(changes)
         self.secrets = SqliteSecretStore(changes)
+        self.archives = SqliteArchiveStore(changes, path)
+        self.attachments = SqliteAttachmentStore(changes)
+        self.connections = SqliteConnectionStore(changes)
+        self.kv = SqliteKeyValueStore(changes)
+        self.messages = SqliteMessageStore(changes)
+        self.resources = SqliteResourceStore(changes)
 
     @classmethod
     def in_memory(cls) -> SqliteServiceStores:

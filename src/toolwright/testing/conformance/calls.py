@@ -128,6 +128,30 @@ async def a_forgotten_call_is_as_if_it_had_never_begun(database: Database) -> No
     assert await store.journal.effects(call("c1")) == []
 
 
+async def a_call_that_ended_for_want_of_a_connection_is_reopened_by_one_owner(database: Database) -> None:
+    first, second = await database.open(), await database.open()
+    wanting = ToolOutcome(call_id="c1", tool="book", status="connection_required", provider="airline")
+    await first.journal.begin([intent(call("c1")), intent(call("c2"), position=1)])
+    await first.journal.start(call("c1"), 101.0)
+    await first.journal.keep(call("c1"), Kept("step:a", b"null", 101.0, True))
+    assert not await first.journal.reopen(call("c1"))
+    await first.journal.finish(call("c1"), wanting, 101.0, 102.0)
+    await first.journal.finish(call("c2"), success(call("c2")), 101.0, 102.0)
+    assert not await second.journal.reopen(call("c2"))
+    assert not await second.journal.reopen(call("c3"))
+    assert await second.journal.reopen(call("c1"))
+    assert not await first.journal.reopen(call("c1"))
+    assert not await first.journal.finish(call("c1"), wanting, 101.0, 102.0)
+    assert [kept.label for kept in await second.journal.effects(call("c1"))] == ["step:a"]
+    await database.kill(second)
+    (entry,) = await first.journal.unfinished()
+    assert (entry.intent.key, entry.started_at, entry.finished_at) == (call("c1"), None, None)
+    (taken,) = await first.journal.begin([intent(call("c1"))])
+    assert taken is not None
+    assert taken.cut_off
+    assert await first.journal.finish(call("c1"), success(call("c1")), 103.0, 104.0)
+
+
 async def a_call_that_its_owner_runs_is_not_cut_off(database: Database) -> None:
     store = await database.open()
     await store.journal.begin([intent(call())])
@@ -182,6 +206,7 @@ CALLS = cases(
     a_finished_call_is_never_written_to_again,
     a_call_that_nobody_began_can_not_be_written_to,
     a_forgotten_call_is_as_if_it_had_never_begun,
+    a_call_that_ended_for_want_of_a_connection_is_reopened_by_one_owner,
     a_call_that_its_owner_runs_is_not_cut_off,
     what_is_asked_first_is_done_first_and_answered_first,
     many_calls_at_once_are_all_written,

@@ -1,0 +1,99 @@
+"""`toolwright kv`: what a session keeps under names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolwright import jsonx
+from toolwright.cli import options
+from toolwright.cli.arguments import read_json
+from toolwright.cli.exits import BadInput, reported
+from toolwright.cli.moments import moment
+from toolwright.cli.output import print_json, print_text
+from toolwright.cli.stores import opened, require_store
+from toolwright.session.keyvalue import KeyValue
+
+T = TypeVar("T")
+Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that keeps it.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The name that it is kept under.")]
+
+
+def list_(
+    session: Of,
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Only keys that begin with this.")] = "",
+    db: options.Db = None,
+    as_json: options.Json = False,
+) -> None:
+    """List the keys of a session."""
+    with reported():
+        found = _use(require_store(db), session, lambda kv: kv.list(prefix))
+        if as_json:
+            print_json(msgspec.to_builtins(found))
+        elif found:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+            for column in ("key", "created", "updated"):
+                table.add_column(column, overflow="fold")
+            for info in found:
+                table.add_row(Text(info.key), moment(info.created_at), moment(info.updated_at))
+            Console().print(table)
+        else:
+            Console(stderr=True).print("There are no such keys.")
+
+
+def get(key: Key, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Print the value of a key: text as it is, everything else as JSON."""
+    with reported():
+        missing = object()
+        value = _use(require_store(db), session, lambda kv: kv.get(key, missing))
+        if value is missing:
+            raise BadInput(f"The session {session!r} has no key {key!r}; see toolwright kv list")
+        if as_json:
+            print_json(value)
+        else:
+            print_text(value if isinstance(value, str) else jsonx.encode(value).decode())
+
+
+def set_(
+    key: Key,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value as JSON, or - for JSON on stdin.")],
+    session: Of,
+    db: options.Db = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write the value of a key, in place of what was there."""
+    with reported():
+        store, found = require_store(db), read_json(value)
+        _use(store, session, lambda kv: kv.set(key, found))
+        if as_json:
+            print_json({"session": session, "key": key, "value": found})
+        else:
+            typer.echo(f"{key} is set")
+
+
+def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Remove a key."""
+    with reported():
+        if not _use(require_store(db), session, lambda kv: kv.delete(key)):
+            raise BadInput(f"The session {session!r} has no key {key!r}; see toolwright kv list")
+        if as_json:
+            print_json({"session": session, "key": key, "removed": True})
+        else:
+            typer.echo(f"{key} is removed")
+
+
+def _use(store: Path, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
+    async def work() -> T:
+        async with opened(store) as runtime:
+            return await what(runtime.session(session).kv)
+
+    return asyncio.run(work())

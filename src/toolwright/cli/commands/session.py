@@ -1,0 +1,205 @@
+"""`toolwright session`: the sessions of a store, as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolwright import jsonx
+from toolwright.cli import options
+from toolwright.cli.exits import BadInput, reported
+from toolwright.cli.moments import moment
+from toolwright.cli.output import print_json
+from toolwright.cli.stores import opened, require_store, store_to_fill
+from toolwright.session.archive import Exported, Imported, SessionInfo
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a session.")]
+_LAST = 10
+"""How many messages are shown."""
+
+
+def list_(db: options.Db = None, as_json: options.Json = False) -> None:
+    """List the sessions of a store, with what they keep."""
+    with reported():
+        found = asyncio.run(_list(require_store(db)))
+        if as_json:
+            print_json(msgspec.to_builtins(found))
+        elif found:
+            Console().print(_table(found))
+        else:
+            Console(stderr=True).print("There are no sessions.")
+
+
+def show(session_id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Show what a session keeps: its latest messages, keys, resources, attachments and connections."""
+    with reported():
+        found = asyncio.run(_show(require_store(db), session_id))
+        if as_json:
+            print_json(found)
+        else:
+            Console().print(_details(found))
+
+
+def export(
+    session_id: Id,
+    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="The archive to write.")],
+    db: options.Db = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write all that a session keeps into one archive. Secrets stay sealed in it; calls are not part of it."""
+    with reported():
+        written = asyncio.run(_export(require_store(db), session_id, file, force))
+        if as_json:
+            print_json(msgspec.to_builtins(written))
+        else:
+            typer.echo(f"{session_id} is in {file} ({_counted(written.counts)}; {written.bytes:,} bytes)")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="An archive that was exported.")],
+    db: options.Db = None,
+    as_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="Give the session this id instead.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Remove a session of this id first, with its calls.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make a session of an archive, all of it or nothing.
+
+    Secrets come with it under its own id only, and where this store's are sealed by the same master key.
+    """
+    with reported():
+        store = store_to_fill(db)
+        if not file.is_file():
+            raise BadInput(f"There is no archive {str(file)!r}; check the path")
+        read = asyncio.run(_import(store, file, as_id, replace, made=not store.exists()))
+        if as_json:
+            print_json(msgspec.to_builtins(read))
+            return
+        typer.echo(f"{read.session} is there ({_counted(read.counts)})")
+        if read.secrets_left_out:
+            typer.echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
+
+
+def delete(
+    session_id: Id,
+    db: options.Db = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Remove a session that has nothing unfinished, with its calls and all it keeps."""
+    with reported():
+        store = require_store(db)
+        info = asyncio.run(_find(store, session_id))
+        if not yes:
+            kept = _counted({name: usage.entries for name, usage in info.usage.items()})
+            if as_json or not sys.stdin.isatty():
+                raise BadInput(f"Nothing was removed ({info.calls} calls, {kept}); add --yes to remove it")
+            if not typer.confirm(f"Remove {session_id}: {info.calls} calls, {kept}?", err=True):
+                raise BadInput("Nothing was removed")
+        asyncio.run(_delete(store, session_id))
+        if as_json:
+            print_json({"session": session_id, "removed": True})
+        else:
+            typer.echo(f"{session_id} is removed")
+
+
+async def _list(store: Path) -> list[SessionInfo]:
+    async with opened(store) as runtime:
+        return await runtime.sessions()
+
+
+async def _find(store: Path, session_id: str) -> SessionInfo:
+    found = next((info for info in await _list(store) if info.id == session_id), None)
+    if found is None:
+        raise BadInput(f"There is no session {session_id!r} in the store; see toolwright session list")
+    return found
+
+
+async def _show(store: Path, session_id: str) -> dict[str, Any]:
+    info = await _find(store, session_id)
+    async with opened(store) as runtime:
+        session = runtime.session(session_id)
+        count = info.usage["messages"].entries if "messages" in info.usage else 0
+        found = {
+            "messages": await session.messages.list(after=max(0, count - _LAST)),
+            "keys": await session.kv.list(),
+            "resources": await session.resources.list(),
+            "attachments": await session.attachments.list(),
+            "connections": await session.connections(),
+        }
+    return {**msgspec.to_builtins(info), **msgspec.to_builtins(found)}
+
+
+async def _export(store: Path, session_id: str, file: Path, force: bool) -> Exported:
+    async with opened(store) as runtime:
+        return await runtime.export_session(session_id, file, replace=force)
+
+
+async def _import(store: Path, file: Path, as_id: str | None, replace: bool, made: bool) -> Imported:
+    async with opened(store, made=made) as runtime:
+        return await runtime.import_session(file, as_id=as_id, replace=replace)
+
+
+async def _delete(store: Path, session_id: str) -> None:
+    async with opened(store) as runtime:
+        await runtime.delete_session(session_id)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name.replace('_', '-')}" for name, count in counts.items() if count) or "nothing"
+
+
+def _table(found: list[SessionInfo]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("session", overflow="fold")
+    table.add_column("calls", justify="right")
+    table.add_column("unfinished", justify="right")
+    table.add_column("keeps", overflow="fold")
+    table.add_column("bytes", justify="right")
+    for info in found:
+        kept = _counted({name: usage.entries for name, usage in info.usage.items()})
+        size = sum(usage.bytes for usage in info.usage.values())
+        table.add_row(Text(info.id), str(info.calls), str(info.unfinished), kept, f"{size:,}")
+    return table
+
+
+def _details(found: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("session", Text(found["id"]))
+    table.add_row("calls", f"{found['calls']}, {found['unfinished']} of them unfinished")
+    for service, usage in found["usage"].items():
+        table.add_row(service.replace("_", "-"), f"{usage['entries']}, {usage['bytes']:,} bytes")
+    for message in found["messages"]:
+        content = message["content"]
+        text = content if isinstance(content, str) else jsonx.encode(content).decode()
+        # What is in a message is data: no markup of it is followed.
+        about = Text(f"{moment(message['at'])} {message['sender']}: {_short(text)}")
+        table.add_row(f"message {message['number']}", about)
+    for info in found["keys"]:
+        table.add_row("key", Text(info["key"]))
+    for resource in found["resources"]:
+        table.add_row("resource", Text(f"{resource['id']} ({resource['kind']}, {resource['status']})"))
+    for item in found["attachments"]:
+        table.add_row("attachment", Text(f"{item['name']} ({item['media_type']}, {item['size']:,} bytes)"))
+    for connection in found["connections"]:
+        table.add_row("connection", Text(f"{connection['provider']} since {moment(connection['connected_at'])}"))
+    return table
+
+
+def _short(text: str) -> str:
+    """The beginning of a text, in one line, without what could steer a terminal."""
+    line = "".join(character if character.isprintable() else " " for character in text[:500])
+    return line if len(text) <= 200 else line[:199] + "…"

@@ -1,0 +1,82 @@
+"""What a tool sees of sessions: its own, and those it opened. Owns that it sees no other, and no way around its policy.
+
+A child session is the tool's, as a session is the host's: it runs tools there and keeps things there. It is named by
+the call that opened it, so that the call finds it again after a crash, and no other call does. What the batch of that
+call may do, the child may do, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolwright import jsonx
+from toolwright.effects.effect import CallKey
+from toolwright.errors import ServiceError
+from toolwright.session.store import require_name
+from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import ToolOutcome
+
+if TYPE_CHECKING:
+    from toolwright.session.services import SessionServices
+    from toolwright.session.session import Session
+
+MOST = 100
+"""How many child sessions one call may open: each has quotas of its own."""
+SENDERS = ("user", "assistant", "tool")
+"""Who a tool may speak as in a session that it opened; the runtime speaks for itself."""
+
+
+class SessionState:
+    """A session as a tool sees it: its id, its tools, and its services."""
+
+    def __init__(self, session_id: str, catalogue: Callable[[], Iterable[ToolDefinition]], services: Any) -> None:
+        self.id = session_id
+        self._catalogue = catalogue
+        self._services: SessionServices = services
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of its tools, in order."""
+        return [definition.name for definition in self.definitions]
+
+    @property
+    def definitions(self) -> list[ToolDefinition]:
+        """What its tools say of themselves, by name."""
+        return list(self._catalogue())
+
+    def __getattr__(self, name: str) -> Any:
+        """A service of the session: `files`, `kv` and the others, as on `ToolContext`."""
+        if name.startswith("_") or name == "session":
+            raise AttributeError(f"A session has no {name!r}")
+        return getattr(self._services, name)
+
+
+class ChildSession(SessionState):
+    """A session that a tool opened."""
+
+    def __init__(self, session: Session, services: Any) -> None:
+        super().__init__(session.id, session.definitions, services)
+        self._session = session
+
+    async def run_batch(self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = "") -> list[ToolOutcome]:
+        """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
+        return await self._session.run_batch(calls, scope=scope)
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+        """Run one tool in the child."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
+        return outcome
+
+
+def child_id(call: CallKey, name: str, opened: int) -> str:
+    """The id of the child session that a call opens under a name: the same each time, and no other call's.
+
+    Raises:
+        ServiceError: the name is not usable, or the call has opened as many as it may.
+    """
+    require_name("name of a child session", name, 64)
+    if opened >= MOST:
+        raise ServiceError(f"A call may open {MOST} child sessions, and this one has; use those it has", "quota")
+    return f"{call.session}/{name}-{jsonx.digest(jsonx.encode([*call, name]))[:24]}"

@@ -1,0 +1,42 @@
+"""An idle session. Owns when that is so: nothing of it runs, or what does only waits for something outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from toolwright.calls.batch import Batch
+from toolwright.clock import Clock
+
+
+async def wait_for_idle(batches: Collection[Batch], clock: Clock, timeout: float | None) -> bool:
+    """Wait until none of the batches is busy; False when one still is after this time."""
+    waiter = asyncio.ensure_future(_idle(batches))
+    late = None if timeout is None else asyncio.ensure_future(clock.sleep(timeout))
+    try:
+        await asyncio.wait({waiter, late} if late is not None else {waiter}, return_when=asyncio.FIRST_COMPLETED)
+        return waiter.done()
+    finally:
+        for task in (waiter, late):
+            if task is not None and not task.done():
+                task.cancel()
+
+
+async def _idle(batches: Collection[Batch]) -> None:
+    while _busy(batches):
+        changes = [batch.next_change() for batch in batches]
+        try:
+            await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for change in changes:
+                change.cancel()
+        await asyncio.sleep(0)  # What a call that ended held up is about to start.
+
+
+def _busy(batches: Collection[Batch]) -> bool:
+    runs = [run for batch in batches for run in batch.unfinished]
+    if not any(run.waiting for run in runs):
+        return bool(runs)
+    # A call that made others waits for these, and those that conflict with one that waits are held up by it.
+    callers = {batch.parent for batch in batches}
+    return not all(run.waiting or run.state in ("blocked", "gate") or run in callers for run in runs)

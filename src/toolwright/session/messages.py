@@ -1,0 +1,93 @@
+"""Messages. Owns a session's conversation, who may say what in it, and the verbs a store must offer for it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import Any, Protocol, get_args
+
+from toolwright import jsonx
+from toolwright.clock import Clock
+from toolwright.errors import ServiceError
+from toolwright.session.store import Mark, Marker, Room, to_json
+from toolwright.tools.clients import Message, Sender
+
+SENDERS: tuple[str, ...] = get_args(Sender)
+PAGE = 1_000
+"""How many messages are read at once: a conversation of any length is listed without one long read."""
+
+
+class MessageStore(Protocol):
+    """What a database must offer. A marked change is made once, as `Mark` says."""
+
+    async def append_message(
+        self, session: str, sender: str, content: bytes, metadata: bytes, at: float, room: Room, mark: Mark | None
+    ) -> tuple[int, float]:
+        """Append with the next number; return that and the instant, which for a mark known before is the first's."""
+        ...
+
+    async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
+        """Number, sender, content, metadata and instant of those beyond `after`, in order."""
+        ...
+
+
+class Messages:
+    """The messages client of one session, for its host, or for one attempt of a call, which speaks as a tool only."""
+
+    def __init__(
+        self, store: MessageStore, session: str, marker: Marker, clock: Clock, room: Room, senders: tuple[str, ...]
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._marker = marker
+        self._clock = clock
+        self._room = room
+        self._senders = senders
+
+    async def append(
+        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+    ) -> Message:
+        """Add a message that has a JSON form at the end.
+
+        Raises:
+            ServiceError: the content is not usable, the sender is not one to speak as, or the quota is used up.
+        """
+        if sender not in SENDERS:
+            raise ServiceError(f"The sender {sender!r:.200} is not known; use one of {', '.join(SENDERS)}")
+        if sender not in self._senders:
+            raise ServiceError(
+                f"A tool does not speak as {sender!r}; leave out sender=, or let the host append it",
+                "permission_denied",
+            )
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise ServiceError(f"The metadata {metadata!r:.200} of a message is not usable; use a mapping")
+        data = to_json("content of a message", content)
+        about = to_json("metadata of a message", {} if metadata is None else dict(metadata))
+        mark = self._marker.mark("messages.append", sender, jsonx.digest(data), jsonx.digest(about))
+        now = self._clock.now()
+        number, at = await self._store.append_message(self._session, sender, data, about, now, self._room, mark)
+        return Message(number, sender, jsonx.decode(data), jsonx.decode(about), at)
+
+    async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]:
+        """The messages beyond a number, in order, all or the first `limit`.
+
+        Raises:
+            ServiceError: one of the two is not a whole number of at least 0.
+        """
+        for name, value in (("after", after), ("limit", 0 if limit is None else limit)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ServiceError(f"{name}={value!r:.200} is not usable; use a whole number of at least 0")
+        found: builtins.list[Message] = []
+        # A number beyond what a store can hold is beyond every message.
+        after = min(after, 2**62)
+        while limit is None or len(found) < limit:
+            page = PAGE if limit is None else min(PAGE, limit - len(found))
+            rows = await self._store.list_messages(self._session, after, page)
+            found += [
+                Message(number, sender, jsonx.decode(content), jsonx.decode(about), at)  # type: ignore[arg-type]
+                for number, sender, content, about, at in rows
+            ]
+            if len(rows) < page:
+                break
+            after = found[-1].number
+        return found

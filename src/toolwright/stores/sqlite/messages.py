@@ -1,0 +1,46 @@
+"""Messages in SQLite. Owns their queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from toolwright.session.store import Mark, Room
+from toolwright.stores.sqlite.changes import Changes, require_room
+from toolwright.stores.sqlite.rows import one
+
+
+class SqliteMessageStore:
+    """`MessageStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def append_message(
+        self, session: str, sender: str, content: bytes, metadata: bytes, at: float, room: Room, mark: Mark | None
+    ) -> tuple[int, float]:
+        """Part of `MessageStore`."""
+
+        def work(connection: apsw.Connection) -> tuple[int, float]:
+            # There is one writer at a time, so that no two messages are given the same number.
+            last: int = one(connection, "SELECT max(number) FROM messages WHERE session = ?", (session,)) or 0
+            connection.execute(
+                "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", (session, last + 1, sender, content, metadata, at)
+            )
+            require_room(connection, session, "messages", room)
+            return last + 1, at
+
+        number, appended = await self._changes.change(mark, work)
+        return number, appended
+
+    async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
+        """Part of `MessageStore`."""
+        query = (
+            "SELECT number, sender, content, metadata, at FROM messages"
+            " WHERE session = ? AND number > ? ORDER BY number LIMIT ?"
+        )
+        rows: list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (session, after, limit)).fetchall()
+        )
+        return rows
