@@ -57,6 +57,10 @@ class ServiceError(ToolwrightError):
         self.code = code
 
 
+class ProcessError(ServiceError):
+    """A process, a schedule or a trigger is refused, such as with code "session_limit"."""
+
+
 class SecretsError(ToolwrightError):
     """A secret can not be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
 

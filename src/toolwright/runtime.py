@@ -19,6 +19,8 @@ from toolwright.effects.memory import MemoryStore
 from toolwright.effects.store import Store
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
+from toolwright.processes.processes import Processes
+from toolwright.processes.store import ProcessStore
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.kept import KeptSessions
@@ -55,6 +57,7 @@ class Runtime:
         capabilities: Iterable[str | Capability] = (),
         automatic: Iterable[Capability] | None = None,
         model: ModelClient | None,
+        worker: bool | None,
     ) -> None:
         own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
         self.tools = own
@@ -73,6 +76,8 @@ class Runtime:
         self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
         self._shared.model = model
         self._shared.open_child = self._open_child
+        self._processes = Processes(_Place(self), worker)
+        self._shared.runs = self._processes.runs
         self._sessions: dict[str, Session] = {}
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -103,6 +108,7 @@ class Runtime:
         capabilities: Iterable[str | Capability] = (),
         automatic: Iterable[Capability] | None = None,
         model: ModelClient | None = None,
+        worker: bool | None = None,
     ) -> Opening:
         """Open a runtime: `async with` the result, or await it and close the runtime later.
 
@@ -126,6 +132,8 @@ class Runtime:
             automatic: capabilities that come by themselves when one of the tools calls for them; by default those of
                 the box.
             model: what tools ask with `ctx.complete`.
+            worker: run background runs and schedules of the store here. By default that begins when this runtime first
+                starts one itself; False leaves them to others.
         """
         runtime = Runtime(
             tools=tools,
@@ -138,6 +146,7 @@ class Runtime:
             capabilities=capabilities,
             automatic=automatic,
             model=model,
+            worker=worker,
         )
         return Opening(runtime, store, sync, recover, events_file)
 
@@ -181,6 +190,10 @@ class Runtime:
         """
         self._require_open()
         return [] if self._store is None else await recover(self._store.journal, self.session)
+
+    async def drain(self, bound: float) -> None:
+        """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
+        await self._processes.close(bound)
 
     # --- whole sessions
 
@@ -338,6 +351,7 @@ class Runtime:
 
     async def _close(self) -> None:
         shared = self._shared
+        await self._processes.close()
         if self._journal is not None:
             self._journal.close()
         sessions = {*self._sessions.values(), *self._children.values()}
@@ -412,6 +426,43 @@ class Runtime:
         self._shared.require_open()
 
 
+class _Place:
+    """What the processes of a runtime need of it, when they need it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.clock = runtime.clock
+        self.policy = runtime.policy
+
+    @property
+    def process_store(self) -> ProcessStore:
+        stores: Any = self._runtime._shared.stores()
+        store: ProcessStore = stores.processes
+        return store
+
+    @property
+    def effects(self) -> JournaledController:
+        return self._runtime._shared.effects
+
+    @property
+    def quotas(self) -> Quotas:
+        return self._runtime._shared.quotas
+
+    @property
+    def alone(self) -> bool:
+        return self._runtime._store is None
+
+    def session_of(self, session_id: str) -> Session:
+        return self._runtime.session(session_id)
+
+    def tool_names(self) -> list[str]:
+        runtime = self._runtime
+        names = set(runtime._shared.tools.snapshot())
+        for session in runtime._sessions.values():
+            names.update(session.tools.snapshot())
+        return sorted(names)
+
+
 class Opening:
     """A runtime about to open: `async with` it, or await it."""
 
@@ -438,6 +489,7 @@ class Opening:
                 runtime._sinks.append(JsonLinesSink(runtime.subscribe(), self._events_file))
             if self._recover:
                 await runtime.recover()
+            runtime._processes.open()
         except BaseException:
             await runtime.close()
             raise

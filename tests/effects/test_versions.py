@@ -23,7 +23,8 @@ async def test_a_migrated_file_has_the_schema_of_a_new_one(old, file):
     assert rows(old, SCHEMA) == rows(file, SCHEMA)
     assert rows(old, MARKS) == rows(file, MARKS) == [(0x746F6F6C, VERSION)]
     names = "SELECT name, typeof(value), length(value) FROM meta ORDER BY name"
-    assert rows(old, names) == rows(file, names) == [("arrived", "integer", 1), ("secret", "blob", 32)]
+    expected = [("arrived", "integer", 1), ("changed", "integer", 1), ("secret", "blob", 32)]
+    assert rows(old, names) == rows(file, names) == expected
 
 
 @pytest.mark.promise("EFF-13")

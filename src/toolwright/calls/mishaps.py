@@ -26,6 +26,8 @@ _OF_SERVICES = {
     "not_found": "not_found",
     "permission_denied": "permission_denied",
     "quota": "resource_limit",
+    "session_limit": "resource_limit",
+    "worker_limit": "resource_limit",
     "timeout": "timeout",
 }
 """The category of a failure by the code of what a session service refused."""

@@ -22,6 +22,7 @@ Effect = Literal["allow", "ask", "deny"]
 OnLoop = Literal["warn", "refuse", "ignore"]
 OnAsk = Literal["wait", "deny"]
 OnConnection = Literal["return", "wait"]
+OnLimit = Literal["refuse", "queue"]
 
 SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -190,13 +191,24 @@ class Policy:
     max_argument_bytes: int = 8 * 1024 * 1024
     max_output_bytes: int = 64 * 1024 * 1024
     record_bytes: int = 1024 * 1024
+    background_per_session: int = 5
+    background_per_worker: int = 64
+    on_background_limit: OnLimit = "refuse"
+    """What becomes of a background run when there are as many as may be: it is refused, or waits in the store."""
     defer_tools_from: int | None = None
     """How many tools a session must have for the model to see stubs of them; None for never."""
     plain_bytes: int = field(init=False, repr=False, compare=False)
     """The size up to which a value needs neither a cut nor a refusal."""
 
     def __post_init__(self) -> None:
-        for name in ("max_concurrency", "session_concurrency", "runtime_concurrency", "max_lines"):
+        for name in (
+            "max_concurrency",
+            "session_concurrency",
+            "runtime_concurrency",
+            "max_lines",
+            "background_per_session",
+            "background_per_worker",
+        ):
             _require_count(name, getattr(self, name), 1)
         for name, least in (
             ("max_bytes", 256),
@@ -217,6 +229,8 @@ class Policy:
             raise PolicyError(f"Policy.on_loop is {self.on_loop!r}; use warn, refuse or ignore")
         if self.on_ask not in ("wait", "deny"):
             raise PolicyError(f"Policy.on_ask is {self.on_ask!r}; use wait, for a person to decide, or deny")
+        if self.on_background_limit not in ("refuse", "queue"):
+            raise PolicyError(f"Policy.on_background_limit is {self.on_background_limit!r}; use refuse or queue")
         if self.on_connection not in ("return", "wait"):
             raise PolicyError(f"Policy.on_connection is {self.on_connection!r}; use return or wait")
         if self.approval_timeout is not None:

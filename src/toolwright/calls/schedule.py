@@ -41,6 +41,10 @@ class Schedule:
         self._gated: dict[ClaimIndex, set[Ticket]] = {}
         runtime.schedules.append(self)
 
+    def close(self) -> None:
+        """Nothing is submitted any more."""
+        self._runtime.schedules.remove(self)
+
     @property
     def idle(self) -> bool:
         """True when no ticket is left, running or waiting."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from toolwright.calls.batch import Batch
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent, JournalStore
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.session.session import Session
 from toolwright.tools.outcome import ToolOutcome
 
@@ -32,7 +32,7 @@ async def recover(journal: JournalStore, session_of: Callable[[str], Session]) -
     """Finish what a crash cut off, and say what was done for each call."""
     done: list[Recovered] = []
     seen: set[CallKey] = set()
-    while entries := [entry for entry in await journal.unfinished() if entry.intent.key not in seen]:
+    while entries := [entry for entry in await journal.unfinished() if _is_left(entry, seen)]:
         # A call of an unfinished call comes after it: run again, it makes the call itself.
         cut_off = {entry.intent.key for entry in entries}
         groups: dict[tuple[str, str], list[Intent]] = {}
@@ -46,6 +46,12 @@ async def recover(journal: JournalStore, session_of: Callable[[str], Session]) -
             seen.update(intent.key for intent in intents)
             done += await _finish(session_of(session).recovering(intents, scope), session, scope)
     return done
+
+
+def _is_left(entry: Entry, seen: set[CallKey]) -> bool:
+    """What a process did is for a worker to go on with."""
+    key = entry.intent.key
+    return key not in seen and not key.scope.startswith(PROCESS_SCOPE)
 
 
 async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:

@@ -18,7 +18,7 @@ from toolwright.session.messages import SENDERS, Messages, MessageStore
 from toolwright.session.resources import Resources, ResourceStore
 from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas, Unmarked
-from toolwright.tools.clients import CatalogueClient
+from toolwright.tools.clients import CatalogueClient, RunsClient
 
 
 class ServiceStores(Protocol):
@@ -58,6 +58,7 @@ class SessionServices:
     """
 
     session: SessionState
+    make_runs: Callable[[], RunsClient]
 
     def __init__(
         self,
@@ -124,6 +125,11 @@ class SessionServices:
         """What the session uses or made outside."""
         store = self._guard(self._stores.resources)
         return Resources(store, self._session, self._marker, self._clock, self._quotas.resources)
+
+    @cached_property
+    def runs(self) -> RunsClient:
+        """Tools that run in the background."""
+        return self.make_runs()
 
     @cached_property
     def connections(self) -> Connections:

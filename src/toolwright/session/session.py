@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -24,12 +25,13 @@ from toolwright.calls.remember import MemoryJournal
 from toolwright.calls.schedule import Limit, Running, Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.effect import CallKey
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Intent
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import Resolution
 from toolwright.errors import KeyRefused, RuntimeClosed, ToolwrightError
-from toolwright.hub import EventHub, Subscription
+from toolwright.events import AnyEvent
+from toolwright.hub import Channel, EventHub, Subscription
 from toolwright.session.attachments import Attachments
 from toolwright.session.children import SENDERS, ChildSession, SessionState, child_id
 from toolwright.session.connections import MOST, require_provider, to_detail
@@ -44,10 +46,10 @@ from toolwright.session.outputs import keep_output
 from toolwright.session.resources import Resources
 from toolwright.session.secrets import Secrets
 from toolwright.session.services import ServiceStores, SessionServices
-from toolwright.session.store import Marks, Quotas, Unmarked
+from toolwright.session.store import Marker, Marks, Quotas, Unmarked
 from toolwright.session.vault import Vault
 from toolwright.tools.call import ToolCall
-from toolwright.tools.clients import Connection, ModelClient
+from toolwright.tools.clients import Connection, ModelClient, RunClient, RunsClient
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot, ToolSource, find
@@ -77,6 +79,8 @@ class Shared:
     kept_before: bool
     """True when sessions may have secrets that an earlier process wrote."""
     open_child: Callable[[Session, str, Policy], Session]
+    runs: Callable[[Session, Marker, CallKey | None, Policy, Callable[[Any], Any]], RunsClient]
+    """Makes the runs client of a session, for its host or for a call."""
     model: ModelClient | None = None
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
@@ -152,6 +156,8 @@ class Session:
             open_child=self._open_child,
             model=shared.model,
         )
+        # Those of processes, each apart from the others; they redact what the session's own redacts.
+        self._hosts: list[CallHost] = [self._host]
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
         self._batches: dict[Batch, None] = {}  # in the order they were started
@@ -236,6 +242,45 @@ class Session:
     def resources(self) -> Resources:
         """What the session uses or made outside."""
         return self._services.resources
+
+    # --- work that outlives the batch
+
+    async def spawn(self, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> RunClient:
+        """Start a tool that supports it in the background, and return the handle of its run.
+
+        `options` are those of `toolwright.processes.Runs.spawn`: title, timeout, signal_on_completion, disposition, id.
+
+        Raises:
+            ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
+        """
+        return await self._runs.spawn(tool, args, **options)
+
+    async def runs(self, *, active: bool = False) -> list[RunClient]:
+        """The background runs of the session, the newest first: all, or those that are not over."""
+        return await self._runs.list(active=active)
+
+    async def run(self, id: str) -> RunClient:
+        """The handle of a background run of this session, or of one that was granted to it.
+
+        Raises:
+            ProcessError: there is none, or it is another session's.
+        """
+        return await self._runs.get(id)
+
+    @property
+    def _runs(self) -> RunsClient:
+        self._shared.require_open()
+        return self._shared.runs(self, Unmarked(), None, self.policy, lambda store: store)
+
+    def enter(self, call: CallKey) -> None:
+        """The call of a process may be spoken to from now on, also before it begins."""
+        self._host.journal.enter(call)
+
+    def all_tools(self) -> Snapshot:
+        """The tools of the session."""
+        return self._all_tools()
+
+    # --- connections
 
     async def connect(self, provider: str, *, detail: Any = None) -> Connection:
         """Say that the session is connected to a provider. Calls that wait for it go on, in every process.
@@ -326,6 +371,7 @@ class Session:
             self._catalogue,
         )
         services.session = SessionState(self.id, self.definitions, services)
+        services.make_runs = lambda: shared.runs(self, marks, call, policy, guard)
         return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
@@ -336,7 +382,13 @@ class Session:
         await self._known.load(self._shared.stores().secrets)
 
     def _redact(self, redactor: Redactor) -> None:
-        self._host.redactor = redactor
+        for host in self._hosts:
+            host.redactor = redactor
+
+    def hides(self, data: bytes) -> bool:
+        """True when some JSON holds a secret of the session's in clear."""
+        redactor = self._host.redactor
+        return redactor is not None and redactor.json(data) != data
 
     def close(self) -> None:
         """The runtime closes: nothing of the session is written to a log any more."""
@@ -392,8 +444,10 @@ class Session:
         self._shared.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
+        if scope.startswith(PROCESS_SCOPE) and parent is None:
+            raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
         # What a batch may do holds for the calls that its tools make, in this session.
-        above = parent.owner if parent is not None and parent.host is self._host else None
+        above = parent.owner if parent is not None and parent.host in self._hosts else None
         setting = self._setting if above is None else above.setting
         if changes:
             policy = setting.policy.but(**changes)
@@ -403,6 +457,27 @@ class Session:
         batch = Batch(calls, self._all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
         self._batches[batch] = None
         return batch
+
+    def start_apart(self, call: ToolCall, scope: str, push: Callable[[AnyEvent], None], **changes: Any) -> Batch:
+        """Start the call of a process, which `push` is told about: it takes no slots of the session's, and no other
+        call waits for it.
+        """
+        self._shared.require_open()
+        host, shared = copy.copy(self._host), self._shared
+        host.schedule = Schedule(shared.running)
+        host.channel = Channel(self.id)
+        host.channel.pushes = (shared.hub.channel(self.id).publish, push)
+        self._hosts.append(host)
+
+        def ended(batch: Batch) -> None:
+            self._ended(batch)
+            self._hosts.remove(host)
+            host.schedule.close()
+
+        setting = self._make_setting(self.policy.but(continue_on_failure=True, **changes), host, ())
+        batch = Batch([call], self._all_tools(), setting, scope=scope, parent=None, ended=ended)
+        self._batches[batch] = None
+        return batch.start()
 
     def _ended(self, batch: Batch) -> None:
         self._batches.pop(batch, None)
@@ -424,13 +499,15 @@ class Session:
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
-    def _make_setting(self, policy: Policy) -> BatchSetting:
+    def _make_setting(
+        self, policy: Policy, host: CallHost | None = None, limits: tuple[Limit, ...] | None = None
+    ) -> BatchSetting:
         return BatchSetting(
-            host=self._host,
+            host=host or self._host,
             policy=policy,
             hooks=self._hooks,
             loops=self._loops,
             call_log=self._shared.log,
-            outer_limits=(self._limit, self._shared.limit),
+            outer_limits=(self._limit, self._shared.limit) if limits is None else limits,
             tool_limit=self._shared.tool_limit,
         )

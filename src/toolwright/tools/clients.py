@@ -191,6 +191,76 @@ class ConnectionsClient(Protocol):
     async def list(self) -> builtins.list[Connection]: ...
 
 
+class RunClient(Protocol):
+    """The handle of a background run. What it shows is as it was last looked at."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
+
+    async def wait(self, timeout: float | None = None) -> ToolOutcome:
+        """Its outcome, when it is over.
+
+        Raises:
+            TimeoutError: it is not over yet. It goes on.
+        """
+        ...
+
+    def follow(self, after: int = 0) -> AsyncIterator[Any]:
+        """What happened to it beyond an event's number, and what happens, until it is over."""
+        ...
+
+    async def log(self) -> str:
+        """Its output so far."""
+        ...
+
+    async def cancel(self, reason: str = ...) -> bool:
+        """Ask it and all that it started to stop; False when it was over already."""
+        ...
+
+    async def signal(self, name: str, payload: Any = None) -> int:
+        """Send a signal, which its tool takes by `ctx.receive(name)`."""
+        ...
+
+    async def grant(self, session: str) -> None:
+        """Let another session have a handle of it."""
+        ...
+
+    async def children(self) -> builtins.list[Any]:
+        """The handles of the runs that it started, and of those that these did."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class RunsClient(Protocol):
+    """Tools that run in the background, in the session's name."""
+
+    async def spawn(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        disposition: Literal["resume", "rerun", "abandon"] = "resume",
+        id: str | None = None,
+    ) -> RunClient:
+        """Start a tool that supports it, and return the handle of its run."""
+        ...
+
+    async def list(self, *, active: bool = False) -> builtins.list[Any]:
+        """The handles of the session's runs, the newest first."""
+        ...
+
+    async def get(self, id: str) -> RunClient:
+        """The handle of a run of this session, or of one that was granted to it."""
+        ...
+
+
 class ModelRequest(Struct, frozen=True):
     """What a tool asks the model of its session. `options` is what the tool gave beside the messages."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         KeyValueClient,
         MessagesClient,
         ResourcesClient,
+        RunsClient,
         SecretsClient,
         SessionClient,
     )
@@ -180,6 +181,12 @@ class ToolContext:
     def connections(self) -> ConnectionsClient:
         """The providers that the session is connected to."""
         client: ConnectionsClient = self._services.service("connections")
+        return client
+
+    @property
+    def runs(self) -> RunsClient:
+        """Tools that run in the background."""
+        client: RunsClient = self._services.service("runs")
         return client
 
     @property

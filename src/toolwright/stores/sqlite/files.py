@@ -67,24 +67,7 @@ class SqliteFilesStore:
         """Part of `FilesStore`."""
 
         def work(connection: apsw.Connection) -> tuple[Any, ...]:
-            found = _find(connection, session, path)
-            require_writable(path, found, writing)
-            if found is None:
-                _make_directories(connection, session, parent_of(path), writing.at)
-            put_blob(connection, content.digest, content.pieces())
-            connection.execute(
-                "INSERT INTO files VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
-                " digest = excluded.digest, size = excluded.size, readonly = ifnull(?6, readonly),"
-                " updated_at = excluded.updated_at",
-                (session, path, parent_of(path), content.digest, content.size, writing.readonly, writing.at),
-            )
-            if found is not None and found.hash is not None and found.hash != content.digest.hex():
-                drop_blobs(connection, [bytes.fromhex(found.hash)])
-            require_room(connection, session, "files", writing.room)
-            created = writing.at if found is None else found.created_at
-            was_readonly = found is not None and found.readonly
-            readonly = was_readonly if writing.readonly is None else writing.readonly
-            return path, False, content.size, content.digest.hex(), readonly, created, writing.at
+            return put_file(connection, session, path, content, writing)
 
         return FileInfo(*await self._changes.change(mark, work))
 
@@ -132,6 +115,34 @@ class SqliteFilesStore:
     async def scan_files(self, session: str, path: str, after: Portion | None) -> Portion:
         """Part of `FilesStore`."""
         return await self._changes.read(lambda connection: _scan(connection, session, path, after))
+
+
+def put_file(
+    connection: apsw.Connection, session: str, path: str, content: Content, writing: Writing
+) -> tuple[Any, ...]:
+    """Write a file inside the transaction of the caller, and return what `FileInfo` is made of.
+
+    Raises:
+        ServiceError: it may not be written, or the quota is used up.
+    """
+    found = _find(connection, session, path)
+    require_writable(path, found, writing)
+    if found is None:
+        _make_directories(connection, session, parent_of(path), writing.at)
+    put_blob(connection, content.digest, content.pieces())
+    connection.execute(
+        "INSERT INTO files VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
+        " digest = excluded.digest, size = excluded.size, readonly = ifnull(?6, readonly),"
+        " updated_at = excluded.updated_at",
+        (session, path, parent_of(path), content.digest, content.size, writing.readonly, writing.at),
+    )
+    if found is not None and found.hash is not None and found.hash != content.digest.hex():
+        drop_blobs(connection, [bytes.fromhex(found.hash)])
+    require_room(connection, session, "files", writing.room)
+    created = writing.at if found is None else found.created_at
+    was_readonly = found is not None and found.readonly
+    readonly = was_readonly if writing.readonly is None else writing.readonly
+    return path, False, content.size, content.digest.hex(), readonly, created, writing.at
 
 
 def _find(connection: apsw.Connection, session: str, path: str) -> FileInfo | None:

@@ -23,13 +23,7 @@ class SqliteMessageStore:
         """Part of `MessageStore`."""
 
         def work(connection: apsw.Connection) -> tuple[int, float]:
-            # There is one writer at a time, so that no two messages are given the same number.
-            last: int = one(connection, "SELECT max(number) FROM messages WHERE session = ?", (session,)) or 0
-            connection.execute(
-                "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", (session, last + 1, sender, content, metadata, at)
-            )
-            require_room(connection, session, "messages", room)
-            return last + 1, at
+            return put_message(connection, session, sender, content, metadata, at, room), at
 
         number, appended = await self._changes.change(mark, work)
         return number, appended
@@ -44,3 +38,20 @@ class SqliteMessageStore:
             lambda connection: connection.execute(query, (session, after, limit)).fetchall()
         )
         return rows
+
+
+def put_message(
+    connection: apsw.Connection, session: str, sender: str, content: bytes, metadata: bytes, at: float, room: Room
+) -> int:
+    """Append a message inside the transaction of the caller, and return its number.
+
+    Raises:
+        ServiceError: the quota is used up.
+    """
+    # There is one writer at a time, so that no two messages are given the same number.
+    last: int = one(connection, "SELECT max(number) FROM messages WHERE session = ?", (session,)) or 0
+    connection.execute(
+        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", (session, last + 1, sender, content, metadata, at)
+    )
+    require_room(connection, session, "messages", room)
+    return last + 1

@@ -10,6 +10,7 @@ from toolwright.stores.sqlite.connections import SqliteConnectionStore
 from toolwright.stores.sqlite.files import SqliteFilesStore
 from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
 from toolwright.stores.sqlite.messages import SqliteMessageStore
+from toolwright.stores.sqlite.processes import SqliteProcessStore
 from toolwright.stores.sqlite.resources import SqliteResourceStore
 from toolwright.stores.sqlite.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions import SqliteArchiveStore
@@ -18,16 +19,16 @@ from toolwright.stores.sqlite.sessions import SqliteArchiveStore
 class SqliteServiceStores:
     """`ServiceStores` in SQLite."""
 
-    def __init__(self, changes: Changes, path: Path | None = None) -> None:
+    def __init__(self, changes: Changes, path: Path | None = None, owner: str | None = None) -> None:
         self._changes = changes
         self.files = SqliteFilesStore(changes)
-        self.kv = SqliteKeyValueStore(changes)
         self.secrets = SqliteSecretStore(changes)
         self.archives = SqliteArchiveStore(changes, path)
         self.attachments = SqliteAttachmentStore(changes)
         self.connections = SqliteConnectionStore(changes)
         self.kv = SqliteKeyValueStore(changes)
         self.messages = SqliteMessageStore(changes)
+        self.processes = SqliteProcessStore(changes, owner, path)
         self.resources = SqliteResourceStore(changes)
 
     @classmethod

@@ -42,7 +42,7 @@ class SqliteStore:
         self.journal = SqliteJournalStore(self._writer, self.path, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
         reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs)
-        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader), self.path)
+        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader), self.path, self.owner)
 
     @property
     def commits(self) -> int:

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.effects.effect import CallKey
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.waits import (
     INBOX,
     Arrivals,
@@ -22,6 +22,7 @@ from toolwright.effects.waits import (
     WaitKey,
     WaitKind,
 )
+from toolwright.processes.process import OVER
 from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
 from toolwright.stores.sqlite.writer import Writer
 
@@ -194,11 +195,21 @@ def _revoked(connection: apsw.Connection, session: str) -> Resolution | None:
     return None if blob is None else _decode(blob)
 
 
+def _refusal_of_process(connection: apsw.Connection, key: CallKey) -> Refused | None:
+    """As below, for a call that has not begun: that of a process may be spoken to while it still waits for a worker."""
+    if not key.scope.startswith(PROCESS_SCOPE):
+        return Refused("unknown")
+    state = one(connection, "SELECT state FROM processes WHERE id = ? AND session = ?", (key.call_id, key.session))
+    if state is None:
+        return Refused("unknown")
+    return Refused("over") if state in OVER else None
+
+
 def _refusal(connection: apsw.Connection, key: CallKey) -> Refused | None:
     """Why nothing more may come in for a call; None where it may."""
     finished = one(connection, f"SELECT outcome IS NOT NULL FROM calls WHERE {KEY}", key)
     if finished is None:
-        return Refused("unknown")
+        return _refusal_of_process(connection, key)
     if one(connection, "SELECT 1 FROM revoked WHERE session = ?", (key.session,)) is not None:
         return Refused("revoked")
     return Refused("over") if finished else None

@@ -1,0 +1,162 @@
+"""What a process is. Owns its states, its input, what it says of itself; does not own running it.
+
+A process is one tool call that outlives whoever asked for it: it is in the store before it begins, any worker may run
+it, and what became of it stays there. Its call has the journal's identity (session, scope of the process, its id), so
+that steps, waits and changes of session services are not made twice by a second worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.ids import uuid7
+from toolwright.tools.outcome import ToolOutcome
+
+Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "abandoned"]
+Disposition = Literal["resume", "rerun", "abandon"]
+"""What becomes of a process whose worker is gone: "resume" lets its tool's crash policy decide, and what its durable
+steps did stays done; "rerun" begins it anew, from nothing; "abandon" ends it, with what is known of it as evidence."""
+
+OVER: tuple[Status, ...] = ("completed", "failed", "cancelled", "abandoned")
+"""The states that nothing follows."""
+
+
+class Options(Struct, frozen=True, kw_only=True, gc=False):
+    """How a process is to be run. `timeout` is for the whole of it, across workers, from when it first starts."""
+
+    timeout: float | None = None
+    disposition: Disposition = "resume"
+    signal_on_completion: bool = False
+    artifacts: bool = True
+
+
+class Progress(Struct, frozen=True, gc=False, omit_defaults=True):
+    """How far a process says it is."""
+
+    current: float
+    total: float | None = None
+    unit: str | None = None
+    label: str | None = None
+
+
+class Registration(Struct, frozen=True, kw_only=True):
+    """A process that is about to be. What has the same id and content is the same process."""
+
+    id: str
+    session: str
+    tool: str
+    arguments: bytes
+    title: str
+    options: Options
+    at: float
+    parent: str | None = None
+    schedule: str | None = None
+    alone: bool = False
+    """True when it waits until no other process of its schedule is active."""
+    provenance: bytes = b"{}"
+    """JSON that says where it comes from: the host, a call, a schedule and its instant, a trigger and what occurred."""
+
+    def same_as(self, other: Process) -> bool:
+        """True when a process that is there is this one."""
+        return (self.session, self.tool, self.arguments, self.title, self.options, self.parent) == (
+            other.session,
+            other.tool,
+            jsonx.encode(other.arguments),
+            other.title,
+            other.options,
+            other.parent,
+        )
+
+
+class Process(Struct, frozen=True, kw_only=True):
+    """A process as the store has it. `tail` is the end of its output; instants are seconds since the epoch.
+
+    `token` rises with each worker that takes it: what a worker with an older one writes is refused.
+    """
+
+    id: str
+    session: str
+    tool: str
+    arguments: Any
+    title: str
+    options: Options
+    status: Status
+    status_text: str
+    created_at: float
+    parent: str | None = None
+    schedule: str | None = None
+    provenance: Any = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    deadline: float | None = None
+    worker: str | None = None
+    token: int = 0
+    lease_until: float | None = None
+    attempts: int = 0
+    cancel_reason: str | None = None
+    progress: Progress | None = None
+    tail: str = ""
+    log_chars: int = 0
+    outcome: ToolOutcome | None = None
+
+    @property
+    def over(self) -> bool:
+        """True when nothing follows."""
+        return self.status in OVER
+
+    @property
+    def call(self) -> CallKey:
+        """The identity of its call in the journal."""
+        return CallKey(self.session, scope_of(self.id), self.id)
+
+    @property
+    def artifact_dir(self) -> str:
+        """The folder of its artifacts, among the files of its session."""
+        return f"/.background/{self.id}"
+
+    @property
+    def log_path(self) -> str:
+        """The file with its output."""
+        return f"{self.artifact_dir}/output.log"
+
+    @property
+    def result_path(self) -> str:
+        """The file with its result."""
+        return f"{self.artifact_dir}/result.json"
+
+    def to_json(self) -> dict[str, Any]:
+        """The process as plain data, without its lease."""
+        shown = {
+            "run_id": self.id,
+            "session": self.session,
+            "tool": self.tool,
+            "title": self.title,
+            "status": self.status,
+            "status_text": self.status_text,
+            "parent": self.parent,
+            "schedule": self.schedule,
+            "created_at": self.created_at,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "attempts": self.attempts,
+            "progress": None if self.progress is None else msgspec.to_builtins(self.progress),
+            "output_tail": self.tail,
+        }
+        if self.options.artifacts:
+            shown |= {"log_path": self.log_path, "result_path": self.result_path}
+        return shown
+
+
+def new_process_id() -> str:
+    """An id that no other process has, in the order of time."""
+    return f"bg_{uuid7().replace('-', '')}"
+
+
+def scope_of(process: str) -> str:
+    """The scope of the calls of the process of an id."""
+    return f"{PROCESS_SCOPE}{process}"

@@ -1,0 +1,147 @@
+"""The processes of a runtime. Owns wiring their store, their handles and the worker of this runtime together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+from toolwright.calls.batch import Batch
+from toolwright.calls.policy import Policy
+from toolwright.clock import Clock
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.journaled import JournaledController
+from toolwright.processes.bell import Bell
+from toolwright.processes.process import Process, scope_of
+from toolwright.processes.run import Desk
+from toolwright.processes.running import Running
+from toolwright.processes.runs import LONGEST, Runs
+from toolwright.processes.sink import Sink
+from toolwright.processes.store import Claimed, ProcessStore
+from toolwright.processes.worker import Turn, Worker
+from toolwright.session.session import Session
+from toolwright.session.store import Marker, Quotas
+from toolwright.tools.call import CallSource, ToolCall
+
+
+class Place(Protocol):
+    """What the processes of a runtime need of it."""
+
+    clock: Clock
+    policy: Policy
+
+    @property
+    def process_store(self) -> ProcessStore: ...
+
+    @property
+    def effects(self) -> JournaledController: ...
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    @property
+    def alone(self) -> bool:
+        """True when no other process can see the store."""
+        ...
+
+    def session_of(self, session_id: str) -> Session: ...
+
+    def tool_names(self) -> Sequence[str]: ...
+
+
+class Processes:
+    """Starts processes, and runs them here where the runtime has a worker.
+
+    `worker` is True for one from the beginning, False for none, and None for one that begins when this runtime first
+    starts a process or a schedule.
+    """
+
+    def __init__(self, place: Place, worker: bool | None, turns: Sequence[Turn] = ()) -> None:
+        self._place = place
+        self._wanted = worker
+        self._turns = turns
+        self._closed = False
+        self.worker: Worker | None = None
+
+    @cached_property
+    def desk(self) -> Desk:
+        """What handles of processes need."""
+        place = self._place
+        bell = Bell(place.process_store, place.clock, alone=place.alone)
+        return Desk(place.process_store, bell, place.clock, place.quotas, place.effects, self.poke)
+
+    def runs(
+        self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
+    ) -> Runs:
+        """The runs client of a session, for its host or for a call."""
+        desk, parent, origin = self.desk, None, {"by": "host"}
+        if call is not None:
+            desk = Desk(guard(desk.store), desk.bell, desk.clock, desk.quotas, desk.effects, desk.poke)
+            parent = call.scope.removeprefix(PROCESS_SCOPE) if call.scope.startswith(PROCESS_SCOPE) else None
+            origin = {"by": "call", "scope": call.scope, "call_id": call.call_id}
+        return Runs(
+            desk,
+            session.id,
+            marker,
+            session.all_tools,
+            policy,
+            parent=parent,
+            origin=origin,
+            hides=session.hides,
+            entered=session.enter,
+        )
+
+    def open(self) -> None:
+        """Begin to work, where the runtime was opened as a worker."""
+        if self._wanted:
+            self._work()
+
+    def poke(self) -> None:
+        """There may be something to do."""
+        if self._wanted is not False and not self._closed:
+            self._work().poke()
+
+    async def close(self, bound: float = 0.0) -> None:
+        """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
+        self._closed = True
+        if self.worker is not None:
+            await self.worker.close(bound)
+        if "desk" in self.__dict__:
+            self.desk.bell.close()
+
+    def _work(self) -> Worker:
+        if self.worker is None:
+            place = self._place
+            self.worker = Worker(
+                self.desk.store,
+                place.clock,
+                self.desk.bell,
+                capacity=place.policy.background_per_worker,
+                tools=place.tool_names,
+                start=self._start,
+                turns=self._turns,
+            )
+        return self.worker
+
+    def _start(self, worker: Worker, claimed: Claimed) -> Running:
+        place = self._place
+        sink = Sink(claimed.process, place.clock, worker.dirty)
+        return Running(
+            claimed,
+            self.desk.store,
+            place.clock,
+            place.effects.room.alarms,
+            place.quotas,
+            sink,
+            start=self._batch,
+            flush=partial(worker.flush),
+        )
+
+    def _batch(self, process: Process, sink: Sink) -> Batch:
+        session = self._place.session_of(process.session)
+        source: CallSource = "schedule" if process.schedule is not None else "host"
+        if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
+            source = "model"
+        call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
+        # Its own time is that of the whole run, which its worker looks after.
+        return session.start_apart(call, scope_of(process.id), sink.push, timeout=LONGEST)

@@ -1,0 +1,168 @@
+"""The handle of a process. Owns awaiting, following, cancelling and signalling it from wherever its store is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from toolwright.clock import Clock
+from toolwright.effects.journaled import JournaledController
+from toolwright.effects.waits import WaitKey
+from toolwright.errors import KeyRefused, ProcessError
+from toolwright.processes.bell import Bell
+from toolwright.processes.ending import make_ending, stopped
+from toolwright.processes.happenings import ProcessEvent
+from toolwright.processes.output import render
+from toolwright.processes.process import Process, Status
+from toolwright.processes.store import Piece, ProcessStore
+from toolwright.session.store import Quotas, require_name, to_json
+from toolwright.tools.outcome import ToolOutcome
+
+PAGE = 500
+
+
+class Desk:
+    """What handles of processes need of their runtime."""
+
+    def __init__(
+        self, store: ProcessStore, bell: Bell, clock: Clock, quotas: Quotas, effects: JournaledController, poke: Any
+    ) -> None:
+        self.store = store
+        self.bell = bell
+        self.clock = clock
+        self.quotas = quotas
+        self.effects = effects
+        self.poke = poke
+        """Says to the worker of this runtime, if it has one, that there may be something to do."""
+
+
+class Run:
+    """A process that somebody may await, follow, cancel and signal. What it shows is as it was last looked at."""
+
+    def __init__(self, desk: Desk, process: Process) -> None:
+        self._desk = desk
+        self._process = process
+
+    @property
+    def id(self) -> str:
+        """The id of the process."""
+        return self._process.id
+
+    @property
+    def status(self) -> Status:
+        """The status, when it was last looked at: by `wait`, `follow`, `refresh` or when the handle was made."""
+        return self._process.status
+
+    @property
+    def process(self) -> Process:
+        """All that is known of the process, when it was last looked at."""
+        return self._process
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """The outcome, once it is known."""
+        return self._process.outcome
+
+    async def refresh(self) -> Process:
+        """Look at the process now.
+
+        Raises:
+            ProcessError: it was removed from the store.
+        """
+        found = await self._desk.store.find(self.id)
+        if found is None:
+            raise ProcessError(f"The run {self.id!r} is no longer in the store", "not_found")
+        self._process = found
+        return found
+
+    async def wait(self, timeout: float | None = None) -> ToolOutcome:
+        """The outcome of the process, when it is over; at most `timeout` seconds are waited for that.
+
+        Raises:
+            TimeoutError: it is not over yet. It goes on.
+        """
+        late = None if timeout is None else asyncio.ensure_future(self._desk.clock.sleep(timeout))
+        try:
+            while True:
+                async with self._desk.bell.watching(self.id) as changed:
+                    process = await self.refresh()
+                    if process.over:
+                        assert process.outcome is not None
+                        return process.outcome
+                    await asyncio.wait({changed, *([] if late is None else [late])}, return_when="FIRST_COMPLETED")
+                if late is not None and late.done() and not (await self.refresh()).over:
+                    raise TimeoutError(f"The run {self.id!r} is not over after {timeout:g} s; it goes on")
+        finally:
+            if late is not None:
+                late.cancel()
+
+    async def follow(self, after: int = 0) -> AsyncIterator[ProcessEvent]:
+        """What happened to the process beyond an event's number, and what happens, until it is over."""
+        while True:
+            async with self._desk.bell.watching(self.id) as changed:
+                events = await self._desk.store.events(self.id, after, PAGE)
+                if not events:
+                    if (await self.refresh()).over and not await self._desk.store.events(self.id, after, 1):
+                        return
+                    await changed
+            for event in events:
+                after = event.number
+                yield event
+                if event.last:
+                    await self.refresh()
+                    return
+
+    async def log(self) -> str:
+        """Its output so far: all of it, or its beginning and its end where it is very much."""
+        pieces: list[Piece] = []
+        after = 0
+        while page := await self._desk.store.events(self.id, after, PAGE):
+            after = page[-1].number
+            pieces += [Piece(**event.payload) for event in page if event.type == "output"]
+        return render(pieces, (await self.refresh()).log_chars)
+
+    async def cancel(self, reason: str = "the run was cancelled") -> bool:
+        """Ask the process and all that it started to stop; False when it was over already.
+
+        What waits for a worker is over at once; what runs is told by its worker, and gets its grace.
+        """
+        left = await self._desk.store.cancel(self.id, str(reason), self._desk.clock.now())
+        for process in left:
+            if process.status == "queued":
+                await self._desk.store.finish(
+                    make_ending(process, stopped(process), self._desk.clock.now()), self._desk.quotas
+                )
+        self._desk.poke()
+        self._desk.bell.ring([process.id for process in left])
+        await self.refresh()
+        return any(process.id == self.id for process in left)
+
+    async def signal(self, name: str, payload: Any = None) -> int:
+        """Send a signal, which its tool takes by `ctx.receive(name)`; return how many of this name it was sent.
+
+        Raises:
+            ProcessError: the process is over.
+        """
+        require_name("name of a signal", name)
+        key = WaitKey(self._process.call, "signal", name)
+        try:
+            return await self._desk.effects.signal(key, to_json("payload of a signal", payload))
+        except KeyRefused as error:
+            raise ProcessError(f"The run {self.id!r} takes no signals: it is {error.why}", error.why) from error
+
+    async def grant(self, session: str) -> None:
+        """Let another session await, follow, cancel and signal the process."""
+        await self._desk.store.grant(self.id, session)
+
+    async def children(self) -> list[Run]:
+        """The processes that it started, and those that these did, each after its parent."""
+        tree = await self._desk.store.tree(self.id)
+        return [Run(self._desk, process) for process in tree if process.id != self.id]
+
+    def to_json(self) -> dict[str, Any]:
+        """The process as plain data."""
+        return self._process.to_json()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self._process.tool!r}: {self.status}>"

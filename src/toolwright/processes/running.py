@@ -1,0 +1,182 @@
+"""One process that runs here. Owns its way from the claim to its end, and stopping it; the call itself is a batch's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from toolwright.calls.batch import Batch
+from toolwright.clock import Clock
+from toolwright.effects.alarms import Alarms
+from toolwright.errors import ServiceError, StoreError, ToolwrightError
+from toolwright.processes.ending import abandoned, failed, make_ending, stopped, timed_out
+from toolwright.processes.happenings import ProcessEvent
+from toolwright.processes.process import Process
+from toolwright.processes.sink import Sink
+from toolwright.processes.store import Claimed, Ending, Piece, ProcessStore
+from toolwright.session.store import Quotas
+from toolwright.tools.outcome import Failure, ToolOutcome
+
+log = logging.getLogger("toolwright.processes")
+
+LOST = "the worker no longer runs this process"
+
+
+class Running:
+    """A claimed process, from now until it is over or let go of.
+
+    `start` makes the batch of its call; `flush` writes what was reported before its end is.
+    """
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        store: ProcessStore,
+        clock: Clock,
+        alarms: Alarms,
+        quotas: Quotas,
+        sink: Sink,
+        start: Callable[[Process, Sink], Batch],
+        flush: Callable[[Sink], Awaitable[None]],
+    ) -> None:
+        self._process = claimed.process
+        self._gone = claimed.before
+        self._store = store
+        self._clock = clock
+        self._alarms = alarms
+        self._quotas = quotas
+        self._sink = sink
+        self._start = start
+        self._flush = flush
+        self._batch: Batch | None = None
+        self._late = False
+        self._reason: str | None = claimed.process.cancel_reason
+        self.let_gone = False
+        self.task = asyncio.ensure_future(self._go())
+
+    @property
+    def id(self) -> str:
+        """The id of the process."""
+        return self._process.id
+
+    @property
+    def hold(self) -> tuple[str, int]:
+        """What its worker holds on to: the id, and the token of its claim."""
+        return self._process.id, self._process.token
+
+    def cancel(self, reason: str) -> None:
+        """Stop it; its outcome is "cancelled"."""
+        if self._reason is None:
+            self._reason = reason
+            if self._batch is not None:
+                self._batch.cancel(reason)
+
+    def let_go(self) -> None:
+        """Stop it as a crash would: it is left to another worker."""
+        self.let_gone = True
+        if self._batch is None:
+            self.task.cancel()
+        else:
+            self._batch.store_failed(StoreError(LOST))
+            self._batch.cancel(LOST)
+
+    async def ended(self) -> None:
+        """Wait until nothing of it runs here any more."""
+        await asyncio.wait({self.task})
+
+    async def _go(self) -> None:
+        try:
+            outcome = await self._outcome()
+            if not self.let_gone:
+                await self._end(outcome)
+        except StoreError as fault:
+            # Its lease ends by itself, and another worker goes on with it, or this one.
+            if not self.let_gone:
+                log.warning("The process %r can not go on here: %s", self.id, fault)
+        except Exception:
+            log.exception("The process %r could not be ended", self.id)
+
+    async def _outcome(self) -> ToolOutcome:
+        process = self._process
+        if self._reason is not None:
+            return stopped(process)
+        if self._gone is not None and process.options.disposition == "abandon":
+            return abandoned(process)
+        if process.deadline is not None and process.deadline <= self._clock.now():
+            return timed_out(process)
+        self._sink.say("Running")
+        alarm = None if process.deadline is None else self._alarms.set(process.deadline, self._time_is_up)
+        try:
+            batch = self._batch = self._start(process, self._sink)
+            watching = asyncio.ensure_future(self._watch(batch))
+            try:
+                (outcome,) = await batch.wait()
+            finally:
+                watching.cancel()
+        except StoreError:
+            raise
+        except ToolwrightError as error:  # such as an id that was used for something else
+            return failed(
+                process, Failure(category="internal", code="not_started", message=str(error), source="runtime")
+            )
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        return timed_out(process) if self._late and outcome.status == "cancelled" else outcome
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        if self._batch is not None:
+            self._batch.cancel("the run took longer than it may")
+
+    async def _watch(self, batch: Batch) -> None:
+        """Say when the process waits for something outside, and when it goes on."""
+        waiting = False
+        while True:
+            change = batch.next_change()
+            runs = batch.unfinished
+            now = bool(runs) and all(run.waiting for run in runs)
+            if now != waiting:
+                waiting = now
+                self._sink.wait_for(*(("something outside",) if waiting else ()))
+            try:
+                await change
+            finally:
+                change.cancel()
+
+    async def _end(self, outcome: ToolOutcome) -> None:
+        await self._flush(self._sink)
+        pieces, logged = await self._printed()
+        ending = make_ending(self._process, outcome, self._clock.now(), pieces=pieces, logged=logged, gone=self._gone)
+        for smaller in (ending, *_smaller(ending)):
+            try:
+                await self._store.finish(smaller, self._quotas)
+            except ServiceError as error:
+                log.warning("Something of the end of process %r can not be written: %s", self.id, error)
+                why = str(error)
+                continue
+            return
+        raise AssertionError(f"an end without files and message was refused: {why}")
+
+    async def _printed(self) -> tuple[list[Piece], int]:
+        process = await self._store.find(self.id)
+        if process is None or not process.log_chars or not process.options.artifacts:
+            return [], 0
+        pieces: list[Piece] = []
+        events: list[ProcessEvent] = []
+        while page := await self._store.events(self.id, events[-1].number if events else 0, 500):
+            events = page
+            pieces += [Piece(**event.payload) for event in page if event.type == "output"]
+        return pieces, process.log_chars
+
+
+def _smaller(ending: Ending) -> list[Ending]:
+    """The same end with less to write: it must be seen even where there is no room for its artifacts."""
+    told = "its artifacts could not be written"
+    return [
+        replace(ending, files=(), artifact_error=told),
+        replace(ending, files=(), tell=None, artifact_error=f"{told}, nor its message"),
+    ]

@@ -1,0 +1,186 @@
+"""Starting processes. Owns what is asked of a tool that is to run in the background, and every refusal."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from toolwright import jsonx
+from toolwright.calls.policy import Policy
+from toolwright.errors import ProcessError
+from toolwright.processes.process import Disposition, Options, Registration, new_process_id
+from toolwright.processes.run import Desk, Run
+from toolwright.processes.store import Limits
+from toolwright.session.store import Marker, require_name, to_json
+from toolwright.tools.registry import Snapshot, find
+from toolwright.tools.tool import Tool
+
+ITSELF = "spawn_background"
+LONGEST = 366 * 24 * 3600.0
+"""Seconds that a run may take at most."""
+
+
+class Runs:
+    """The runs client of one session, for its host or for one attempt of a call.
+
+    `parent` is the process that the call belongs to, if it does; `origin` says where its runs come from.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        session: str,
+        marker: Marker,
+        tools: Callable[[], Snapshot],
+        policy: Policy,
+        *,
+        parent: str | None = None,
+        origin: Mapping[str, Any] | None = None,
+        hides: Callable[[bytes], bool] = lambda data: False,
+        entered: Callable[[Any], None] = lambda key: None,
+    ) -> None:
+        self._desk = desk
+        self._session = session
+        self._marker = marker
+        self._tools = tools
+        self._policy = policy
+        self._parent = parent
+        self._origin = dict(origin or {"by": "host"})
+        self._hides = hides
+        self._entered = entered
+
+    async def spawn(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        disposition: Disposition = "resume",
+        id: str | None = None,
+    ) -> Run:
+        """Start a tool that supports it in the background, and return the handle of its run.
+
+        Args:
+            tool: its name.
+            args: its arguments.
+            title: what people call the run; by default the display name of the tool.
+            timeout: seconds that the whole run may take, from when it first starts.
+            signal_on_completion: append a message to the session when it is over.
+            disposition: what becomes of it when its worker is gone: "resume" goes on as the tool's crash policy says,
+                with its durable steps; "rerun" begins it anew; "abandon" ends it.
+            id: an id of the caller's choice; a run of the same id and content is the same run.
+
+        Raises:
+            ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
+        """
+        found = backgroundable(self._tools(), tool)
+        registration = Registration(
+            id=new_process_id() if id is None else require_name("id of a run", id),
+            session=self._session,
+            tool=found.name,
+            arguments=require_arguments(args, self._hides),
+            title=title_of(found, title),
+            options=options_of(timeout, signal_on_completion, disposition),
+            at=self._desk.clock.now(),
+            parent=self._parent,
+            provenance=jsonx.encode(self._origin),
+        )
+        mark = self._marker.mark(
+            "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
+        )
+        (started,) = await self._desk.store.register([registration], limits_of(self._policy), mark)
+        process = await self._desk.store.find(started)
+        if process is None:
+            raise ProcessError(f"The run {started!r} was started before, and removed since", "not_found")
+        if not process.over:
+            self._entered(process.call)
+        self._desk.poke()
+        return Run(self._desk, process)
+
+    async def list(self, *, active: bool = False) -> builtins.list[Run]:
+        """The runs of the session, the newest first: all, or those that are not over."""
+        return [Run(self._desk, process) for process in await self._desk.store.list(self._session, active=active)]
+
+    async def get(self, id: str) -> Run:
+        """The handle of a run of this session, or of one that was granted to it.
+
+        Raises:
+            ProcessError: there is none, or it is another session's.
+        """
+        process = await self._desk.store.find(require_name("id of a run", id))
+        if process is None or not await self._desk.store.granted(id, self._session):
+            # The same for both: who was not given a run learns nothing of it.
+            raise ProcessError(f"There is no run {id!r} in this session; `list` shows those that are", "not_found")
+        return Run(self._desk, process)
+
+
+def backgroundable(tools: Snapshot, name: Any) -> Tool:
+    """The tool of a name, which may run in the background.
+
+    Raises:
+        ProcessError: there is none, or it may not.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ProcessError("Missing required parameter: tool")
+    name = name.strip()
+    if name == ITSELF:
+        raise ProcessError(f"{ITSELF} cannot target itself recursively")
+    tool = find(tools, name)
+    if tool is None:
+        raise ProcessError(f"Unknown tool: {name}", "not_found")
+    if not tool.definition.hints.supports_background:
+        raise ProcessError(f"Tool does not support background execution: {name}")
+    return tool
+
+
+def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
+    """The JSON of the arguments of a run.
+
+    Raises:
+        ProcessError: they are not an object, or hold a secret in clear.
+    """
+    if args is None or not isinstance(args, Mapping):
+        if args is not None:
+            raise ProcessError("Missing required parameter: args (object expected)")
+        args = {}
+    data = to_json("arguments of a run", dict(args))
+    if hides(data):
+        raise ProcessError("The arguments hold the value of a secret, and would be kept; give the tool its name")
+    return data
+
+
+def title_of(tool: Tool, title: Any) -> str:
+    """What a run is called."""
+    if title is not None and not isinstance(title, str):
+        raise ProcessError(f"The title {title!r:.200} of a run is not usable; use text")
+    text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.name}"
+    return text[:200]
+
+
+def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Options:
+    """How a run is to be run.
+
+    Raises:
+        ProcessError: something of it is not usable.
+    """
+    wrong = isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST
+    if timeout is not None and wrong:
+        raise ProcessError(f"The timeout {timeout!r:.100} of a run is not usable; use seconds, up to {LONGEST:g}")
+    if not isinstance(signal_on_completion, bool):
+        raise ProcessError(f"signal_on_completion is {signal_on_completion!r:.100}; use True or False")
+    if disposition not in get_args(Disposition):
+        known = ", ".join(get_args(Disposition))
+        raise ProcessError(f"The disposition {disposition!r:.100} of a run is not known; use one of {known}")
+    return Options(
+        timeout=None if timeout is None else float(timeout),
+        signal_on_completion=signal_on_completion,
+        disposition=disposition,
+    )
+
+
+def limits_of(policy: Policy) -> Limits:
+    """How many runs a policy allows."""
+    return Limits(policy.background_per_session, policy.background_per_worker, policy.on_background_limit == "queue")

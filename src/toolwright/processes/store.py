@@ -1,0 +1,187 @@
+"""What a database must offer for processes. Owns the verbs, and the values they take and give; has no queries."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from toolwright.processes.happenings import ProcessEvent
+from toolwright.processes.process import Process, Progress, Registration, Status
+from toolwright.session.store import Mark, Quotas
+from toolwright.tools.outcome import ToolOutcome
+
+HEAD = 128 * 1024
+TAIL = 128 * 1024
+"""Characters of output that are kept from its beginning and from its end."""
+LIVE = 2_048
+"""Characters of the end of the output that a process shows while it runs."""
+
+
+class Limits(Struct, frozen=True, gc=False):
+    """How many processes may be active. `queue` lets those that are too many wait instead of refusing them."""
+
+    per_session: int = 5
+    per_worker: int = 64
+    queue: bool = False
+
+
+class Claimed(NamedTuple):
+    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one."""
+
+    process: Process
+    before: str | None
+
+
+class Piece(NamedTuple):
+    """Some output of one stream."""
+
+    stream: str
+    text: str
+
+    @property
+    def cost(self) -> int:
+        """The characters it counts for: its text, the name of its stream, and what sets that apart."""
+        return len(self.text) + len(self.stream) + 4
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a process did since its last report: at most one transaction for many of these."""
+
+    id: str
+    token: int
+    at: float
+    pieces: Sequence[Piece] = ()
+    dropped: int = 0
+    """Characters of output that came between the pieces and are not kept."""
+    progress: Progress | None = None
+    status_text: str | None = None
+    waiting: Sequence[str] | None = None
+    """What it waits for and its name; empty when it goes on; None where nothing changed."""
+    tail: str | None = None
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How a process ended. Files and the message are written with it: all of it once, or nothing.
+
+    `tell` is the content of the message to the session, None for none.
+    """
+
+    id: str
+    token: int
+    at: float
+    status: Status
+    outcome: ToolOutcome
+    summary: str
+    status_text: str
+    files: Sequence[tuple[str, bytes]] = ()
+    tell: bytes | None = None
+    evidence: bytes = b""
+    artifact_error: str | None = None
+
+
+class Renewal(NamedTuple):
+    """What a worker learns when it renews its leases: which it has lost, and which are to be cancelled, and why."""
+
+    lost: list[str]
+    cancelled: dict[str, str]
+
+
+class ProcessStore(Protocol):
+    """Processes in a database. What a method has returned is durable.
+
+    A worker holds a lease on what it runs. Only the holder of the newest token may report, end or hand back; a lease
+    that has passed, or whose worker is known to be dead, may be taken by any other, which raises the token.
+    """
+
+    async def register(
+        self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None
+    ) -> builtins.list[str]:
+        """Enter processes, all or none, and return their ids; one that is there already with the same content is left.
+
+        Raises:
+            ProcessError: a limit is reached ("session_limit", "worker_limit"), or an id is another's ("conflict").
+        """
+        ...
+
+    async def find(self, id: str) -> Process | None:
+        """The process of an id."""
+        ...
+
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[Process]:
+        """Processes, the newest first."""
+        ...
+
+    async def tree(self, id: str) -> builtins.list[Process]:
+        """A process and all below it, each after its parent."""
+        ...
+
+    async def claim(
+        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+    ) -> builtins.list[Claimed]:
+        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest."""
+        ...
+
+    async def renew(self, worker: str, held: Sequence[tuple[str, int]], until: float, capacity: int) -> Renewal:
+        """Hold on to processes, and say that the worker is alive."""
+        ...
+
+    async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
+        """Write what processes did; return the ids of those that are no longer the reporter's."""
+        ...
+
+    async def finish(self, ending: Ending, quotas: Quotas) -> bool:
+        """End a process. False when it is over already, or another's.
+
+        Raises:
+            ServiceError: a file or the message can not be written; then nothing is.
+        """
+        ...
+
+    async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
+        """Let go of processes: any worker may take them at once."""
+        ...
+
+    async def leave(self, worker: str) -> None:
+        """The worker ends, and counts no longer."""
+        ...
+
+    async def cancel(self, id: str, reason: str, at: float) -> builtins.list[Process]:
+        """Ask a process and all below it to stop; return those that are not over. The first reason stays."""
+        ...
+
+    async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
+        """Append an event and return its number; None when the process is over, or another's.
+
+        An event of the same key is appended once.
+
+        Raises:
+            ProcessError: the key was used for something else ("conflict").
+        """
+        ...
+
+    async def events(self, id: str, after: int, limit: int) -> builtins.list[ProcessEvent]:
+        """The events beyond a number, in order."""
+        ...
+
+    async def grant(self, id: str, session: str) -> None:
+        """Let a session await, cancel and signal a process of another."""
+        ...
+
+    async def granted(self, id: str, session: str) -> bool:
+        """True when the process is the session's, or was granted to it."""
+        ...
+
+    async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
+        """The ids of what changed after `since`, and where to look from the next time."""
+        ...
+
+    async def cancelled(self, worker: str) -> dict[str, str]:
+        """Those of a worker's processes that are to stop, and why."""
+        ...
+
+    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+        """True when there may be something to claim. It only reads."""
+        ...

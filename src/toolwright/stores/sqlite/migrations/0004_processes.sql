@@ -1,0 +1,133 @@
+-- Work that outlives the batch. `state` is "held" for what waits until something of its session or its schedule ends,
+-- "queued" for what any worker may take; then "running" or "waiting", under a lease; and one that nothing follows.
+-- `token` rises with each worker. Of the output, the head and the tail are kept among the events.
+CREATE TABLE processes (
+    id            TEXT    NOT NULL PRIMARY KEY,
+    session       TEXT    NOT NULL,
+    parent        TEXT,
+    schedule      TEXT,
+    alone         INTEGER NOT NULL DEFAULT 0,
+    tool          TEXT    NOT NULL,
+    arguments     BLOB    NOT NULL,
+    title         TEXT    NOT NULL,
+    options       BLOB    NOT NULL,
+    provenance    BLOB    NOT NULL,
+    state         TEXT    NOT NULL,
+    status_text   TEXT    NOT NULL,
+    created_at    REAL    NOT NULL,
+    started_at    REAL,
+    ended_at      REAL,
+    deadline      REAL,
+    worker        TEXT,
+    token         INTEGER NOT NULL DEFAULT 0,
+    lease_until   REAL,
+    attempts      INTEGER NOT NULL DEFAULT 0,
+    cancel_reason TEXT,
+    progress      BLOB,
+    tail          TEXT    NOT NULL DEFAULT '',
+    log_chars     INTEGER NOT NULL DEFAULT 0,
+    tail_first    INTEGER,
+    tail_chars    INTEGER NOT NULL DEFAULT 0,
+    outcome       BLOB,
+    last_event    INTEGER NOT NULL DEFAULT 0,
+    last_progress INTEGER,
+    changed       INTEGER NOT NULL
+);
+
+CREATE INDEX queued_processes ON processes (created_at, id) WHERE state = 'queued';
+CREATE INDEX held_processes ON processes (session, created_at, id) WHERE state = 'held';
+CREATE INDEX leased_processes ON processes (lease_until) WHERE state IN ('running', 'waiting');
+CREATE INDEX active_processes ON processes (session) WHERE state IN ('queued', 'running', 'waiting');
+CREATE INDEX processes_of_session ON processes (session, created_at);
+CREATE INDEX processes_of_parent ON processes (parent) WHERE parent IS NOT NULL;
+CREATE INDEX unfinished_of_schedule ON processes (schedule, created_at)
+    WHERE schedule IS NOT NULL AND state IN ('held', 'queued', 'running', 'waiting');
+CREATE INDEX changed_processes ON processes (changed);
+
+-- What happened to processes. An event with a key is appended once.
+CREATE TABLE process_events (
+    process TEXT    NOT NULL,
+    number  INTEGER NOT NULL,
+    type    TEXT    NOT NULL,
+    at      REAL    NOT NULL,
+    payload BLOB    NOT NULL,
+    key     TEXT,
+    PRIMARY KEY (process, number)
+) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX keyed_events ON process_events (process, key) WHERE key IS NOT NULL;
+
+-- Sessions that may await, cancel and signal a process of another session.
+CREATE TABLE process_grants (
+    process TEXT NOT NULL,
+    session TEXT NOT NULL,
+    PRIMARY KEY (process, session)
+) WITHOUT ROWID;
+
+-- Workers by their names, with how many processes each runs at most and until when it counts as alive.
+CREATE TABLE workers (
+    name     TEXT    NOT NULL PRIMARY KEY,
+    owner    TEXT,
+    capacity INTEGER NOT NULL,
+    until    REAL    NOT NULL
+) WITHOUT ROWID;
+
+-- When a tool is to be started: once at an instant, or again and again. `next_at` only rises.
+CREATE TABLE schedules (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    session     TEXT    NOT NULL,
+    tool        TEXT    NOT NULL,
+    arguments   BLOB    NOT NULL,
+    title       TEXT    NOT NULL,
+    options     BLOB    NOT NULL,
+    timing      BLOB    NOT NULL,
+    misfire     TEXT    NOT NULL,
+    overlap     TEXT    NOT NULL,
+    state       TEXT    NOT NULL,
+    next_at     REAL,
+    created_at  REAL    NOT NULL,
+    provenance  BLOB    NOT NULL
+);
+
+CREATE INDEX due_schedules ON schedules (next_at) WHERE state = 'active';
+CREATE INDEX schedules_of_session ON schedules (session, created_at);
+
+-- What each schedule did for each instant: once, whoever was first.
+CREATE TABLE firings (
+    schedule TEXT NOT NULL,
+    instant  REAL NOT NULL,
+    at       REAL NOT NULL,
+    what     TEXT NOT NULL,
+    process  TEXT,
+    PRIMARY KEY (schedule, instant, what)
+) WITHOUT ROWID;
+
+-- What starts a process when something occurs: the topic, and what must be in its payload.
+CREATE TABLE triggers (
+    id         TEXT NOT NULL PRIMARY KEY,
+    session    TEXT NOT NULL,
+    topic      TEXT NOT NULL,
+    pattern    BLOB NOT NULL,
+    tool       TEXT NOT NULL,
+    arguments  BLOB NOT NULL,
+    payload_as TEXT,
+    title      TEXT NOT NULL,
+    options    BLOB NOT NULL,
+    state      TEXT NOT NULL,
+    created_at REAL NOT NULL
+);
+
+CREATE INDEX triggers_of_topic ON triggers (topic) WHERE state = 'active';
+CREATE INDEX triggers_of_session ON triggers (session, created_at);
+
+-- What occurred, once for each key, and what it started.
+CREATE TABLE occurrences (
+    topic   TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    at      REAL NOT NULL,
+    started BLOB NOT NULL,
+    PRIMARY KEY (topic, key)
+) WITHOUT ROWID;
+
+INSERT INTO meta VALUES ('changed', 0);

@@ -1,0 +1,301 @@
+"""Processes in SQLite. Owns their queries: who may take them, who holds them, who may end them."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from toolwright.errors import ProcessError
+from toolwright.processes.happenings import ProcessEvent
+from toolwright.processes.process import Process, Registration, scope_of
+from toolwright.processes.store import Claimed, Ending, Limits, Renewal, Report
+from toolwright.session.store import Mark, Quotas
+from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.journal import NOBODY
+from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.process_reports import append_event, end_process, list_events, write_report
+from toolwright.stores.sqlite.process_rows import (
+    ACTIVE,
+    COLUMNS,
+    LEASED,
+    PENDING,
+    add_event,
+    find_process,
+    insert_process,
+    to_process,
+)
+from toolwright.stores.sqlite.rows import one
+
+_TREE = (
+    "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
+    " SELECT child.id, depth + 1 FROM processes AS child JOIN below ON child.parent = below.id)"
+)
+
+_KNOWN = "tool IN (SELECT value FROM json_each(?))"
+
+
+class SqliteProcessStore:
+    """`ProcessStore` in SQLite. `owner` is the sign of life of this process in the file, if it has one."""
+
+    def __init__(self, changes: Changes, owner: str | None = None, path: Path | None = None) -> None:
+        self._changes = changes
+        self._owner = owner
+        self._path = path
+
+    async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
+        """Part of `ProcessStore`."""
+
+        def work(connection: apsw.Connection) -> builtins.list[str]:
+            for registration in registrations:
+                known = find_process(connection, registration.id)
+                if known is None:
+                    enter_process(connection, registration, limits)
+                elif not registration.same_as(known):
+                    raise ProcessError(
+                        f"The id {registration.id!r} is that of another process; give each its own", "conflict"
+                    )
+            return [registration.id for registration in registrations]
+
+        return await self._changes.change(mark, work)
+
+    async def find(self, id: str) -> Process | None:
+        """Part of `ProcessStore`."""
+        return await self._changes.read(lambda connection: find_process(connection, id))
+
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[Process]:
+        """Part of `ProcessStore`."""
+        query = (
+            f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
+            f" AND {PENDING if active else '1'} ORDER BY created_at DESC, id DESC LIMIT ?2"
+        )
+        if session is not None:
+            query = query.replace("(?1 IS NULL OR session = ?1)", "session = ?1")
+        return await self._changes.read(
+            lambda connection: [to_process(row) for row in connection.execute(query, (session, limit))]
+        )
+
+    async def tree(self, id: str) -> builtins.list[Process]:
+        """Part of `ProcessStore`."""
+        return await self._changes.read(lambda connection: _tree(connection, id))
+
+    async def claim(
+        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+    ) -> builtins.list[Claimed]:
+        """Part of `ProcessStore`."""
+        known = json.dumps(list(tools))
+
+        def work(connection: apsw.Connection) -> builtins.list[Claimed]:
+            self._end_leases_of_the_dead(connection)
+            rows = connection.execute(
+                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND lease_until < ? AND worker != ?"
+                f" AND {_KNOWN} ORDER BY lease_until LIMIT ?",
+                (now, worker, known, most),
+            ).fetchall()
+            rows += connection.execute(
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, id LIMIT ?",
+                (known, most - len(rows)),
+            ).fetchall()
+            return [_take(connection, to_process(row), worker, now, until) for row in rows]
+
+        return await self._changes.attempt(work)
+
+    async def renew(self, worker: str, held: Sequence[tuple[str, int]], until: float, capacity: int) -> Renewal:
+        """Part of `ProcessStore`."""
+        statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
+
+        def work(connection: apsw.Connection) -> Renewal:
+            connection.execute(
+                "INSERT INTO workers VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET capacity = excluded.capacity, until = excluded.until",
+                (worker, self._owner, capacity, until),
+            )
+            lost = []
+            for id, token in held:
+                connection.execute(statement, (until, id, token))
+                if connection.changes() != 1:
+                    lost.append(id)
+            return Renewal(lost, dict(_cancelled(connection, worker)))
+
+        return await self._changes.attempt(work)
+
+    async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
+        """Part of `ProcessStore`."""
+
+        def work(connection: apsw.Connection) -> builtins.list[str]:
+            return [report.id for report in reports if not write_report(connection, report)]
+
+        return await self._changes.attempt(work)
+
+    async def finish(self, ending: Ending, quotas: Quotas) -> bool:
+        """Part of `ProcessStore`."""
+        return await self._changes.attempt(lambda connection: end_process(connection, ending, quotas))
+
+    async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
+        """Part of `ProcessStore`."""
+
+        def work(connection: apsw.Connection) -> None:
+            for id, token in held:
+                connection.execute(
+                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
+                    f" WHERE id = ? AND token = ? AND {LEASED}",
+                    (id, token),
+                )
+                if connection.changes() == 1:
+                    add_event(connection, id, "handed_back", {"worker": worker}, at)
+
+        await self._changes.attempt(work)
+
+    async def leave(self, worker: str) -> None:
+        """Part of `ProcessStore`."""
+        await self._changes.attempt(
+            lambda connection: connection.execute("DELETE FROM workers WHERE name = ?", (worker,)).fetchall()
+        )
+
+    async def cancel(self, id: str, reason: str, at: float) -> builtins.list[Process]:
+        """Part of `ProcessStore`."""
+
+        def work(connection: apsw.Connection) -> builtins.list[Process]:
+            for process in _tree(connection, id):
+                if not process.over and process.cancel_reason is None:
+                    connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, process.id))
+                    add_event(connection, process.id, "cancel_asked", {"reason": reason}, at)
+            return [process for process in _tree(connection, id) if not process.over]
+
+        return await self._changes.attempt(work)
+
+    async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
+        """Part of `ProcessStore`."""
+        return await self._changes.attempt(
+            lambda connection: append_event(connection, id, token, type, payload, key, at)
+        )
+
+    async def events(self, id: str, after: int, limit: int) -> builtins.list[ProcessEvent]:
+        """Part of `ProcessStore`."""
+        return await self._changes.read(lambda connection: list_events(connection, id, after, limit))
+
+    async def grant(self, id: str, session: str) -> None:
+        """Part of `ProcessStore`."""
+        statement = "INSERT OR IGNORE INTO process_grants VALUES (?, ?)"
+        await self._changes.attempt(lambda connection: connection.execute(statement, (id, session)).fetchall())
+
+    async def granted(self, id: str, session: str) -> bool:
+        """Part of `ProcessStore`."""
+        query = (
+            "SELECT 1 FROM processes WHERE id = ?1 AND session = ?2"
+            " UNION ALL SELECT 1 FROM process_grants WHERE process = ?1 AND session = ?2"
+        )
+        return await self._changes.read(lambda connection: one(connection, query, (id, session)) is not None)
+
+    async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
+        """Part of `ProcessStore`."""
+
+        def work(connection: apsw.Connection) -> tuple[int, builtins.list[str]]:
+            now: int = one(connection, "SELECT value FROM meta WHERE name = 'changed'")
+            if now == since or since < 0:
+                return now, []
+            query = "SELECT id FROM processes WHERE changed > ? AND changed <= ?"
+            return now, [row[0] for row in connection.execute(query, (since, now))]
+
+        return await self._changes.read(work)
+
+    async def cancelled(self, worker: str) -> dict[str, str]:
+        """Part of `ProcessStore`."""
+        return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
+
+    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+        """Part of `ProcessStore`."""
+        known = _KNOWN.replace("?", "?3")
+        query = (
+            f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
+            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND lease_until < ?1 AND worker != ?2 AND {known})"
+        )
+
+        def work(connection: apsw.Connection) -> bool:
+            values = (now, worker, json.dumps(list(tools)))
+            return bool(one(connection, query, values)) or bool(self._dead_workers(connection))
+
+        return await self._changes.read(work)
+
+    def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
+        """Workers whose process has ended, whatever their leases say."""
+        if self._path is None:
+            return []
+        found: Any = connection.execute("SELECT name, owner FROM workers WHERE owner != ?", (self._owner,)).fetchall()
+        dead = dead_among({owner for _, owner in found}, connection, self._path) if found else set()
+        return [name for name, owner in found if owner in dead]
+
+    def _end_leases_of_the_dead(self, connection: apsw.Connection) -> None:
+        for name in self._dead_workers(connection):
+            connection.execute(f"UPDATE processes SET lease_until = 0 WHERE {LEASED} AND worker = ?", (name,))
+            connection.execute("DELETE FROM workers WHERE name = ?", (name,))
+
+
+def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
+    """Enter a process inside the transaction of the caller.
+
+    Raises:
+        ProcessError: a limit is reached, and those that are too many are not to wait.
+    """
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
+    full = one(connection, query, (registration.session, limits.per_session)) >= limits.per_session
+    if not limits.queue:
+        if full:
+            raise ProcessError(
+                f"Maximum {limits.per_session} active background runs per session. "
+                "Wait for an existing run to finish before starting another.",
+                "session_limit",
+            )
+        query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
+        most: int = one(connection, query, (registration.at,)) or limits.per_worker
+        query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
+        if one(connection, query, (most,)) >= most:
+            raise ProcessError(
+                f"Worker is already running the maximum {most} active background runs. "
+                "Try again after an existing run finishes.",
+                "worker_limit",
+            )
+    if registration.alone:
+        query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
+        full = full or one(connection, query, (registration.schedule,)) is not None
+    insert_process(connection, registration, "held" if full else "queued")
+    add_event(connection, registration.id, "queued", {}, registration.at)
+
+
+def _take(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
+    """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
+    scope = scope_of(process.id)
+    if process.attempts and process.options.disposition == "rerun":
+        for table in ("calls", "effects", "waits"):
+            connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
+    elif process.attempts:
+        connection.execute(
+            "UPDATE calls SET owner = ? WHERE session = ? AND scope = ? AND outcome IS NULL",
+            (NOBODY, process.session, scope),
+        )
+    timeout = process.options.timeout
+    connection.execute(
+        "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
+        " lease_until = ?3, attempts = attempts + 1, started_at = coalesce(started_at, ?4),"
+        " deadline = coalesce(deadline, ?5) WHERE id = ?1",
+        (process.id, worker, until, now, None if timeout is None else now + timeout),
+    )
+    started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
+    add_event(connection, process.id, "started", started, now)
+    taken = find_process(connection, process.id)
+    assert taken is not None
+    return Claimed(taken, process.worker)
+
+
+def _tree(connection: apsw.Connection, id: str) -> list[Process]:
+    query = f"{_TREE} SELECT {COLUMNS} FROM below JOIN processes USING (id) ORDER BY depth, created_at, id"
+    return [to_process(row) for row in connection.execute(query, (id,))]
+
+
+def _cancelled(connection: apsw.Connection, worker: str) -> list[Any]:
+    query = f"SELECT id, cancel_reason FROM processes WHERE {LEASED} AND worker = ? AND cancel_reason IS NOT NULL"
+    return connection.execute(query, (worker,)).fetchall()
