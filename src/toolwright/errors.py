@@ -73,6 +73,10 @@ class ArchiveError(ToolwrightError):
     """An archive of a session can not be written or read, or what it has is not what it says."""
 
 
+class ScheduleError(ToolwrightError):
+    """A schedule is refused: its timing can not be read, never comes, or is past, or its policy is not known."""
+
+
 class ConversionError(ToolwrightError):
     """A provider's message does not have the shape it claims."""
 
