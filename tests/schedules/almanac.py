@@ -10,6 +10,7 @@ from random import Random
 from zoneinfo import ZoneInfo
 
 MINUTE = timedelta(minutes=1)
+LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 
@@ -35,6 +36,13 @@ class Expression:
     @property
     def text(self) -> str:
         return " ".join(field.text for field in (self.minute, self.hour, self.day, self.month, self.weekday))
+
+    @property
+    def has_days(self) -> bool:
+        """Whether one of its months is long enough; not so for a 30 February."""
+        if not (self.day.starred or self.weekday.starred):
+            return True
+        return any(min(self.day.values) <= LONGEST[month - 1] for month in self.month.values)
 
     def matches(self, wall: datetime) -> bool:
         if wall.minute not in self.minute.values or wall.hour not in self.hour.values:
@@ -99,7 +107,8 @@ def draw_expression(random: Random, near: datetime) -> Expression:
             weekday=every(0, 7) if random.random() < 0.6 else draw_field(random, 0, 7, weekdays, DAYS),
         )
         # A range of one value with a step is read in two ways by those who read it at all.
-        if all(field.values for field in (drawn.minute, drawn.hour, drawn.day, drawn.month, drawn.weekday)):
+        fields = (drawn.minute, drawn.hour, drawn.day, drawn.month, drawn.weekday)
+        if all(field.values for field in fields) and drawn.has_days:
             return drawn
 
 
