@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import toolwright
-from toolwright.cli.commands import approvals, db, kv, runs, session
+from toolwright.cli.commands import approvals, db, files, kv, runs, secrets, session
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
 from toolwright.cli.commands.recover import recover
@@ -31,7 +31,12 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
         "List the sessions of a store, look into one, take it to another store, or remove it.",
         [session.list_, session.show, session.export, session.import_, session.delete],
     ),
+    "files": ("List, print, write and fetch the files of a session.", [files.ls, files.cat, files.put, files.get]),
     "kv": ("Read and write what a session keeps under names.", [kv.list_, kv.get, kv.set_, kv.rm]),
+    "secrets": (
+        "Set, list and remove the secrets of a session. Their values are never printed.",
+        [secrets.set_, secrets.list_, secrets.rm],
+    ),
 }
 """Commands that come under a common name."""
 CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
