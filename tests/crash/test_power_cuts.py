@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.disk import Disk, RecordingVFS, Step
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Policy, Runtime, ToolCall, tool
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
 from toolwright.stores.sqlite.store import SqliteStore
@@ -203,6 +203,48 @@ async def test_with_normal_sync_a_power_cut_may_lose_the_last_moments_and_breaks
             assert there == sorted(there, reverse=True), f"{cut.where}: what is lost is not what was told last"
 
     assert losses
+
+
+@pytest.mark.promise("EFF-08", "OUT-05")
+async def test_a_power_cut_leaves_no_outcome_without_the_file_that_it_names(vfs, folder):
+    @tool
+    async def give(letter: str) -> str:
+        return letter * 3_000
+
+    store = SqliteStore(folder / "agent.db", sync="full", vfs=vfs.vfs_name)
+    async with fail_after(30), Runtime.open(store, tools=[give], policy=Policy(max_bytes=512)) as runtime:
+        for letter in "abcd":
+            call = ToolCall(id=letter, name="give", arguments={"letter": letter})
+            (outcome,) = await runtime.session("s").run_batch([call])
+            assert outcome.spilled_to == f"/.outputs/{letter}.txt"
+            vfs.mark(("told", letter, (outcome.status, outcome.value)))
+
+    found = 0
+    for cut in cuts(vfs.steps, 3):
+        check(cut, folder / "after")
+        outputs = spilled(folder / "after" / "agent.db")
+        found = max(found, len(outputs))
+        assert outputs == {letter: letter.encode() * 3_000 for letter in outputs}, cut.where
+        assert cut.told.keys() <= outputs.keys(), cut.where
+    assert found == 4
+
+
+def spilled(path: Path) -> dict[str, bytes | None]:
+    """Of each outcome in the file, the content of the session file that it names."""
+    connection = apsw.Connection(str(path))
+    try:
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'files'").fetchall() == []:
+            return {}
+        rows: Any = connection.execute("SELECT call_id, outcome FROM calls WHERE outcome IS NOT NULL").fetchall()
+        query = "SELECT content FROM files JOIN blobs USING (digest) WHERE session = 's' AND path = ?"
+        outputs = {}
+        for call_id, outcome in rows:
+            named = msgspec.msgpack.decode(outcome)["spilled_to"]
+            row: Any = connection.execute(query, (named,)).fetchone()
+            outputs[call_id] = None if row is None else row[0]
+        return outputs
+    finally:
+        connection.close()
 
 
 async def test_a_disk_that_says_it_synced_and_did_not_is_found_out(vfs, folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -317,10 +318,12 @@ async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) ->
 
 
 def _save(folder: Path, call_id: str, data: bytes) -> str:
+    """Write a new file, which is on the disk with its name when this returns: the outcome will say that it is there."""
     name = _UNSAFE.sub("_", call_id)[:100]
     if name != call_id or name.startswith("."):
         # Two ids may look the same once they are made safe.
         name = f"{name.lstrip('.') or 'call'}-{jsonx.digest(call_id.encode('utf-8', 'surrogatepass'))[:12]}"
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}.txt"
     try:
@@ -332,10 +335,25 @@ def _save(folder: Path, call_id: str, data: bytes) -> str:
     try:
         with file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        for each in {folder, *(one.parent for one in made)}:
+            _sync_folder(each)
     except OSError:
         target.unlink(missing_ok=True)
         raise
     return str(target)
+
+
+def _sync_folder(folder: Path) -> None:
+    """See to it that what was made in a folder has its name there after a power cut."""
+    if os.name == "nt":
+        return  # It has no way to do so, and no need.
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def project(outcome: ToolOutcome, policy: Policy, projector: Projector | None) -> ToolOutcome:
