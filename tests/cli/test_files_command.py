@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -227,13 +228,18 @@ def test_a_file_that_is_too_large_is_refused_and_leaves_what_was_there(run: Run,
     assert read("/notes/a.txt") == "née\n".encode()
 
 
+def await_reading(pid: int) -> None:
+    """Wait until a process waits for its stdin, where the system tells what a process waits for."""
+    place, until = Path(f"/proc/{pid}/wchan"), time.monotonic() + 20
+    while place.exists() and "pipe_read" not in place.read_text() and time.monotonic() < until:
+        os.sched_yield()
+
+
 def test_stdin_that_goes_on_for_ever_can_be_interrupted(kept: Path, command: list[str]) -> None:
     words = [*command, "files", "put", "-", "/endless", *S1]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            assert process.stdin is not None
-            process.stdin.write(b"x" * 3 * PIECE)  # More than fits into a pipe: some of it has been read.
-            process.stdin.flush()
+            await_reading(process.pid)
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 130
         finally:
