@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -347,13 +348,13 @@ def _save(folder: Path, call_id: str, data: bytes) -> str:
 
 def _sync_folder(folder: Path) -> None:
     """See to it that what was made in a folder has its name there after a power cut."""
-    if os.name == "nt":
-        return  # It has no way to do so, and no need.
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    # Not every system lets a folder be opened, nor every file system have it synced: there is no surer way then.
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def project(outcome: ToolOutcome, policy: Policy, projector: Projector | None) -> ToolOutcome:
