@@ -80,11 +80,19 @@ def test_a_secret_makes_a_session_that_is_new(run: Run, kept: Path) -> None:
 
 
 def test_a_value_on_the_command_line_is_refused_and_not_repeated(run: Run, kept: Path) -> None:
-    for words in ((VALUE,), (VALUE, "more"), ("--value", VALUE), (f"--value={VALUE}",)):
+    for words in (
+        (VALUE,),
+        (VALUE, "more"),
+        ("--value", VALUE),
+        (f"--value={VALUE}",),
+        (f"--{VALUE}",),
+    ):
         ended = run("secrets", "set", "token", *words, *S1, stdin="another value")
         assert (ended.code, ended.out) == (2, "")
         assert VALUE not in ended.err
-    assert read("token") is None
+    ended = run("secrets", "set", f"token={VALUE}", *S1, stdin="another value")
+    assert (ended.code, ended.out, VALUE in ended.err) == (2, "", False)
+    assert [info["name"] for info in run("secrets", "list", *S1, "--json").json] == ["github", "mail"]
 
 
 def test_on_a_terminal_the_value_is_asked_for_and_not_shown(kept: Path, command: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import getdoc
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
     ),
 }
 """Commands that come under a common name."""
+SETTINGS: dict[Callable[..., None], dict[str, Any]] = {secrets.set_: secrets.UNREAD}
 CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
 
 app = typer.Typer(
@@ -57,7 +58,7 @@ def _group(name: str, says: str, verbs: list[Callable[..., None]], *, alone: boo
     app.add_typer(group, name=name, help=says, epilog=EPILOG, invoke_without_command=alone)
     for verb in verbs:
         # Some verbs are names that Python has already, and are written with a line behind.
-        group.command(verb.__name__.rstrip("_"), epilog=EPILOG)(verb)
+        group.command(verb.__name__.rstrip("_"), epilog=EPILOG, context_settings=SETTINGS.get(verb))(verb)
     return group
 
 

@@ -24,13 +24,15 @@ from toolwright.session.secrets import LONGEST
 from toolwright.tools.clients import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
+UNREAD = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""For `set`: the usual complaint about an argument too many would print it, and it may be the value."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name that tools ask for it by.")]
 
 
 def set_(
+    context: typer.Context,
     name: Name,
     session: Of,
-    value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
@@ -39,11 +41,11 @@ def set_(
     Of what comes from stdin, one end of line is left out.
     """
     with reported():
-        if value:
-            # The usual complaint about an argument too many would print it.
+        if context.args or "=" in name:  # `token=value` is how others take one
             raise BadInput(
-                "A value is not taken from the command line, where other programs and the history of the shell have "
-                "it; type it when you are asked, or give it on stdin. Choose another value than this one"
+                "Only a name and the options that --help lists are taken from the command line, for other programs and "
+                "the history of the shell have what stands there; type the value when you are asked, or give it on "
+                "stdin. If this was one, choose another"
             )
         store = require_store(db)
         given = _asked(name) if sys.stdin.isatty() else _from_stdin(name)
