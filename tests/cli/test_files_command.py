@@ -196,7 +196,14 @@ def test_a_large_file_goes_there_and_back_without_being_held(
         (("cat", "/../etc/passwd", *S1), "no way up"),
         (("cat", "/notes/a.txt", "--session", "nobody", *DB), "no session 'nobody'"),
         (("put", "none", "/a", *S1), "'none' can not be read"),
-        (("put", ".", "/a", *S1), "is a directory"),
+        (("put", ".", "/a", *S1), "add --recursive"),
+        (("put", ".", "/steer.txt", "--recursive", *S1), "is a file and not a directory"),
+        (("get", "/notes", "kit.py", "--recursive", *S1), "already"),
+        (("get", "/notes", "kit.py", "--recursive", "--force", *S1), "can not be made"),
+        (("get", "/notes", "no/such", "--recursive", *S1), "can not be made"),
+        (("get", "/notes/a.txt", "new", "--recursive", *S1), "is a file and not a directory"),
+        (("get", "/none", "new", "--recursive", *S1), "'/none'"),
+        (("get", "/", "new", "--recursive", "--session", "nobody", *DB), "no session 'nobody'"),
         (("put", "-", *S1), "has no name"),
         (("put", "-", "/notes", *S1), "has no name"),
         (("put", "kit.py", "/steer.txt/below", *S1), "is a file and not a directory"),
@@ -218,6 +225,69 @@ def test_what_can_not_be_done_ends_with_two_and_says_why(
     assert (ended.code, ended.out) == (2, "")
     assert says in " ".join(ended.err.split())
     assert sorted(project.iterdir()) == before
+
+
+@pytest.fixture
+def tree(project: Path) -> dict[str, bytes]:
+    """A directory `tree` of this machine, and what is to be found of it."""
+    content = {"a.txt": b"one", "below/b.bin": BINARY, "below/deep/c d": b"", "z": b"last"}
+    for name, data in content.items():
+        (project / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / "tree" / name).write_bytes(data)
+    (project / "tree" / "empty").mkdir()
+    return content
+
+
+def files_of(place: Path) -> dict[str, bytes]:
+    return {path.relative_to(place).as_posix(): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_a_directory_goes_there_and_back(run: Run, kept: Path, project: Path, tree: dict[str, bytes]) -> None:
+    assert run("files", "put", "tree", "/new/", "-r", *S1).out == "/new/tree is written (4 files, 263 bytes)\n"
+    put = run("files", "put", "tree", "/other", "-r", *S1, "--json").json
+    assert put == {"session": "s1", "path": "/other", "files": 4, "size": 263, "left_out": []}
+    assert run("files", "get", "/new/tree", "back", "-r", *S1).out == "back is written (4 files, 263 bytes)\n"
+    assert files_of(project / "back") == tree
+    assert (project / "back" / "empty").is_dir()
+    got = run("files", "get", "/other", "-r", *S1, "--json").json
+    assert got == {"session": "s1", "path": "/other", "to": "other", "files": 4, "size": 263, "left_out": []}
+    assert files_of(project / "other") == tree
+    assert run("files", "get", "/", "all", "-r", *S1).code == 0
+    assert files_of(project / "all")["new/tree/below/b.bin"] == BINARY
+
+
+def test_a_directory_is_not_got_over_another_unless_that_is_meant(
+    run: Run, kept: Path, project: Path, tree: dict[str, bytes]
+) -> None:
+    assert run("files", "put", "tree", "-r", *S1).code == 0
+    (project / "tree" / "a.txt").write_bytes(b"changed")
+    (project / "tree" / "mine").write_bytes(b"mine")
+    refused = run("files", "get", "/tree", "-r", *S1)
+    assert (refused.code, "--force" in refused.err) == (2, True)
+    assert (project / "tree" / "a.txt").read_bytes() == b"changed"
+    assert run("files", "get", "/tree", "-r", "--force", *S1).code == 0
+    assert files_of(project / "tree") == {**tree, "mine": b"mine"}
+
+
+def test_links_and_the_store_itself_are_left_out_of_a_directory(run: Run, kept: Path, project: Path) -> None:
+    key = project / "agent.db.key"
+    key.write_bytes(b"as good as a key")
+    (project / "link").symlink_to(key)
+    (project / "folder").symlink_to("/")
+    put = run("files", "put", ".", "/all", "-r", *S1, "--json").json
+    assert {"agent.db", "agent.db.key", "link", "folder"} <= set(put["left_out"])
+    assert (put["files"], read("/all/kit.py")) == (1, (project / "kit.py").read_bytes())
+
+
+def test_a_directory_that_is_refused_in_the_middle_says_how_far_it_came(
+    run: Run, kept: Path, project: Path, tree: dict[str, bytes]
+) -> None:
+    with (project / "tree" / "below" / "huge").open("wb") as file:
+        file.truncate(64 * PIECE + 1)
+    ended = run("files", "put", "tree", "/new", "-r", *S1)
+    assert (ended.code, ended.out) == (2, "")
+    assert "'/new/below/huge' may have at most" in ended.err
+    assert "(3 files were written before)" in " ".join(ended.err.split())
 
 
 def test_a_file_that_is_too_large_is_refused_and_leaves_what_was_there(run: Run, kept: Path, project: Path) -> None:

@@ -85,7 +85,7 @@ async def write_path(pieces: AsyncIterable[bytes], target: Path, *, force: bool)
         BadInput: it is there, or can not be written.
     """
     if not force:
-        _require_free(target)
+        require_free(target)
     partial = target.with_name(f".{new_id('part')}")
     size = 0
     try:
@@ -108,12 +108,17 @@ def _put(partial: Path, target: Path, force: bool) -> None:
         try:
             os.link(partial, target)
         except OSError:  # it is there now, or the file system has no links
-            _require_free(target)
+            require_free(target)
         else:
             return
     os.replace(partial, target)
 
 
-def _require_free(target: Path) -> None:
+def require_free(target: Path) -> None:
+    """Refuse to write over what is there.
+
+    Raises:
+        BadInput: something is.
+    """
     if os.path.lexists(target):
         raise BadInput(f"There is {str(target)!r} already; choose another name, or add --force to write over it")

@@ -21,10 +21,13 @@ from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json
 from toolwright.cli.stores import require_store, use_session
 from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdout
+from toolwright.cli.trees import Written, get_tree, look_through, put_tree
 from toolwright.session.files import Files
+from toolwright.session.paths import clean_path
 from toolwright.tools.clients import FileInfo
 
 T = TypeVar("T")
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A directory, with all that is in it.")]
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the files.")]
 At = Annotated[str, typer.Argument(metavar="PATH", help="A file of the session, such as /notes/a.txt.")]
 
@@ -60,7 +63,7 @@ def cat(path: At, session: Of, db: options.Db = None, as_json: options.Json = Fa
 
 
 def put(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A file of this machine, or - for stdin.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A file or directory of this machine, or - for stdin.")],
     session: Of,
     path: Annotated[
         str | None,
@@ -70,17 +73,22 @@ def put(
             "Without it: the root.",
         ),
     ] = None,
+    recursive: Recursive = False,
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a file of a session, in place of what was there: all of it or nothing."""
+    """Write a file of a session, in place of what was there: all of it or nothing.
+
+    A directory is added to what is there, one file after the other.
+    """
     with reported():
         store = require_store(db)
         if path is None and source == STREAM:
             raise BadInput("What is on stdin has no name; say where it goes, as in toolwright files put - /notes/a.txt")
-        if os.path.isdir(source):
-            raise BadInput(f"{source!r} is a directory; put its files one by one")
         name = Path(source).resolve().name
+        if os.path.isdir(source):
+            _put_directory(store, session, source, name, path or "/", recursive, as_json)
+            return
         written = _use(store, session, lambda files: _put(files, source, name, path or "/"))
         if as_json:
             print_json({"session": session, **msgspec.to_builtins(written)})
@@ -98,6 +106,7 @@ def get(
             help="A file or directory of this machine, or - for stdout. Without it: here, under its own name.",
         ),
     ] = None,
+    recursive: Recursive = False,
     db: options.Db = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
     as_json: options.Json = False,
@@ -112,8 +121,11 @@ def get(
             return
         place = Path(target or ".")
         if os.path.isdir(place):
-            # Without a name, it is the root: reading it says so.
+            # The root has no name of its own.
             place = place / (PurePosixPath(path).name or "root")
+        if recursive:
+            _get_directory(store, session, path, place, force, as_json)
+            return
         if os.path.isdir(place):
             raise BadInput(f"{str(place)!r} is a directory; choose another name")
         size = _use(store, session, lambda files: write_path(files.stream(path), place, force=force))
@@ -137,12 +149,49 @@ async def _read(files: Files, path: str) -> dict[str, Any]:
 
 
 async def _put(files: Files, source: str, name: str, path: str) -> FileInfo:
+    place = await _place(files, path, name)
+    if source == STREAM and place != path:
+        raise BadInput(f"What is on stdin has no name, and {path!r} is a directory; name a file in it")
+    return await files.write_stream(place, read_pieces(source))
+
+
+async def _place(files: Files, path: str, name: str) -> str:
+    """Where something of a name goes: into a directory, or under the name that was given."""
     found = await files.stat(path)
-    if path.endswith("/") or (found is not None and found.directory):
-        if source == STREAM:
-            raise BadInput(f"What is on stdin has no name, and {path!r} is a directory; name a file in it")
-        path = f"{path}/{name}"
-    return await files.write_stream(path, read_pieces(source))
+    return f"{path}/{name}" if path.endswith("/") or (found is not None and found.directory) else path
+
+
+def _put_directory(
+    store: Path, session: str, source: str, name: str, path: str, recursive: bool, as_json: bool
+) -> None:
+    if not recursive:
+        raise BadInput(f"{source!r} is a directory; add --recursive to put all that is in it")
+    found = look_through(source, store)
+
+    async def put_all(files: Files) -> tuple[str, Written]:
+        place = clean_path(await _place(files, path, name))
+        return place, await put_tree(files, source, found, place)
+
+    place, written = _use(store, session, put_all)
+    _tell(session, {"path": place}, place, written, as_json)
+
+
+def _get_directory(store: Path, session: str, path: str, place: Path, force: bool, as_json: bool) -> None:
+    top = _use(store, session, lambda files: files.list(path))
+    written = _use(store, session, lambda files: get_tree(files, top, place, force=force))
+    _tell(session, {"path": path, "to": str(place)}, str(place), written, as_json)
+
+
+def _tell(session: str, where: dict[str, str], place: str, written: Written, as_json: bool) -> None:
+    if as_json:
+        counts = {"files": written.files, "size": written.size, "left_out": written.left_out}
+        print_json({"session": session, **where, **counts})
+        return
+    typer.echo(f"{place} is written ({written.files} files, {written.size:,} bytes)")
+    if written.left_out:
+        typer.echo(
+            f"Left out, for they are links, devices or the store itself: {', '.join(written.left_out)}", err=True
+        )
 
 
 def _use(store: Path, session: str, what: Callable[[Files], Awaitable[T]]) -> T:
