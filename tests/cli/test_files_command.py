@@ -260,11 +260,13 @@ def test_a_directory_is_not_got_over_another_unless_that_is_meant(
     run: Run, kept: Path, project: Path, tree: dict[str, bytes]
 ) -> None:
     assert run("files", "put", "tree", "-r", *S1).code == 0
-    (project / "tree" / "a.txt").write_bytes(b"changed")
+    (project / "tree" / "a.txt").unlink()
+    (project / "tree" / "z").write_bytes(b"changed")
     (project / "tree" / "mine").write_bytes(b"mine")
     refused = run("files", "get", "/tree", "-r", *S1)
     assert (refused.code, "--force" in refused.err) == (2, True)
-    assert (project / "tree" / "a.txt").read_bytes() == b"changed"
+    assert not (project / "tree" / "a.txt").exists()
+    assert (project / "tree" / "z").read_bytes() == b"changed"
     assert run("files", "get", "/tree", "-r", "--force", *S1).code == 0
     assert files_of(project / "tree") == {**tree, "mine": b"mine"}
 
