@@ -39,7 +39,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
     ),
 }
 """Commands that come under a common name."""
-SETTINGS: dict[Callable[..., None], dict[str, Any]] = {secrets.set_: secrets.UNREAD}
+SETTINGS: dict[Callable[..., None], dict[str, Any]] = {secrets.set_: secrets.NOT_REPEATED}
 CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
 
 app = typer.Typer(

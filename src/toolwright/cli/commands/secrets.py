@@ -24,7 +24,7 @@ from toolwright.session.secrets import LONGEST
 from toolwright.tools.clients import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
-UNREAD = {"allow_extra_args": True, "ignore_unknown_options": True}
+NOT_REPEATED = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For `set`: the usual complaint about an argument too many would print it, and it may be the value."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name that tools ask for it by.")]
 
