@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from toolwright.clock import Clock
+from toolwright.errors import ServiceError
 from toolwright.session.archive import ArchiveStore
 from toolwright.session.attachments import Attachments, AttachmentStore
 from toolwright.session.children import SessionState
@@ -18,7 +19,7 @@ from toolwright.session.messages import SENDERS, Messages, MessageStore
 from toolwright.session.resources import Resources, ResourceStore
 from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas, Unmarked
-from toolwright.tools.clients import CatalogueClient, RunsClient
+from toolwright.tools.clients import CatalogueClient, RunsClient, SchedulesClient
 
 
 class ServiceStores(Protocol):
@@ -59,6 +60,8 @@ class SessionServices:
 
     session: SessionState
     make_runs: Callable[[], RunsClient]
+    make_schedules: Callable[[], SchedulesClient] | None = None
+    """Makes the client of the session's schedules, where the runtime has schedules."""
 
     def __init__(
         self,
@@ -130,6 +133,20 @@ class SessionServices:
     def runs(self) -> RunsClient:
         """Tools that run in the background."""
         return self.make_runs()
+
+    @cached_property
+    def schedules(self) -> SchedulesClient:
+        """Tools that are started in the background later.
+
+        Raises:
+            ServiceError: the runtime has no schedules.
+        """
+        if self.make_schedules is None:
+            raise ServiceError(
+                "Schedule store not available in this context. Scheduled monitors require session schedules.",
+                "unavailable",
+            )
+        return self.make_schedules()
 
     @cached_property
     def connections(self) -> Connections:

@@ -238,6 +238,11 @@ class RunClient(Protocol):
 class RunsClient(Protocol):
     """Tools that run in the background, in the session's name."""
 
+    @property
+    def current(self) -> str | None:
+        """The id of the run that this call is part of, if it runs in the background."""
+        ...
+
     async def spawn(
         self,
         tool: str,
@@ -258,6 +263,52 @@ class RunsClient(Protocol):
 
     async def get(self, id: str) -> RunClient:
         """The handle of a run of this session, or of one that was granted to it."""
+        ...
+
+
+class ScheduleClient(Protocol):
+    """When a tool is to be started in the background: once (`scheduled_at`) or again and again (`cron_expression`)."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def schedule_type(self) -> str: ...
+
+    @property
+    def cron_expression(self) -> str | None: ...
+
+    @property
+    def scheduled_at(self) -> float | None: ...
+
+    @property
+    def timezone(self) -> str: ...
+
+    @property
+    def next_trigger_at(self) -> float | None: ...
+
+    @property
+    def enabled(self) -> bool: ...
+
+
+class SchedulesClient(Protocol):
+    """What is to be started in the background later, in the session's name."""
+
+    async def add(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        at: Any = None,
+        timezone: str | None = None,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+    ) -> ScheduleClient:
+        """Start a tool at each instant of a cron expression, or once at an instant: RFC 3339 text or a datetime."""
         ...
 
 
