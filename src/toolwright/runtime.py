@@ -20,7 +20,9 @@ from toolwright.effects.store import Store
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
+from toolwright.processes.run import Run
 from toolwright.processes.store import ProcessStore
+from toolwright.processes.triggers import TriggerStore
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.kept import KeptSessions
@@ -78,6 +80,7 @@ class Runtime:
         self._shared.open_child = self._open_child
         self._processes = Processes(_Place(self), worker)
         self._shared.runs = self._processes.runs
+        self._shared.triggers = self._processes.triggers
         self._sessions: dict[str, Session] = {}
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -243,7 +246,24 @@ class Runtime:
     def _sessions_kept(self) -> KeptSessions:
         return KeptSessions(self._shared.stores().archives, self._sessions, self.clock, self._shared.quotas)
 
-    # --- what the outside world says to waiting calls
+    # --- what the outside world says
+
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> list[Run]:
+        """Say that something occurred: every trigger of its topic that matches starts its tool. Return these runs.
+
+        With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.
+        What is over its session's limit waits in the store, and is not lost.
+
+        Args:
+            topic: what occurred, such as "order.created".
+            payload: what there is to say of it, as JSON, up to 256 KiB.
+            key: what tells it from others of the topic, such as the id of an order or of a delivery.
+
+        Raises:
+            ProcessError: the key was used for another payload ("conflict"), or something is not usable.
+        """
+        self._require_open()
+        return await self._processes.occur(topic, payload, key)
 
     async def resolve(self, key: str, value: Any = None) -> Resolved:
         """Complete the call or event that a key was taken for. The first to resolve it wins.
@@ -438,6 +458,12 @@ class _Place:
     def process_store(self) -> ProcessStore:
         stores: Any = self._runtime._shared.stores()
         store: ProcessStore = stores.processes
+        return store
+
+    @property
+    def trigger_store(self) -> TriggerStore:
+        stores: Any = self._runtime._shared.stores()
+        store: TriggerStore = stores.triggers
         return store
 
     @property

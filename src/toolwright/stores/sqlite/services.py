@@ -14,6 +14,7 @@ from toolwright.stores.sqlite.processes import SqliteProcessStore
 from toolwright.stores.sqlite.resources import SqliteResourceStore
 from toolwright.stores.sqlite.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions import SqliteArchiveStore
+from toolwright.stores.sqlite.triggers import SqliteTriggerStore
 
 
 class SqliteServiceStores:
@@ -30,6 +31,7 @@ class SqliteServiceStores:
         self.messages = SqliteMessageStore(changes)
         self.processes = SqliteProcessStore(changes, owner, path)
         self.resources = SqliteResourceStore(changes)
+        self.triggers = SqliteTriggerStore(changes)
 
     @classmethod
     def in_memory(cls) -> SqliteServiceStores:
