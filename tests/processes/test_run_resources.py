@@ -29,13 +29,12 @@ async def ended(run):
 
 @pytest.mark.promise("PROC-07")
 async def test_a_run_is_a_resource_of_its_session_from_its_beginning_to_its_end(place, open_runtime):
-    begun, go = asyncio.Event(), asyncio.Event()
+    go = asyncio.Event()
 
     @tool(supports_background=True)
     async def gated(ctx: ToolContext) -> str:
         await ctx.progress(1, total=2)
         await ctx.output("stdout", "so far")
-        begun.set()
         await go.wait()
         return "done"
 
@@ -82,6 +81,25 @@ async def test_its_status_is_that_of_the_end(open_runtime):
     await ended(failed)
     resource = await session.resources.get(failed.id)
     assert (resource.status, resource.metadata["summary"]) == ("failed", "It broke.")
+
+
+async def test_a_run_that_its_worker_hands_back_is_queued_again(open_runtime):
+    @tool(supports_background=True)
+    async def endless(ctx: ToolContext) -> None:
+        await ctx.output("stdout", "so far")
+        await asyncio.Event().wait()
+
+    runtime = await open_runtime(":memory:", endless)
+    session = runtime.session("s")
+    run = await session.spawn("endless")
+    async with fail_after(10):
+        async for event in run.follow():
+            if event.type == "output":
+                break
+        assert (await session.resources.get(run.id)).metadata["status_text"] == "Running"
+        await runtime.drain(0)
+    resource = await session.resources.get(run.id)
+    assert (resource.status, resource.metadata["status_text"]) == ("active", "Queued")
 
 
 async def test_a_run_that_never_began_is_shown_as_cancelled(open_runtime):

@@ -130,7 +130,8 @@ async def prune(
 
     What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
     was made by, with their effects. A call that is removed is not known any more: run again, it runs. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed.
+    and remembered decisions stay. Without an instant nothing is removed. The keys of what occurred before it go too,
+    unless only some sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
