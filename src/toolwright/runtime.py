@@ -21,8 +21,10 @@ from toolwright.effects.store import Store
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
+from toolwright.processes.run import Run
 from toolwright.processes.runs import limits_of
-from toolwright.processes.store import ProcessStore
+from toolwright.processes.store import Limits, ProcessStore
+from toolwright.processes.triggers import TriggerStore
 from toolwright.schedules.firing import fire_due
 from toolwright.schedules.schedules import ScheduleDesk, Schedules
 from toolwright.session.archive import Exported, Imported, SessionInfo
@@ -84,6 +86,7 @@ class Runtime:
         self._processes = Processes(place, worker, [self._fire_due])
         self._shared.runs = self._processes.runs
         self._shared.schedules = self._make_schedules
+        self._shared.triggers = self._processes.triggers
         self._sessions: dict[str, Session] = {}
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -199,13 +202,17 @@ class Runtime:
 
     async def _fire_due(self, now: float) -> None:
         stores: Any = self._shared.stores()
-        await fire_due(stores.schedules, limits_of(self.policy.but(on_background_limit="queue")), now)
+        await fire_due(stores.schedules, self._queueing(self.policy), now)
+
+    def _queueing(self, policy: Policy) -> Limits:
+        """The limits under which what is due waits, and is never refused."""
+        return limits_of(policy.but(on_background_limit="queue"), self._shared.quotas.resources)
 
     def _make_schedules(
         self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
     ) -> Schedules:
         stores: Any = self._shared.stores()
-        limits = limits_of(policy.but(on_background_limit="queue"))
+        limits = self._queueing(policy)
         desk = ScheduleDesk(guard(stores.schedules), self.clock, limits, self._processes.poke)
         origin = {"by": "host"} if call is None else {"by": "call", "scope": call.scope, "call_id": call.call_id}
         most = policy.schedules_per_session
@@ -263,7 +270,24 @@ class Runtime:
     def _sessions_kept(self) -> KeptSessions:
         return KeptSessions(self._shared.stores().archives, self._sessions, self.clock, self._shared.quotas)
 
-    # --- what the outside world says to waiting calls
+    # --- what the outside world says
+
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> list[Run]:
+        """Say that something occurred: every trigger of its topic that matches starts its tool. Return these runs.
+
+        With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.
+        What is over its session's limit waits in the store, and is not lost.
+
+        Args:
+            topic: what occurred, such as "order.created".
+            payload: what there is to say of it, as JSON, up to 256 KiB.
+            key: what tells it from others of the topic, such as the id of an order or of a delivery.
+
+        Raises:
+            ProcessError: the key was used for another payload ("conflict"), or something is not usable.
+        """
+        self._require_open()
+        return await self._processes.occur(topic, payload, key)
 
     async def resolve(self, key: str, value: Any = None) -> Resolved:
         """Complete the call or event that a key was taken for. The first to resolve it wins.
@@ -458,6 +482,12 @@ class _Place:
     def process_store(self) -> ProcessStore:
         stores: Any = self._runtime._shared.stores()
         store: ProcessStore = stores.processes
+        return store
+
+    @property
+    def trigger_store(self) -> TriggerStore:
+        stores: Any = self._runtime._shared.stores()
+        store: TriggerStore = stores.triggers
         return store
 
     @property

@@ -117,17 +117,17 @@ class Process(Struct, frozen=True, kw_only=True):
     @property
     def artifact_dir(self) -> str:
         """The folder of its artifacts, among the files of its session."""
-        return f"/.background/{self.id}"
+        return artifact_paths(self.id)["artifact_dir"]
 
     @property
     def log_path(self) -> str:
         """The file with its output."""
-        return f"{self.artifact_dir}/output.log"
+        return artifact_paths(self.id)["log_path"]
 
     @property
     def result_path(self) -> str:
         """The file with its result."""
-        return f"{self.artifact_dir}/result.json"
+        return artifact_paths(self.id)["result_path"]
 
     def to_json(self) -> dict[str, Any]:
         """The process as plain data, without its lease."""
@@ -144,17 +144,24 @@ class Process(Struct, frozen=True, kw_only=True):
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "attempts": self.attempts,
+            "signal_on_completion": self.options.signal_on_completion,
             "progress": None if self.progress is None else msgspec.to_builtins(self.progress),
             "output_tail": self.tail,
         }
         if self.options.artifacts:
-            shown |= {"log_path": self.log_path, "result_path": self.result_path}
+            shown |= artifact_paths(self.id)
         return shown
 
 
 def new_process_id() -> str:
     """An id that no other process has, in the order of time."""
     return f"bg_{uuid7().replace('-', '')}"
+
+
+def artifact_paths(process: str) -> dict[str, str]:
+    """Where the artifacts of the process of an id are, among the files of its session."""
+    folder = f"/.background/{process}"
+    return {"artifact_dir": folder, "log_path": f"{folder}/output.log", "result_path": f"{folder}/result.json"}
 
 
 def scope_of(process: str) -> str:

@@ -13,11 +13,12 @@ from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
-from toolwright.processes.run import Desk
+from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
 from toolwright.processes.runs import LONGEST, Runs
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
+from toolwright.processes.triggers import Triggers, TriggerStore, occur
 from toolwright.processes.worker import Turn, Worker
 from toolwright.session.session import Session
 from toolwright.session.store import Marker, Quotas
@@ -32,6 +33,9 @@ class Place(Protocol):
 
     @property
     def process_store(self) -> ProcessStore: ...
+
+    @property
+    def trigger_store(self) -> TriggerStore: ...
 
     @property
     def effects(self) -> JournaledController: ...
@@ -90,6 +94,21 @@ class Processes:
             hides=session.hides,
             entered=session.enter,
         )
+
+    def triggers(self, session: Session) -> Triggers:
+        """The triggers of a session."""
+        return Triggers(self._place.trigger_store, session, self._place.clock)
+
+    async def occur(self, topic: str, payload: Any, key: str | None) -> list[Run]:
+        """Start what the triggers of a topic start for what occurred."""
+        ids = await occur(self._place.trigger_store, self._place, topic, payload, key)
+        found = [process for process in [await self.desk.store.find(id) for id in ids] if process is not None]
+        for process in found:
+            if not process.over:
+                self._place.session_of(process.session).enter(process.call)
+        if found:
+            self.poke()
+        return [Run(self.desk, process) for process in found]
 
     def open(self) -> None:
         """Begin to work, where the runtime was opened as a worker."""

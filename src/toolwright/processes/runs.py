@@ -12,7 +12,7 @@ from toolwright.errors import ProcessError
 from toolwright.processes.process import Disposition, Options, Registration, new_process_id
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.store import Limits
-from toolwright.session.store import Marker, require_name, to_json
+from toolwright.session.store import Marker, Room, require_name, to_json
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool
 
@@ -49,6 +49,11 @@ class Runs:
         self._origin = dict(origin or {"by": "host"})
         self._hides = hides
         self._entered = entered
+
+    @property
+    def current(self) -> str | None:
+        """The id of the run that the call is part of, if it runs in the background."""
+        return self._parent
 
     async def spawn(
         self,
@@ -91,7 +96,8 @@ class Runs:
         mark = self._marker.mark(
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
-        (started,) = await self._desk.store.register([registration], limits_of(self._policy), mark)
+        limits = limits_of(self._policy, self._desk.quotas.resources)
+        (started,) = await self._desk.store.register([registration], limits, mark)
         process = await self._desk.store.find(started)
         if process is None:
             raise ProcessError(f"The run {started!r} was started before, and removed since", "not_found")
@@ -181,6 +187,7 @@ def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Opt
     )
 
 
-def limits_of(policy: Policy) -> Limits:
-    """How many runs a policy allows."""
-    return Limits(policy.background_per_session, policy.background_per_worker, policy.on_background_limit == "queue")
+def limits_of(policy: Policy, resources: Room) -> Limits:
+    """How many runs a policy allows; `resources` is the room for showing them."""
+    queue = policy.on_background_limit == "queue"
+    return Limits(policy.background_per_session, policy.background_per_worker, queue, resources)

@@ -56,6 +56,8 @@ from toolwright.tools.clients import (
     RunsClient,
     ScheduleClient,
     SchedulesClient,
+    Trigger,
+    TriggersClient,
 )
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
@@ -90,6 +92,8 @@ class Shared:
     """Makes the runs client of a session, for its host or for a call."""
     schedules: Callable[[Session, Marker, CallKey | None, Policy, Callable[[Any], Any]], SchedulesClient]
     """The same for its schedules."""
+    triggers: Callable[[Session], TriggersClient]
+    """Makes the client of a session's triggers."""
     model: ModelClient | None = None
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
@@ -262,6 +266,7 @@ class Session:
         Raises:
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
+        await self.know_secrets()
         return await self._runs.spawn(tool, args, **options)
 
     async def runs(self, *, active: bool = False) -> list[RunClient]:
@@ -304,6 +309,36 @@ class Session:
     def _schedules(self) -> SchedulesClient:
         self._shared.require_open()
         return self._shared.schedules(self, Unmarked(), None, self.policy, lambda store: store)
+
+    async def on(self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> Trigger:
+        """Start a tool in the background each time something occurs under a topic, as `runtime.occur` says.
+
+        `options` are those of `toolwright.processes.Triggers.add`: match, payload_as, title, timeout,
+        signal_on_completion, id.
+
+        Raises:
+            ProcessError: the tool can not run in the background, there are too many triggers, or something is not
+                usable.
+        """
+        return await self._triggers.add(topic, tool, args, **options)
+
+    async def off(self, trigger: Trigger | str) -> bool:
+        """Start nothing more by a trigger, or the one of an id; what it started goes on. False when there was none."""
+        return await self._triggers.remove(trigger.id if isinstance(trigger, Trigger) else trigger)
+
+    async def triggers(self) -> list[Trigger]:
+        """The triggers of the session, the oldest first."""
+        return await self._triggers.list()
+
+    async def know_secrets(self) -> None:
+        """Read the secrets that an earlier process wrote, once, so that `hides` knows them."""
+        if self._shared.kept_before:
+            await self._know()
+
+    @property
+    def _triggers(self) -> TriggersClient:
+        self._shared.require_open()
+        return self._shared.triggers(self)
 
     @property
     def _runs(self) -> RunsClient:

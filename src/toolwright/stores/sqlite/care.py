@@ -49,6 +49,8 @@ class Pruned(Struct, frozen=True):
     waits: int = 0
     signals: int = 0
     spared: int = 0
+    occurrences: int = 0
+    """Their keys are no longer known: said again, they occur again."""
     bytes: int = 0
     """How much smaller the file is."""
 
@@ -128,7 +130,8 @@ async def prune(
 
     What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
     was made by, with their effects. A call that is removed is not known any more: run again, it runs. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed.
+    and remembered decisions stay. Without an instant nothing is removed. The keys of what occurred before it go too,
+    unless only some sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
@@ -148,21 +151,31 @@ async def prune(
 
     def work(connection: apsw.Connection) -> Pruned:
         size = _size(Path(path))
-        counts = dict.fromkeys(("calls", *_PARTS, "spared"), 0)
+        counts = dict.fromkeys(("calls", *_PARTS, "spared", "occurrences"), 0)
         if before is not None:
             groups: list[Any] = connection.execute("SELECT DISTINCT session, scope FROM calls").fetchall()
             for session, scope in groups:
                 if sessions is None or session in sessions:
                     _prune_group(connection, session, scope, before, counts, dry_run)
+            if sessions is None:  # what occurred is no session's
+                counts["occurrences"] = _prune_occurrences(connection, before, dry_run)
         if dry_run:
             return Pruned(**counts)
         if vacuum:
             connection.execute("VACUUM")
-        if vacuum or counts["calls"]:
+        if vacuum or counts["calls"] or counts["occurrences"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 
     return await visit(path, work, writes=not dry_run)
+
+
+def _prune_occurrences(connection: apsw.Connection, before: float, dry_run: bool) -> int:
+    found: int = one(connection, "SELECT count(*) FROM occurrences WHERE at < ?", (before,))
+    if not dry_run:
+        connection.execute("DELETE FROM occurrences WHERE at < ?", (before,))
+        return connection.changes()
+    return found
 
 
 def _prune_group(

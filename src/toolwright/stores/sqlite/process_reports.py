@@ -20,18 +20,19 @@ from toolwright.stores.sqlite.files import put_file
 from toolwright.stores.sqlite.messages import put_message
 from toolwright.stores.sqlite.process_rows import LEASED, PENDING, add_event, next_change, put_event
 from toolwright.stores.sqlite.rows import one, packed
+from toolwright.stores.sqlite.run_resources import update_resource
 
 
 def write_report(connection: apsw.Connection, report: Report) -> bool:
     """Write what a process did; False when it is over, or another's."""
     row: Any = connection.execute(
-        f"SELECT state, log_chars, tail_first, tail_chars, last_progress FROM processes"
+        f"SELECT session, state, log_chars, tail_first, tail_chars, last_progress FROM processes"
         f" WHERE id = ? AND token = ? AND {LEASED}",
         (report.id, report.token),
     ).fetchone()
     if row is None:
         return False
-    state, log_chars, tail_first, tail_chars, last_progress = row
+    session, state, log_chars, tail_first, tail_chars, last_progress = row
     for piece in report.pieces:
         number = put_event(connection, report.id, "output", msgspec.json.encode(Output(*piece)), report.at)
         if tail_first is None and log_chars + piece.cost > HEAD:
@@ -69,6 +70,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
             report.id,
         ),
     )
+    update_resource(connection, session, report.id, report.at)
     return True
 
 
@@ -115,6 +117,7 @@ def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> 
     if ending.evidence:
         ended["evidence"] = jsonx.decode(ending.evidence)
     add_event(connection, ending.id, ending.status, ended, ending.at)
+    update_resource(connection, session, ending.id, ending.at, ending.status, ending.summary)
     if before != "held":
         _let_follow(connection, session)
     return True

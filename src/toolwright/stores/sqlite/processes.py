@@ -30,6 +30,7 @@ from toolwright.stores.sqlite.process_rows import (
     to_process,
 )
 from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.run_resources import add_resource, update_resource
 
 _TREE = (
     "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
@@ -140,13 +141,15 @@ class SqliteProcessStore:
 
         def work(connection: apsw.Connection) -> None:
             for id, token in held:
-                connection.execute(
+                session = one(
+                    connection,
                     f"UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
-                    f" WHERE id = ? AND token = ? AND {LEASED}",
+                    f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
                     (id, token),
                 )
-                if connection.changes() == 1:
+                if session is not None:
                     add_event(connection, id, "handed_back", {"worker": worker}, at)
+                    update_resource(connection, session, id, at)
 
         await self._changes.attempt(work)
 
@@ -263,6 +266,7 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
         query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
         full = full or one(connection, query, (registration.schedule,)) is not None
     insert_process(connection, registration, "held" if full else "queued")
+    add_resource(connection, registration, limits.resources)
     add_event(connection, registration.id, "queued", {}, registration.at)
 
 

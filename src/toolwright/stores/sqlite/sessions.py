@@ -190,7 +190,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
             (session,),
         )
     ]
-    for table in (*_CALLS, *TABLES, "usage"):
+    for table in (*_CALLS, *TABLES, "triggers", "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     drop_blobs(connection, digests)
 
