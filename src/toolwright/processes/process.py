@@ -164,7 +164,7 @@ def require_process_id(id: Any) -> str:
     """
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise ProcessError(
-            f"The id {id!r:.200} of a run is not usable; use 1 to 128 letters, digits, or any of _ . : -, not first a dot"
+            f"The id {id!r:.200} of a run is not usable; use 1 to 128 letters, digits, or any of _ . : -, no dot first"
         )
     return id
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from toolwright import jsonx
 from toolwright.calls.policy import Policy
@@ -194,7 +194,7 @@ def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Opt
     return Options(
         timeout=None if timeout is None else float(timeout),
         signal_on_completion=signal_on_completion,
-        disposition=disposition,
+        disposition=cast("Disposition", disposition),
     )
 
 

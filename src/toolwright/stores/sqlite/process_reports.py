@@ -112,6 +112,7 @@ def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> 
         about = jsonx.encode({"run_id": ending.id, "status": ending.status})
         put_message(connection, session, "runtime", ending.tell, about, ending.at, quotas.messages)
     ended: dict[str, Any] = {"summary": ending.summary, "artifact_error": ending.artifact_error}
+    ended["message_error"] = ending.message_error
     if ending.evidence:
         ended["evidence"] = jsonx.decode(ending.evidence)
     add_event(connection, ending.id, ending.status, ended, ending.at)
