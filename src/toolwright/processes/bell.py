@@ -55,6 +55,9 @@ class Bell:
         self._arm()
         try:
             yield watcher
+        except StoreError:
+            self._require_open()  # else the store was closed with the runtime, while the body looked at it
+            raise
         finally:
             others = [other for other in self._watchers.pop(id, ()) if other is not watcher]
             if others:

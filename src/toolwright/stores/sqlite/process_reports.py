@@ -32,6 +32,11 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
     if row is None:
         return False
     state, log_chars, tail_first, tail_chars, last_progress = row
+    if report.dropped and tail_first is not None:
+        # What is missing came after the tail so far, which has no place then: there is one gap, before the tail.
+        statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
+        connection.execute(statement, (report.id, tail_first))
+        tail_first, tail_chars = None, 0
     for piece in report.pieces:
         number = put_event(connection, report.id, "output", msgspec.json.encode(Output(*piece)), report.at)
         if tail_first is None and log_chars + piece.cost > HEAD:
