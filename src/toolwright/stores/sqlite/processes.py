@@ -140,8 +140,9 @@ class SqliteProcessStore:
 
         def work(connection: apsw.Connection) -> None:
             for id, token in held:
+                # Its worker stays written there: whoever takes it next goes on with what that one began.
                 connection.execute(
-                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
+                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
                     f" WHERE id = ? AND token = ? AND {LEASED}",
                     (id, token),
                 )
