@@ -242,15 +242,20 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
     Raises:
         ProcessError: a limit is reached, and those that are too many are not to wait.
     """
+    if registration.parent is not None:
+        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
+        if one(connection, query, (registration.parent,)) is None:
+            raise ProcessError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
     query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
     full = one(connection, query, (registration.session, limits.per_session)) >= limits.per_session
+    # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
+    if full and (not limits.queue or registration.parent is not None):
+        raise ProcessError(
+            f"Maximum {limits.per_session} active background runs per session. "
+            "Wait for an existing run to finish before starting another.",
+            "session_limit",
+        )
     if not limits.queue:
-        if full:
-            raise ProcessError(
-                f"Maximum {limits.per_session} active background runs per session. "
-                "Wait for an existing run to finish before starting another.",
-                "session_limit",
-            )
         query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
         most: int = one(connection, query, (registration.at,)) or limits.per_worker
         query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
