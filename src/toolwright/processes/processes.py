@@ -147,6 +147,11 @@ class Processes:
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
-        # Its own time is that of the whole run, which its worker looks after.
         keep_event = partial(worker.append, process, sink)
-        return session.start_apart(call, scope_of(process.id), sink.push, keep_event, timeout=LONGEST)
+        own = process.options.timeout is not None
+
+        def timeout(said: float | None) -> float:
+            # That of the run holds, which its worker looks after; without one, that of the tool, and not the policy's.
+            return LONGEST if own or said is None else said
+
+        return session.start_apart(call, scope_of(process.id), sink.push, keep_event, timeout)

@@ -74,7 +74,8 @@ class Runs:
             tool: its name.
             args: its arguments.
             title: what people call the run; by default the display name of the tool.
-            timeout: seconds that the whole run may take, from when it first starts.
+            timeout: seconds that the whole run may take, from when it first starts; without it, the tool's own timeout
+                holds for each attempt, if it says one.
             signal_on_completion: append a message to the session when it is over.
             disposition: what becomes of it when its worker is gone: "resume" goes on as the tool's crash policy says,
                 with its durable steps; "rerun" begins it anew; "abandon" ends it.

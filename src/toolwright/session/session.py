@@ -467,10 +467,15 @@ class Session:
         return batch
 
     def start_apart(
-        self, call: ToolCall, scope: str, push: Callable[[AnyEvent], None], keep_event: KeepEvent, **changes: Any
+        self,
+        call: ToolCall,
+        scope: str,
+        push: Callable[[AnyEvent], None],
+        keep_event: KeepEvent,
+        timeout: Callable[[float | None], float],
     ) -> Batch:
         """Start the call of a process, which `push` is told about: it takes no slots of the session's, and no other
-        call waits for it.
+        call waits for it. `timeout` gives its seconds, from those that its tool says.
         """
         self._shared.require_open()
         host, shared = copy.copy(self._host), self._shared
@@ -485,8 +490,12 @@ class Session:
             self._hosts.remove(host)
             host.schedule.close()
 
-        setting = self._make_setting(self.policy.but(continue_on_failure=True, **changes), host, ())
-        batch = Batch([call], self._all_tools(), setting, scope=scope, parent=None, ended=ended)
+        tools = dict(self._all_tools())
+        tool = find(tools, call.name)
+        if tool is not None:
+            tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))
+        setting = self._make_setting(self.policy.but(continue_on_failure=True), host, ())
+        batch = Batch([call], tools, setting, scope=scope, parent=None, ended=ended)
         self._apart[batch] = None
         return batch.start()
 

@@ -132,7 +132,7 @@ def _let_follow(connection: apsw.Connection, session: str) -> None:
         "UPDATE processes SET state = 'queued', changed = ?2 WHERE id = (SELECT held.id FROM processes AS held"
         " WHERE held.state = 'held' AND held.session = ?1 AND (held.alone = 0 OR NOT EXISTS (SELECT 1 FROM processes"
         " AS other WHERE other.schedule = held.schedule AND other.state IN ('queued', 'running', 'waiting')))"
-        " ORDER BY held.created_at, held.id LIMIT 1)",
+        " ORDER BY held.created_at, held.rowid LIMIT 1)",
         (session, next_change(connection)),
     )
 

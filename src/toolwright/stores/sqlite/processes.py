@@ -71,7 +71,7 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         query = (
             f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
-            f" AND {PENDING if active else '1'} ORDER BY created_at DESC, id DESC LIMIT ?2"
+            f" AND {PENDING if active else '1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
         )
         if session is not None:
             query = query.replace("(?1 IS NULL OR session = ?1)", "session = ?1")
@@ -97,7 +97,7 @@ class SqliteProcessStore:
                 (now, worker, known, most),
             ).fetchall()
             rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, id LIMIT ?",
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
             return [_take(connection, to_process(row), worker, now, until) for row in rows]
@@ -298,7 +298,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:
-    query = f"{_TREE} SELECT {COLUMNS} FROM below JOIN processes USING (id) ORDER BY depth, created_at, id"
+    query = f"{_TREE} SELECT {COLUMNS} FROM below JOIN processes USING (id) ORDER BY depth, created_at, processes.rowid"
     return [to_process(row) for row in connection.execute(query, (id,))]
 
 
