@@ -220,7 +220,7 @@ class Runtime:
 
     async def drain(self, bound: float) -> None:
         """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
-        await self._processes.close(bound)
+        await self._processes.drain(bound)
 
     # --- whole sessions
 

@@ -7,6 +7,7 @@ that steps, waits and changes of session services are not made twice by a second
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.errors import ProcessError
 from toolwright.ids import uuid7
 from toolwright.tools.outcome import ToolOutcome
 
@@ -24,6 +26,7 @@ steps did stays done; "rerun" begins it anew, from nothing; "abandon" ends it, w
 
 OVER: tuple[Status, ...] = ("completed", "failed", "cancelled", "abandoned")
 """The states that nothing follows."""
+_ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
 
 
 class Options(Struct, frozen=True, kw_only=True, gc=False):
@@ -63,10 +66,11 @@ class Registration(Struct, frozen=True, kw_only=True):
 
     def same_as(self, other: Process) -> bool:
         """True when a process that is there is this one."""
-        return (self.session, self.tool, self.arguments, self.title, self.options, self.parent) == (
+        arguments = jsonx.canonical(jsonx.decode(self.arguments))
+        return (self.session, self.tool, arguments, self.title, self.options, self.parent) == (
             other.session,
             other.tool,
-            jsonx.encode(other.arguments),
+            jsonx.canonical(other.arguments),
             other.title,
             other.options,
             other.parent,
@@ -151,6 +155,19 @@ class Process(Struct, frozen=True, kw_only=True):
         if self.options.artifacts:
             shown |= artifact_paths(self.id)
         return shown
+
+
+def require_process_id(id: Any) -> str:
+    """An id that a caller chose: it becomes the name of a folder, and part of what the session is told.
+
+    Raises:
+        ProcessError: it is not usable.
+    """
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise ProcessError(
+            f"The id {id!r:.200} of a run is not usable; use 1 to 128 letters, digits, or any of _ . : -, no dot first"
+        )
+    return id
 
 
 def new_process_id() -> str:

@@ -64,7 +64,7 @@ class Processes:
         self._place = place
         self._wanted = worker
         self._turns = turns
-        self._closed = False
+        self._drained = False
         self.worker: Worker | None = None
 
     @cached_property
@@ -117,16 +117,20 @@ class Processes:
 
     def poke(self) -> None:
         """There may be something to do."""
-        if self._wanted is not False and not self._closed:
+        if self._wanted is not False and not self._drained:
             self._work().poke()
 
-    async def close(self, bound: float = 0.0) -> None:
-        """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
-        self._closed = True
-        if self.worker is not None:
-            await self.worker.close(bound)
+    async def close(self) -> None:
+        """Stop working, and tell nobody any more what becomes of processes."""
+        await self.drain()
         if "desk" in self.__dict__:
             self.desk.bell.close()
+
+    async def drain(self, bound: float = 0.0) -> None:
+        """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
+        self._drained = True
+        if self.worker is not None:
+            await self.worker.close(bound)
 
     def _work(self) -> Worker:
         if self.worker is None:
@@ -152,15 +156,21 @@ class Processes:
             place.effects.room.alarms,
             place.quotas,
             sink,
-            start=self._batch,
+            start=partial(self._batch, worker),
             flush=partial(worker.flush),
         )
 
-    def _batch(self, process: Process, sink: Sink) -> Batch:
+    def _batch(self, worker: Worker, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         source: CallSource = "schedule" if process.schedule is not None else "host"
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
-        # Its own time is that of the whole run, which its worker looks after.
-        return session.start_apart(call, scope_of(process.id), sink.push, timeout=LONGEST)
+        keep_event = partial(worker.append, process, sink)
+        own = process.options.timeout is not None
+
+        def timeout(said: float | None) -> float:
+            # That of the run holds, which its worker looks after; without one, that of the tool, and not the policy's.
+            return LONGEST if own or said is None else said
+
+        return session.start_apart(call, scope_of(process.id), sink.push, keep_event, timeout)

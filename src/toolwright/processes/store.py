@@ -84,6 +84,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     tell: bytes | None = None
     evidence: bytes = b""
     artifact_error: str | None = None
+    message_error: str | None = None
 
 
 class Renewal(NamedTuple):

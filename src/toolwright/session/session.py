@@ -14,7 +14,7 @@ from toolwright.calls.batch import Batch, BatchSetting
 from toolwright.calls.connecting import provider_of
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks
-from toolwright.calls.host import CallHost
+from toolwright.calls.host import CallHost, KeepEvent
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
@@ -174,6 +174,8 @@ class Session:
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
         self._batches: dict[Batch, None] = {}  # in the order they were started
+        # Of background runs and what they call: nobody who waits for the session, or cancels it, means these.
+        self._apart: dict[Batch, None] = {}
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it.
@@ -203,7 +205,7 @@ class Session:
         return self._shared.hub.subscribe(self.id, limit)
 
     def cancel(self, reason: str = "the session was cancelled") -> None:
-        """Cancel every batch of the session that is still running."""
+        """Cancel every batch of the session that is still running. Background runs go on; each has its own `cancel`."""
         for batch in list(self._batches):
             batch.cancel(reason)
 
@@ -411,7 +413,7 @@ class Session:
     async def wait_for_idle(self, timeout: float | None = None) -> bool:
         """Wait until no batch of the session runs, or those that do only wait for something outside.
 
-        False when that is not so after `timeout` seconds. Calls of other processes are not seen.
+        False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
         """
         return await wait_for_idle(self._batches, self._shared.clock, timeout)
 
@@ -511,8 +513,8 @@ class Session:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that still run."""
-        return tuple(self._batches)
+        """The batches that still run, those of background runs among them."""
+        return (*self._batches, *self._apart)
 
     def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
         self._shared.require_open()
@@ -529,16 +531,27 @@ class Session:
                 policy = policy.but(read_only=True)
             setting = self._make_setting(policy)
         batch = Batch(calls, self._all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
-        self._batches[batch] = None
+        if setting.host is self._host:
+            self._batches[batch] = None
+        else:
+            self._apart[batch] = None
         return batch
 
-    def start_apart(self, call: ToolCall, scope: str, push: Callable[[AnyEvent], None], **changes: Any) -> Batch:
+    def start_apart(
+        self,
+        call: ToolCall,
+        scope: str,
+        push: Callable[[AnyEvent], None],
+        keep_event: KeepEvent,
+        timeout: Callable[[float | None], float],
+    ) -> Batch:
         """Start the call of a process, which `push` is told about: it takes no slots of the session's, and no other
-        call waits for it.
+        call waits for it. `timeout` gives its seconds, from those that its tool says.
         """
         self._shared.require_open()
         host, shared = copy.copy(self._host), self._shared
         host.schedule = Schedule(shared.running)
+        host.keep_event = keep_event
         host.channel = Channel(self.id)
         host.channel.pushes = (shared.hub.channel(self.id).publish, push)
         self._hosts.append(host)
@@ -548,13 +561,18 @@ class Session:
             self._hosts.remove(host)
             host.schedule.close()
 
-        setting = self._make_setting(self.policy.but(continue_on_failure=True, **changes), host, ())
-        batch = Batch([call], self._all_tools(), setting, scope=scope, parent=None, ended=ended)
-        self._batches[batch] = None
+        tools = dict(self._all_tools())
+        tool = find(tools, call.name)
+        if tool is not None:
+            tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))
+        setting = self._make_setting(self.policy.but(continue_on_failure=True), host, ())
+        batch = Batch([call], tools, setting, scope=scope, parent=None, ended=ended)
+        self._apart[batch] = None
         return batch.start()
 
     def _ended(self, batch: Batch) -> None:
         self._batches.pop(batch, None)
+        self._apart.pop(batch, None)
 
     def recovering(self, intents: list[Intent], scope: str) -> Batch:
         """A batch of calls that a crash cut off, to be started."""

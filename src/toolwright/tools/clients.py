@@ -202,6 +202,20 @@ class RunClient(Protocol):
     @property
     def status(self) -> str: ...
 
+    @property
+    def process(self) -> Any:
+        """All that is known of the run, when it was last looked at."""
+        ...
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """Its outcome, once it is known."""
+        ...
+
+    async def refresh(self) -> Any:
+        """Look at it now."""
+        ...
+
     async def wait(self, timeout: float | None = None) -> ToolOutcome:
         """Its outcome, when it is over.
 

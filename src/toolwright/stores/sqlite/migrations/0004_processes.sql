@@ -34,8 +34,8 @@ CREATE TABLE processes (
     changed       INTEGER NOT NULL
 );
 
-CREATE INDEX queued_processes ON processes (created_at, id) WHERE state = 'queued';
-CREATE INDEX held_processes ON processes (session, created_at, id) WHERE state = 'held';
+CREATE INDEX queued_processes ON processes (created_at) WHERE state = 'queued';
+CREATE INDEX held_processes ON processes (session, created_at) WHERE state = 'held';
 CREATE INDEX leased_processes ON processes (lease_until) WHERE state IN ('running', 'waiting');
 CREATE INDEX active_processes ON processes (session) WHERE state IN ('queued', 'running', 'waiting');
 CREATE INDEX processes_of_session ON processes (session, created_at);
