@@ -9,6 +9,7 @@ from pydantic import Field, WithJsonSchema
 from toolwright.builtin.basics import instant
 from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
+from toolwright.tools.arguments import is_hidden
 from toolwright.tools.clients import KeyInfo
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
@@ -115,6 +116,7 @@ def handle_of(name: str) -> str:
     destructive=True,
     open_world=False,
     requires_secrets=True,
+    secret="value",
     key="secret_store",
     gives=shape(
         {
@@ -163,6 +165,13 @@ async def secret_store(
             f"The value of {chosen!r} is not usable; use a text of 1 to {MOST_SECRET} characters",
             category="invalid_arguments",
             code="bad_value",
+        )
+    if is_hidden(secret):
+        # A call that a crash cut off, finished by what was written down of it: that was not the value.
+        raise ToolError(
+            f"The value of {chosen!r} was not kept, so it is not known whether it was set; set it again",
+            category="interrupted",
+            code="value_not_kept",
         )
     await ctx.secrets.set(chosen, secret)
     return {"action": action, "handle": handle_of(chosen)}

@@ -94,6 +94,10 @@ class KnownSecrets:
         row = msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
         return self.vault.open(self._session, f"step {name}", row).encode()
 
+    def fingerprint(self, name: str, payload: bytes) -> str:
+        """Part of `Keeper`."""
+        return self.vault.fingerprint(self._session, f"argument {name}", payload.decode())
+
     # --- `Redactor`
 
     def text(self, text: str) -> str:
