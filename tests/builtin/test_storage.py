@@ -107,7 +107,7 @@ def set_call(value: object, **more: object) -> ToolCall:
 
 @pytest.mark.promise("SES-03")
 async def test_a_value_that_a_model_gives_is_neither_shown_nor_written_down(file, open_runtime):
-    value = "hunter2/hunter2+\"é"
+    value = 'hunter2/hunter2+"é'
     events_file = file.parent / "events.jsonl"
     runtime = await open_runtime(file, secret_store, events_file=events_file)
     session = runtime.session("s")

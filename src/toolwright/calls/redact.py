@@ -73,6 +73,10 @@ class Keeper(Protocol):
         """
         ...
 
+    def pass_on(self, heir: Any) -> None:
+        """Let the keeper of a child session redact what is redacted here."""
+        ...
+
 
 SEALED = b'{"toolwright.sealed":'
 """How the JSON of what was sealed begins."""
