@@ -9,6 +9,7 @@ from pydantic import Field, WithJsonSchema
 from toolwright.builtin.basics import instant
 from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
+from toolwright.errors import SecretsError
 from toolwright.tools.arguments import is_hidden
 from toolwright.tools.clients import KeyInfo
 from toolwright.tools.context import ToolContext
@@ -173,5 +174,14 @@ async def secret_store(
             category="interrupted",
             code="value_not_kept",
         )
-    await ctx.secrets.set(chosen, secret)
+    try:
+        await ctx.secrets.set(chosen, secret)
+    except SecretsError as error:
+        # The remedy is the owner's, and may name a path: it is for the record.
+        raise ToolError(
+            "Secrets can not be kept here: the host lacks a key or a library for them",
+            category="unavailable",
+            code="not_installed",
+            detail=str(error),
+        ) from error
     return {"action": action, "handle": handle_of(chosen)}
