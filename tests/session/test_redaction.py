@@ -151,6 +151,22 @@ def test_a_value_that_is_split_across_chunks_at_any_place_is_found(encode):
     assert "".join([*map(stream.feed, text), stream.end()]) == whole
 
 
+@pytest.mark.promise("SES-03")
+@pytest.mark.parametrize("value", [VALUE, VALUE * 9])
+@pytest.mark.parametrize("width", [76, 64])
+def test_a_value_in_base64_that_is_broken_into_lines_is_found_wherever_they_break(value, width):
+    secrets = known(k=value)
+    data = value.encode()
+    for before in range(60):
+        encoded = base64.b64encode(b"x" * before + data + b"y" * 70).decode()
+        shown = secrets.text("\n".join(encoded[at : at + width] for at in range(0, len(encoded), width)))
+        assert HANDLE in shown
+        left = shown.replace("\n", "")
+        # Of both ends, some bits are a neighbour's.
+        own = encoded[(8 * before + 5) // 6 : 8 * (before + len(data)) // 6]
+        assert not any(own[at : at + 8] in left for at in range(len(own) - 7))
+
+
 texts = st.text(st.sampled_from('ab c\\"%/é\n9'), max_size=30)
 values = st.text(st.sampled_from('ab c\\"%/é\n9'), min_size=4, max_size=12).filter(lambda value: len(value.strip()) > 3)
 
