@@ -155,9 +155,9 @@ async def test_any_tool_may_have_a_secret_parameter(place, open_runtime):
             break
     (asked,) = await runtime.approvals()
     assert asked.arguments == {"door": "front", "pin": "[secret]"}
-    await runtime.approve(asked.key)
-    assert [outcome.value for outcome in await batch] == ["front is open"]
-    assert [record.arguments for record in runtime.log] == [{"door": "front", "pin": "[secret]"}]
+    await runtime.approve(asked.key, arguments={**asked.arguments, "door": "back"})
+    assert [outcome.value for outcome in await batch] == ["back is open"]
+    assert [record.arguments for record in runtime.log] == [{"door": "back", "pin": "[secret]"}]
 
 
 def test_the_secret_parameter_has_a_name():
