@@ -11,6 +11,7 @@ import posixpath
 import re
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -38,7 +39,8 @@ _HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({\[])")
 # Where a subscript is evaluated, so is what stands in it, even if it was quoted when it was written.
 _SUBSCRIPT = re.compile(r"\[[^\]]*(?:\$[({]|`)")
 _COMMENTED = re.compile(r"[\s;&|()`{}]")
-_RESERVED = names("{ } ! ( ) then do else elif if fi while until done time in esac")
+_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+_RESERVED = names("{ } ! ( ) then do else elif if fi while until done in esac")
 _NO_FILES = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+)")
 
 
@@ -130,6 +132,7 @@ class Script:
             self._command(node, [])
         elif kind in ("declaration_command", "unset_command"):
             name = literal(node.children[0].text.decode())
+            self._require_apart(node)
             self.run([name, *(word_of(child) for child in node.named_children)])
         elif kind == "variable_assignment":
             self._assignment(node)
@@ -155,8 +158,9 @@ class Script:
     def _command(self, node: Any, redirects: Sequence[Any]) -> None:
         words: list[Word] = []
         fed: list[Any] = []
+        self._require_apart(node)
         for child in [*node.named_children, *redirects]:
-            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+            if child.type in _REDIRECTS:
                 fed.append(child)
                 # `env > file rm x` runs rm: what follows the name of a file is a word of the command.
                 words += [word_of(extra) for extra in _destinations(child)[1:]]
@@ -259,6 +263,12 @@ class Script:
                 )
         if _HIDDEN.search(seen.decode(errors="replace")):
             self.doubt(f"{node.text.decode()[:40]!r} has something to evaluate that was not understood")
+
+    def _require_apart(self, node: Any) -> None:
+        """Doubt words with nothing between them: the shell takes them for one."""
+        for one, other in pairwise(node.named_children):
+            if one.end_byte == other.start_byte and not {one.type, other.type} & _REDIRECTS:
+                self.doubt(f"{node.text.decode()[:40]!r} has words that may be one")
 
     def _subscript(self, node: Any) -> None:
         """Doubt what looks like a subscript with something in it to evaluate, once its quotes are gone."""

@@ -24,21 +24,16 @@ _OPAQUE = names(
 _INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|Rscript)[\d.]*"
 )
-_CODE = re.compile(r"-[a-zA-Z]*[ceErpn]\S*|--eval\b.*|--execute\b.*|--print\b.*|-|eval")
+_CODE = re.compile(r"-[a-zA-Z]*[ceErpn].*|--eval\b.*|--execute\b.*|--print\b.*|-|eval", re.S)
 _AWK = re.compile(r"system|\|.*\"|\".*\||@load|\|&", re.S)
 _SED = re.compile(r"(?:^|[;{}\n\d$/])\s*e(?:\s|$)|[/|,#!@:_][gpIiMm\d]*e[gpIiMm\d]*\s*(?:;|\}|\n|$)")
 _TAR = re.compile(r"--(?:to-command|checkpoint-action|use-compress-program|rsh-command|info-script|new-volume-script)")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
-# A subscript that they are given is evaluated, and the parser takes an escaped one for two words.
-_EVALUATING = names("let unset read printf test [ declare typeset local export readonly getopts wait")
-_ESCAPED = re.compile(r"(?!['\"]).*\\(?:\$|`)")
 _EXEC = names("-exec -execdir -ok -okdir")
 
 
 def look_into(script: Script, name: str, words: Sequence[Word], fed: Sequence[Any]) -> None:
     """Add what a command runs and writes in turn."""
-    if name in _EVALUATING and any(_ESCAPED.match(word.spelled) for word in words[1:]):
-        script.doubt(f"{name!r} may evaluate what it is given")
     if name in SHELLS:
         _shell(script, name, words, fed)
     elif name in _SPECIAL:
@@ -75,6 +70,8 @@ def _wrapper(script: Script, name: str, words: Sequence[Word]) -> None:
         return _xargs(script, words, given, inner)
     if name == "watch":
         return read_text(script, inner, "watch")
+    if name == "flock" and inner and inner[0].text in ("-c", "--command"):
+        return read_text(script, inner[1:2], "flock -c")
     return script.run(inner) if inner else None
 
 
@@ -202,16 +199,28 @@ def _could_be_program(word: Word, words: Sequence[Word]) -> bool:
 
 
 def _sed(script: Script, words: Sequence[Word]) -> None:
-    seen = False
+    named = any(re.match(r"-[a-zA-Z]*e|--expression", word.start) for word in words[1:])
+    scripts = 0 if named else 1  # how many of the words to come are scripts
     for word in words[1:]:
-        if word.text is None and (not seen or word.splits):
-            script.doubt(f"the sed script {word.spelled[:40]!r} is known only when it runs")
-        elif word.text is not None and not word.text.startswith("-"):
-            if not seen and _SED.search(word.text):
-                script.doubt(f"the sed script {word.text[:40]!r} may run commands")
-            seen = True
-        elif (word.text or "").startswith(("-f", "--file", "--expression", "-e")) and len(word.text or "") > 2:
-            script.doubt(f"the sed script {word.spelled[:40]!r} can not be read here")
+        if re.match(r"-[a-zA-Z]*f|--file", word.start):
+            return script.doubt("what 'sed' runs is in a file")
+        known = word.start if word.text is None else word.text
+        if (found := re.match(r"(?:-[a-zA-Z]*?e|--expression=?)(.*)", known, re.S)) is not None:
+            if found[1] or word.text is None:
+                _sed_script(script, word, found[1])
+            else:
+                scripts = 1
+        elif not word.start.startswith("-") and (scripts or word.splits):
+            _sed_script(script, word, known)
+            scripts = 0
+    return None
+
+
+def _sed_script(script: Script, word: Word, known: str) -> None:
+    if word.text is None:
+        script.doubt(f"the sed script {word.spelled[:40]!r} is known only when it runs")
+    elif _SED.search(known):
+        script.doubt(f"the sed script {word.text[:40]!r} may run commands")
 
 
 def _tar(script: Script, words: Sequence[Word]) -> None:
@@ -231,6 +240,10 @@ def _mapfile(script: Script, words: Sequence[Word]) -> None:
 
 def _declare(script: Script, words: Sequence[Word]) -> None:
     """`export NAME=value` and its like, whose words may be quoted, or known only when they run."""
+    if any(re.match("-[a-zA-Z]*n", word.start) for word in words[1:]) and words[0].text not in ("export", "readonly"):
+        for word in words[1:]:
+            name = word.spelled.partition("=")[2].strip("'\"")
+            script.assign(name, UNKNOWN)  # another name for that one
     for word in words[1:]:
         # An assignment that is written as one was seen already.
         if not _ASSIGNED.match(word.spelled) and not word.start.startswith("-"):

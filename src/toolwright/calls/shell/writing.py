@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from toolwright.calls.shell.words import Word, literal, names
@@ -112,4 +112,4 @@ def _after(word: Word, head: str) -> Word:
     """What follows the beginning of a word, such as the `=` of an option."""
     if word.text is not None:
         return literal(word.text.removeprefix(head))
-    return Word((word.start.removeprefix(head), *word.pieces[1:]), word.spelled)
+    return Word((word.start.removeprefix(head), *dropwhile(lambda piece: piece is not None, word.pieces)), word.spelled)
