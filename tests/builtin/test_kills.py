@@ -88,3 +88,32 @@ def test_a_secret_that_a_model_gives_is_set_wherever_the_process_is_killed_and_n
         assert codes == {"value_not_kept"}
     finally:
         zygote.close()
+
+
+async def shell() -> None:
+    async with Runtime.open("agent.db", capabilities=["virtual_bash"]) as runtime:
+        session = runtime.session("s")
+        if await session.files.stat("/log") is None and await session.files.stat("/d") is None:
+            await session.files.write("/log", "one\n")
+        # What it counts is kept for the next script: run twice, it would count to two.
+        script = "count=$((count + 1)); echo two >> log; mkdir d; mv log d; echo $count"
+        (outcome,) = await session.run_batch([ToolCall(id="run", name="bash", arguments={"command": script})])
+        say([outcome.value["stdout"], outcome.value["changed"], outcome.value["deleted"]])
+        say(await session.files.read("/d/log"))
+
+
+@pytest.mark.promise("BLT-02")
+def test_a_script_changes_files_and_variables_once_wherever_the_process_is_killed(tmp_path):
+    zygote = Zygote()
+    try:
+        first = tmp_path / "first"
+        first.mkdir()
+        for number, (point, nth) in enumerate(CrashKit(first, zygote=zygote).points(shell)):
+            place = tmp_path / str(number)
+            place.mkdir()
+            kit = CrashKit(place, zygote=zygote)
+            kit.kill_at(point, shell, nth=nth)
+            expected = [["1\n", ["/d/log"], ["/log"]], "one\ntwo\n"]
+            assert kit.run(shell).said == expected, f"{point} {nth}"
+    finally:
+        zygote.close()
