@@ -52,8 +52,8 @@ from toolwright.calls.redact import (
 )
 from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
-from toolwright.calls.schedule import Limit, Ticket
 from toolwright.calls.state import identity
+from toolwright.calls.tickets import Limit, Ticket
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, Pending, ToolOutcome

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwright.calls.lanes import Lane
 from toolwright.calls.policy import Policy
-from toolwright.calls.schedule import Limit
+from toolwright.calls.tickets import Limit
 from toolwright.clock import DeadlineBucket
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.tool import Tool

@@ -11,7 +11,7 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.prepare import EMPTY
 from toolwright.calls.redact import Stream
-from toolwright.calls.schedule import Ticket
+from toolwright.calls.tickets import Ticket
 from toolwright.calls.timing import QueueDeadline
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey

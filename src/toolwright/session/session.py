@@ -11,6 +11,7 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.calls.batch import Batch, BatchSetting
 from toolwright.calls.connecting import provider_of
+from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
@@ -21,8 +22,9 @@ from toolwright.calls.outside import enter
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.calls.remember import MemoryJournal
-from toolwright.calls.schedule import Limit, Running, Schedule
+from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
+from toolwright.calls.tickets import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
