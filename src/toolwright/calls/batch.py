@@ -50,9 +50,9 @@ from toolwright.calls.redact import (
     weight,
     written_arguments,
 )
-from toolwright.calls.remember import StoreJournal
 from toolwright.calls.report import Report
 from toolwright.calls.state import identity
+from toolwright.calls.store_journal import StoreJournal
 from toolwright.calls.tickets import Limit, Ticket
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall

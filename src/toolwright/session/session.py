@@ -18,10 +18,10 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
+from toolwright.calls.memory_journal import MemoryJournal
 from toolwright.calls.outside import enter
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
-from toolwright.calls.remember import MemoryJournal
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
 from toolwright.calls.tickets import Limit
