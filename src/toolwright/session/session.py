@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.batch import Batch, BatchSetting
+from toolwright.calls.batch import Batch
 from toolwright.calls.connecting import provider_of
 from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
@@ -23,6 +23,7 @@ from toolwright.calls.outside import enter
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.calls.schedule import Schedule
+from toolwright.calls.setting import BatchSetting
 from toolwright.calls.threads import ThreadPool
 from toolwright.calls.tickets import Limit
 from toolwright.clock import Clock, Deadlines
