@@ -10,6 +10,7 @@ from toolwright.calls.approvals import Question, about_arguments, ask_leave
 from toolwright.calls.authorise import Verdict
 from toolwright.calls.concluding import UNRECORDED, lose
 from toolwright.calls.connecting import wait_for_connection
+from toolwright.calls.cut_off import give_up
 from toolwright.calls.execute import CallRun
 from toolwright.calls.outside import park, say_waiting
 from toolwright.calls.redact import written_arguments
@@ -60,7 +61,9 @@ async def _asked(run: CallRun, question: Question, go_on: GoOn) -> None:
     run.asking = None
     if question.kind == "approval":
         run.asked = True
-    if failure is not None:
+    if failure is not None and question.kind == "crash":
+        give_up(run, failure)
+    elif failure is not None:
         run.fail(failure)
     go_on(run)
 

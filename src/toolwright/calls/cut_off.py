@@ -14,7 +14,7 @@ from toolwright.calls.connecting import waits_of
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
 from toolwright.effects.journal import JournalStore
-from toolwright.tools.outcome import ToolError
+from toolwright.tools.outcome import Failure, ToolError
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -47,6 +47,7 @@ async def recover(run: CallRun, store: JournalStore) -> None:
             log.exception("The probe of tool %r failed for call %r", run.name, run.call_id)
             found = replace(internal(error), code="probe_failed")
         if found is not None:
+            run.attempt = 1  # the one that was cut off
             run.answer = found if isinstance(found, ANSWERS) else Answer(found)
         run.recovered = "probed"
     elif policy == "ask" and run.owner.policy.on_ask == "wait":
@@ -54,4 +55,9 @@ async def recover(run: CallRun, store: JournalStore) -> None:
         run.doubt = repr(run.cut_off_after_start)  # Another crash of the same call asks another question.
     else:
         run.recovered = "interrupted"
-        run.answer = interrupted(run.name)
+        give_up(run, interrupted(run.name))
+
+
+def give_up(run: CallRun, failure: Failure) -> None:
+    """Let a call that had begun end by this failure: it was tried once, and may have run."""
+    run.attempt, run.ran, run.answer = 1, True, failure

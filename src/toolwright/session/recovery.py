@@ -18,7 +18,8 @@ class Recovered(NamedTuple):
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "probed", "asked" where a person must decide,
     "waiting" where its completion, a connection or a person's leave is awaited, or "left" where its tool is not known
-    or its arguments no longer fit. The outcome of a call that still waits is "pending": the call goes on in this process.
+    or its arguments no longer fit. The outcome of a call that still waits is "pending": the call goes on in this
+    process.
     """
 
     session: str
