@@ -58,12 +58,11 @@ class Finaliser:
                 ):
                     return None
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
-        outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
-        return self._settle_outcome(run, result, outcome)
+        return self._settle_outcome(run, result, _outcome(run, result))
 
     def _settle_redacted(self, run: CallRun, result: Any, redactor: Redactor) -> ToolOutcome | None:
         """The same in a session that has secrets: nothing leaves without being looked through for them."""
-        outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        outcome = _outcome(run, result)
         if outcome.status == "success" and (
             weight(outcome) > AT_ONCE or (run.tool is not None and run.tool.check_output is not None)
         ):
@@ -72,10 +71,8 @@ class Finaliser:
         return settled if settled is None else self._redact_projected(settled, redactor)
 
     def _settle_outcome(self, run: CallRun, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
-        if outcome.failure is not None and run.ran:
-            if type(result) is Pending and run.key_taken:
-                return None
-            outcome = replace(outcome, may_have_run=True)
+        if type(result) is Pending and run.key_taken:
+            return None
         if self._hooked and (run.attempt or self._hooks.project is not None):
             if outcome.status == "cancelled":  # no hook may hold up a call that was stopped
                 return project(outcome, self._policy, self._hooks.project)
@@ -84,7 +81,7 @@ class Finaliser:
 
     async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
-        outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+        outcome = _outcome(run, result)
         hooks, policy, redactor, tool = self._hooks, self._policy, self._host.redactor, run.tool
         if redactor is not None:
             # Against its schema the value is held as the tool gave it: a handle might not fit.
@@ -112,6 +109,11 @@ class Finaliser:
         if self._hooks.project is None or outcome.model_text is None:
             return outcome
         return replace(outcome, model_text=redactor.text(outcome.model_text))
+
+
+def _outcome(run: CallRun, result: Any) -> ToolOutcome:
+    outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+    return replace(outcome, may_have_run=True) if run.ran and outcome.failure is not None else outcome
 
 
 async def _redacted(redactor: Redactor, outcome: ToolOutcome) -> ToolOutcome:
