@@ -7,7 +7,6 @@ A call that ends early flows on as a finished entry, so that count and order nev
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import coroutine
 from typing import Any
@@ -281,4 +280,4 @@ def turn() -> Generator[None, None, None]:
 def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
     """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
     # What follows the first part are objects of JSON: each says where it ends.
-    return "batch_" + hashlib.sha256(b"".join([jsonx.encode(calls), *raws])).hexdigest()[:40]
+    return "batch_" + jsonx.digest(b"".join([jsonx.encode(calls), *raws]))[:40]

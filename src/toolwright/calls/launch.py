@@ -74,7 +74,7 @@ class Launch:
             self._driver.add_done_callback(self._driven)
             self._host.keep(self._driver)
         else:
-            self._launch_all()
+            self._launch()
             self._batch.lane.open(at_once=at_once)
 
     def call_off(self) -> bool:
@@ -137,7 +137,7 @@ class Launch:
         if driver.cancelled():
             self._batch.start_none("the program is stopping")
         try:
-            self._launch_all()
+            self._launch()
         except Exception as error:  # nobody else would hear of it, and whoever waits would wait for ever
             self._batch.store_failed(error)
         self._batch.lane.open(at_once=False)
@@ -154,26 +154,20 @@ class Launch:
             await self._begin([run])
         except Exception as error:
             self._batch.store_failed(error)
-        self._launch_again(run)
+        self._launch(run)
 
     # --- the launch
 
-    def _launch_all(self) -> None:
-        runs, setting, plain = list(self._runs), self._setting, self._plain
-        if setting.policy.on_loop != "ignore":
-            new = runs if plain else [run for run in runs if run.outcome is None and run.answer is None]
-            if watch_loops(setting.loops, new, setting.policy, setting.report):
-                plain = False
-        self._launch(runs, plain)
-
-    def _launch_again(self, run: CallRun) -> None:
-        self._launch([run], False)
-
-    def _launch(self, runs: list[CallRun], plain: bool) -> None:
-        """Authorise and schedule each call. The schedule starts it when its turn comes."""
+    def _launch(self, again: CallRun | None = None) -> None:
+        """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
         batch, setting, above = self._batch, self._setting, self._above
-        plans, submit, queue_timeout = setting.plans, setting.host.schedule.submit, setting.policy.queue_timeout
+        plans, submit, policy = setting.plans, setting.host.schedule.submit, setting.policy
         siblings = None if above is None else ClaimIndex()
+        runs, plain = (list(self._runs), self._plain) if again is None else ([again], False)
+        if again is None and policy.on_loop != "ignore":
+            new = runs if plain else [run for run in runs if run.outcome is None and run.answer is None]
+            if watch_loops(setting.loops, new, policy, setting.report):
+                plain = False
         for run in runs:
             tool = run.tool
             if not plain or tool is None:
@@ -182,7 +176,7 @@ class Launch:
                 if run.outcome is not None or run.answer is not None or tool is None:
                     end_now(run, run.outcome or run.answer)
                     continue
-                if batch.stop_reason is None and goes_on_waiting(run, self._launch_again):
+                if batch.stop_reason is None and goes_on_waiting(run, self._launch):
                     continue
             plan = run.plan = plans.get(tool) or setting.plan(tool)
             if plan.allowed_by is None:
@@ -191,7 +185,7 @@ class Launch:
                     end_now(run, run.outcome)
                     continue
                 if verdict is not None and batch.stop_reason is None:
-                    ask_first(run, verdict, self._launch_again)
+                    ask_first(run, verdict, self._launch)
                     continue
             elif plan.allowed_by:
                 run.decided_by = plan.allowed_by
@@ -204,8 +198,8 @@ class Launch:
             if above is not None:
                 run.parent = above
             submit(run, siblings)
-            if queue_timeout is not None:
-                limit_queue(run, queue_timeout)
+            if policy.queue_timeout is not None:
+                limit_queue(run, policy.queue_timeout)
 
     def _limits_with(self, tool_limit: Limit) -> tuple[Limit, ...]:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""
