@@ -24,7 +24,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
 from toolwright.calls.returned import SPECIAL, to_outcome, unserialisable
 from toolwright.calls.review import ask_after, project
-from toolwright.calls.spill import bounded
+from toolwright.calls.shorten import bounded
 from toolwright.calls.state import identity
 from toolwright.tools.outcome import Pending, ToolOutcome
 

@@ -1,72 +1,29 @@
-"""Output that is too long for a model. Owns where the whole of it goes; how it is cut is in `bounds`."""
+"""Whole outputs in a directory of the host. Owns their names there, and that they outlast a power cut."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import contextlib
+import os
 import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from toolwright import jsonx
-from toolwright.calls.bounds import bound, bound_within
-from toolwright.calls.policy import Policy
-from toolwright.errors import ToolwrightError
 from toolwright.ids import new_id
-from toolwright.tools.outcome import ToolOutcome
-
-log = logging.getLogger("toolwright.calls")
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
-Keep = Callable[[str], Awaitable[str]]
-"""Keeps the whole output of a call in a file of its session, and returns the path."""
 
+def save_output(folder: Path, call_id: str, data: bytes) -> str:
+    """Write a new file named after a call, and return its path. It is on the disk by then: the outcome will name it.
 
-async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
-    """Cut what the model reads; the whole goes to a file first."""
-    if outcome.status == "success":
-        where = await _spill(outcome, text, policy, keep)
-        shown = bound(text, policy.max_lines, policy.max_bytes, where=where)
-    else:
-        # An object with one text in it: the text is cut, and the object stays JSON.
-        ((key, message),) = jsonx.decode(text).items()
-        where = await _spill(outcome, message, policy, keep)
-        shown = bound_within(
-            message,
-            lambda part: jsonx.encode({key: part}).decode(),
-            policy.max_lines,
-            policy.max_bytes,
-            where,
-        )
-    return replace(outcome, model_text=shown, spilled_to=where)
-
-
-async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> str | None:
-    """Write the whole text to a file named after the call; None when that fails, for the marker must not lie.
-
-    The file is one of the session's, unless the policy names a directory of the host. What was written before, for an
-    outcome that comes from the journal, is not written again.
+    Raises:
+        OSError: it can not be written; nothing of it is there.
     """
-    if outcome.replayed and (outcome.spilled_to is not None or policy.spill_dir is None):
-        return outcome.spilled_to
-    try:
-        if policy.spill_dir is None:
-            return await keep(text)
-        return await asyncio.to_thread(_save, Path(policy.spill_dir), outcome.call_id, text.encode())
-    except (OSError, ValueError, ToolwrightError):
-        place = "a file of its session" if policy.spill_dir is None else policy.spill_dir
-        log.exception("The output of call %r could not be written to %s", outcome.call_id, place)
-        return None
-
-
-def _save(folder: Path, call_id: str, data: bytes) -> str:
     name = _UNSAFE.sub("_", call_id)[:100]
     if name != call_id or name.startswith("."):
         # Two ids may look the same once they are made safe.
         name = f"{name.lstrip('.') or 'call'}-{jsonx.digest(call_id.encode('utf-8', 'surrogatepass'))[:12]}"
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}.txt"
     try:
@@ -78,7 +35,22 @@ def _save(folder: Path, call_id: str, data: bytes) -> str:
     try:
         with file:
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        for each in {folder, *(one.parent for one in made)}:
+            _sync_folder(each)
     except OSError:
         target.unlink(missing_ok=True)
         raise
     return str(target)
+
+
+def _sync_folder(folder: Path) -> None:
+    """See to it that what was made in a folder has its name there after a power cut."""
+    # Not every system lets a folder be opened, nor every file system have it synced: there is no surer way then.
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
