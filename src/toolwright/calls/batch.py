@@ -161,7 +161,10 @@ class Batch:
 
     def call_goes_on(self, run: CallRun) -> None:
         """Part of `RunOwner`: the call waits no longer."""
-        run.waiting = False
+        if run.waiting:
+            run.waiting = False
+            if self._watchers is not None:
+                self._watchers.tell_change()
 
     def start_over(self, run: CallRun) -> None:
         """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
@@ -252,7 +255,7 @@ class Batch:
         return [pending[position] if outcome is None else outcome for position, outcome in enumerate(self._outcomes)]
 
     def next_change(self) -> asyncio.Future[None]:
-        """Done when the next call has its outcome or begins to wait for something outside."""
+        """Done when the next call has its outcome, or begins or ends to wait for something outside."""
         return self._watch().until_change()
 
     def _watch(self) -> Watchers:

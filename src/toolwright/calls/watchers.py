@@ -29,11 +29,11 @@ class Watchers:
         return watcher
 
     def until_change(self) -> asyncio.Future[None]:
-        """Done when the next call has its outcome or begins to wait."""
+        """Done when the next call has its outcome, or begins or ends to wait."""
         return self._join(self._changes)
 
     def tell_change(self) -> None:
-        """A call has its outcome, or begins to wait."""
+        """A call has its outcome, or begins or ends to wait."""
         if self._quiets:
             self._look_soon()
         if self._changes:
