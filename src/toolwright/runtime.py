@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -23,7 +24,7 @@ from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
 from toolwright.processes.runs import limits_of
 from toolwright.processes.store import ProcessStore
-from toolwright.schedules.firing import fire_due
+from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import ScheduleDesk, Schedules
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
@@ -197,9 +198,14 @@ class Runtime:
         self._require_open()
         return [] if self._store is None else await recover(self._store.journal, self.session)
 
-    async def _fire_due(self, now: float) -> None:
+    @cached_property
+    def _scheduler(self) -> Scheduler:
         stores: Any = self._shared.stores()
-        await fire_due(stores.schedules, limits_of(self.policy.but(on_background_limit="queue")), now)
+        return Scheduler(stores.schedules, limits_of(self.policy.but(on_background_limit="queue")))
+
+    async def _fire_due(self, now: float) -> None:
+        if await self._scheduler.fire_due(now):
+            self._processes.poke()
 
     def _make_schedules(
         self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
