@@ -231,7 +231,7 @@ class Runtime:
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
         """Write all that a session keeps into one archive, as it is at one moment; secrets stay sealed in it.
 
-        Its calls are not part of it.
+        Its calls, runs and schedules are not part of it: what was imported does nothing by itself.
 
         Raises:
             ArchiveError: the file exists and is not to be replaced, or can not be written.

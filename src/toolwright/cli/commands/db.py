@@ -75,19 +75,20 @@ def prune(
     with reported():
         store, instant = require_store(db), read_moment(before, "--before")
         planned = asyncio.run(care.prune(store, instant, sessions=session, dry_run=True))
+        old = planned.calls or planned.firings
         if not as_json:
             typer.echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
-        if not dry_run and not yes and (planned.calls or vacuum):
+        if not dry_run and not yes and (old or vacuum):
             if as_json or not sys.stdin.isatty():
                 raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
             if not typer.confirm(f"Remove what finished before {moment(instant)}?", err=True):
                 raise BadInput("Nothing was removed")
         removed = planned
-        if not dry_run and (planned.calls or vacuum):
+        if not dry_run and (old or vacuum):
             removed = asyncio.run(care.prune(store, instant, sessions=session, vacuum=vacuum))
         if as_json:
             print_json({"before": instant, "dry_run": dry_run, **msgspec.to_builtins(removed)})
-        elif not dry_run and not (planned.calls or vacuum):
+        elif not dry_run and not (old or vacuum):
             typer.echo("Nothing was removed.")
         elif not dry_run:
             typer.echo(f"Removed: {_pruned(removed)}; the file is {removed.bytes:,} bytes smaller")
@@ -108,7 +109,8 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
 
 def _pruned(counts: care.Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
-    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{kept}"
+    fired = f", {counts.firings} firings of schedules" if counts.firings else ""
+    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{fired}{kept}"
 
 
 def _stats_table(store: Path, found: care.Stats) -> Table:

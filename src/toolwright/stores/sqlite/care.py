@@ -16,6 +16,7 @@ from msgspec import Struct
 from toolwright.errors import ToolwrightError
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.rows import KEY, one
+from toolwright.stores.sqlite.schedules import prune_firings
 from toolwright.stores.sqlite.visit import visit
 
 CHUNK = 2_000
@@ -49,6 +50,8 @@ class Pruned(Struct, frozen=True):
     waits: int = 0
     signals: int = 0
     spared: int = 0
+    firings: int = 0
+    """What schedules did for their instants."""
     bytes: int = 0
     """How much smaller the file is."""
 
@@ -128,7 +131,8 @@ async def prune(
 
     What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
     was made by, with their effects. A call that is removed is not known any more: run again, it runs. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed.
+    and remembered decisions stay. What schedules did before the instant goes too, and those that are over. Without an
+    instant nothing is removed.
 
     Args:
         path: the file of the store; others may have it open.
@@ -154,11 +158,12 @@ async def prune(
             for session, scope in groups:
                 if sessions is None or session in sessions:
                     _prune_group(connection, session, scope, before, counts, dry_run)
+            counts["firings"] = prune_firings(connection, before, sessions, dry_run)
         if dry_run:
             return Pruned(**counts)
         if vacuum:
             connection.execute("VACUUM")
-        if vacuum or counts["calls"]:
+        if vacuum or counts["calls"] or counts.get("firings"):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
@@ -165,6 +166,33 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
         run = firing.registration.id
     connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
     return run
+
+
+def drop_schedules(connection: apsw.Connection, session: str) -> None:
+    """Remove the schedules of a session, and what they did, inside the transaction of the caller."""
+    connection.execute("DELETE FROM firings WHERE schedule IN (SELECT id FROM schedules WHERE session = ?)", (session,))
+    connection.execute("DELETE FROM schedules WHERE session = ?", (session,))
+
+
+def prune_firings(connection: apsw.Connection, before: float, sessions: Collection[str] | None, dry_run: bool) -> int:
+    """Remove what schedules did before an instant, and then those that are over and did nothing since; count the first.
+
+    What is due is known by the next instant of a schedule, and never by what it did.
+    """
+    mine = "(?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+    chosen = None if sessions is None else json.dumps(list(sessions))
+    old = f"FROM firings WHERE at < ?1 AND schedule IN (SELECT id FROM schedules WHERE {mine})"
+    if dry_run:
+        found: int = one(connection, f"SELECT count(*) {old}", (before, chosen))
+        return found
+    connection.execute(f"DELETE {old}", (before, chosen))
+    removed = connection.changes()
+    connection.execute(
+        f"DELETE FROM schedules WHERE NOT {_LIVE} AND created_at < ?1 AND {mine}"
+        " AND NOT EXISTS (SELECT 1 FROM firings WHERE schedule = schedules.id)",
+        (before, chosen),
+    )
+    return removed
 
 
 def _find(connection: apsw.Connection, id: str) -> Schedule | None:

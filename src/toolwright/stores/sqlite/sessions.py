@@ -14,6 +14,7 @@ from toolwright.session.archive import TABLES, Row, SessionInfo, SessionRows, Se
 from toolwright.stores.sqlite.blobs import drop_blobs, put_blob
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.schedules import drop_schedules
 from toolwright.stores.sqlite.visit import visit
 
 T = TypeVar("T")
@@ -77,6 +78,8 @@ class SqliteArchiveStore:
             for session, service, entries, size in connection.execute(
                 "SELECT session, service, entries, bytes FROM usage WHERE entries > 0"
                 " UNION ALL SELECT session, 'connections', count(*), sum(length(detail)) FROM connections"
+                " GROUP BY session"
+                " UNION ALL SELECT session, 'schedules', count(*), sum(length(arguments)) FROM schedules"
                 " GROUP BY session"
             ):
                 found.setdefault(session, {})[service] = Usage(entries, size)
@@ -171,7 +174,7 @@ class _Sink:
 
 
 def _exists(connection: apsw.Connection, session: str) -> bool:
-    tables = ("calls", *TABLES)
+    tables = ("calls", "schedules", *TABLES)
     return any(one(connection, f"SELECT 1 FROM {table} WHERE session = ? LIMIT 1", (session,)) for table in tables)
 
 
@@ -192,6 +195,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
     ]
     for table in (*_CALLS, *TABLES, "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+    drop_schedules(connection, session)
     drop_blobs(connection, digests)
 
 
