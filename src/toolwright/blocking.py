@@ -15,6 +15,7 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import Subscription
+from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.session.attachments import Attachments
 from toolwright.session.keyvalue import KeyValue
 from toolwright.session.messages import Messages
@@ -26,7 +27,7 @@ from toolwright.tools.scopes import ScopedRegistry
 log = logging.getLogger("toolwright.blocking")
 
 _SERVICES = (Attachments, KeyValue, Messages, Resources)
-_LIVES_THERE = (Session, Batch, Subscription, MemoryCallLog, ToolRegistry, ScopedRegistry, *_SERVICES)
+_LIVES_THERE = (Session, Batch, Subscription, MemoryCallLog, ToolRegistry, ScopedRegistry, ScheduleHandle, *_SERVICES)
 _PATIENCE = 5.0
 _CLOSED = "The runtime is closed; open another"
 
@@ -97,7 +98,9 @@ class LoopThread:
         return self.reflect(answer.result())
 
     def reflect(self, thing: Any) -> Any:
-        """The thing itself, or a portal to it when it belongs to the thread."""
+        """The thing itself, or a portal to it when it belongs to the thread; in a list, to each that does."""
+        if type(thing) is list:
+            return [self.reflect(item) for item in thing]
         return BlockingPortal(thing, self) if isinstance(thing, _LIVES_THERE) else thing
 
     def close(self) -> None:

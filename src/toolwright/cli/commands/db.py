@@ -110,7 +110,9 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
 def _pruned(counts: care.Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
     fired = f", {counts.firings} firings of schedules" if counts.firings else ""
-    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{fired}{kept}"
+    return (
+        f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{fired}{kept}"
+    )
 
 
 def _stats_table(store: Path, found: care.Stats) -> Table:
