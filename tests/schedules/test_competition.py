@@ -1,4 +1,4 @@
-"""Three schedulers on one file, which crash at any moment, under a clock that jumps: each instant fires exactly once."""
+"""Three schedulers on one file, which crash at any moment, under a clock that jumps: each instant fires once."""
 
 import asyncio
 import contextlib

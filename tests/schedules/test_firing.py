@@ -198,6 +198,25 @@ async def test_several_hundred_that_are_due_at_once_all_fire_promptly(stage, pla
 
 
 @pytest.mark.promise("CRON-03")
+async def test_all_that_are_due_fire_at_one_look_also_where_nothing_can_run(stage, file, report):
+    maker = await stage.open(file, report, worker=False)
+    schedules = [
+        await maker.session(f"s{number}").schedule("report", {"of": ""}, at="2026-06-01T09:10:00Z")
+        for number in range(3 * PORTION + 1)
+    ]
+    await stage.open(file, worker=True)
+    await stage.pass_time(TEN_MINUTES - 1, step=60)
+    assert await did(schedules[0]) == []
+
+    async def all_fired():
+        return all([(await schedule.refresh()).state == "ended" for schedule in schedules])
+
+    await stage.until(all_fired, step=0.05, most=2.0)
+    lateness = [fired.at - fired.instant for schedule in schedules for fired in await schedule.history()]
+    assert (len(lateness), max(lateness) - min(lateness) < 0.5) == (3 * PORTION + 1, True)
+
+
+@pytest.mark.promise("CRON-03")
 async def test_schedules_that_can_not_be_fired_here_hold_up_no_others(stage, file, report, ran, monkeypatch, caplog):
     maker = await stage.open(file, report, worker=False)
     for number in range(PORTION + 10):

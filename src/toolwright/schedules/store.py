@@ -48,7 +48,7 @@ class ScheduleStore(Protocol):
         ...
 
     async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
-        """The active ones whose next instant has come, the oldest instant first; only those beyond an instant and id."""
+        """The active ones whose next instant has come, the oldest instant first; those beyond an instant and an id."""
         ...
 
     async def fire(
