@@ -36,7 +36,7 @@ async def adding(*, store="agent.db", dies: str, at: float) -> None:
     async with Runtime.open(store, **options) as runtime:
         session = runtime.session("s")
         (outcome,) = await session.run_batch([ToolCall(id="c1", name="plan", arguments={})])
-        schedules = [[one.schedule.arguments["number"], one.state] for one in await session.schedules()]
+        schedules = [[one.to_json()["args"]["number"], one.state] for one in await session.schedules()]
         say([outcome.value, schedules, len(await session.runs())])
 
 
@@ -68,7 +68,7 @@ async def firing(*, store="agent.db", minutes: int) -> None:
     async with Runtime.open(store, **options, worker=True) as runtime:
         onlooker = runtime.session("s0")
         (schedule,) = await onlooker.schedules()
-        clock.jump(schedule.schedule.next_at - MINUTE - clock.now())
+        clock.jump((schedule.next_at or NINE) - MINUTE - clock.now())
         while clock.now() < NINE + minutes * MINUTE + 30:
             await clock.advance(MINUTE / 2)
             for _ in range(10):

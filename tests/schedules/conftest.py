@@ -10,7 +10,7 @@ import pytest
 
 from tests.schedules.almanac import utc
 from tests.support import fail_after
-from toolwright import Runtime
+from toolwright import Runtime, ToolContext, tool
 from toolwright.errors import RuntimeClosed, StoreError
 from toolwright.testing import FakeClock
 
@@ -70,6 +70,28 @@ class Stage:
             await closing
 
 
+class Work:
+    """A tool that runs until it is let go on, and what was seen of it."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.runs: list[str] = []
+        self.go_on = asyncio.Event()
+        self.most = self.now = 0
+
+        @tool(supports_background=True)
+        async def work(ctx: ToolContext, number: int = 0) -> int:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.begun.append(number)
+            self.runs.append(ctx.call_id)
+            await self.go_on.wait()
+            self.now -= 1
+            return number
+
+        self.tool = work
+
+
 def clock_time(instant: float) -> str:
     """An instant of that Monday as hours and minutes after its nine o'clock, such as "0:10"."""
     minutes, seconds = divmod(round(instant - NINE), 60)
@@ -98,3 +120,8 @@ async def stage() -> AsyncIterator[Stage]:
     yield made
     for runtime in made.opened:
         await made.close(runtime)
+
+
+@pytest.fixture
+def work() -> Work:
+    return Work()

@@ -15,6 +15,7 @@ from tests.support import fail_after
 from toolwright import Runtime, tool
 from toolwright.processes.store import Limits
 from toolwright.schedules.firing import Scheduler
+from toolwright.stores.sqlite.care import prune
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
 
@@ -120,3 +121,43 @@ async def test_each_instant_fires_once_whoever_crashes_and_however_the_clock_jum
         whats = {row[0] for row in connection.execute("SELECT DISTINCT what FROM firings")}
     assert started == Counter((id, instant) for id, instants in fired.items() for instant in instants)
     assert whats == {"fired"}
+
+
+class Slow:
+    """The store of a scheduler that is held up between its look and its firing."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.looked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def due(self, *given):
+        found = await self._store.due(*given)
+        self.looked.set()
+        await self.go_on.wait()
+        return found
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.mark.promise("CRON-03")
+async def test_who_looked_before_another_fired_fires_nothing_even_if_what_was_done_is_pruned(file):
+    begin = utc("2026-06-01T09:00").timestamp()
+    clock = FakeClock(begin)
+    async with fail_after(30), Runtime.open(file, tools=[report], clock=clock, sync="normal", worker=False) as runtime:
+        session = runtime.session("s1")
+        schedule = await session.schedule("report", {"number": 1}, cron="0 * * * *", overlap="allow")
+        quick, late = Competitor(file, 0), Competitor(file, 0)
+        slow = Slow(late.store.services.schedules)
+        try:
+            held_up = asyncio.ensure_future(Scheduler(slow, Limits(queue=True)).fire_due(begin + 3600))
+            await slow.looked.wait()
+            await quick.fire(begin + 3600)
+            assert (await prune(file, begin + 7200)).firings == 1
+            slow.go_on.set()
+            await held_up
+        finally:
+            await quick.store.close()
+            await late.store.close()
+        assert (await schedule.history(), len(await session.runs())) == ([], 1)
+        assert (await schedule.refresh()).next_at == begin + 7200
