@@ -9,6 +9,7 @@ from itertools import count
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _run = "".join(_ALPHABET[byte & 31] for byte in os.urandom(12))
 _next = count().__next__
+_last = 0
 
 
 def new_id(prefix: str) -> str:
@@ -17,10 +18,11 @@ def new_id(prefix: str) -> str:
 
 
 def uuid7() -> str:
-    """Return a UUIDv7 in text: ordered by the millisecond it was made in."""
-    millis = time.time_ns() // 1_000_000
-    value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
-    value = (value & ~(0xF << 76)) | (0x7 << 76)
+    """Return a UUIDv7 in text. Those of one process are ordered as they were made, others by the millisecond."""
+    global _last
+    # Parts of a millisecond stand where the form has room for them, so that what is made together keeps its order.
+    _last = stamp = max(time.time_ns() * 4096 // 1_000_000, _last + 1)
+    value = (stamp >> 12 << 80) | (0x7 << 76) | ((stamp & 0xFFF) << 64) | int.from_bytes(os.urandom(8), "big")
     value = (value & ~(0x3 << 62)) | (0x2 << 62)
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

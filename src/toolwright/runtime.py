@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -26,7 +27,7 @@ from toolwright.processes.run import Run
 from toolwright.processes.runs import limits_of
 from toolwright.processes.store import Limits, ProcessStore
 from toolwright.processes.triggers import TriggerStore
-from toolwright.schedules.firing import fire_due
+from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import ScheduleDesk, Schedules
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
@@ -201,9 +202,14 @@ class Runtime:
         self._require_open()
         return [] if self._store is None else await recover(self._store.journal, self.session)
 
-    async def _fire_due(self, now: float) -> None:
+    @cached_property
+    def _scheduler(self) -> Scheduler:
         stores: Any = self._shared.stores()
-        await fire_due(stores.schedules, self._queueing(self.policy), now)
+        return Scheduler(stores.schedules, self._queueing(self.policy))
+
+    async def _fire_due(self, now: float) -> None:
+        if await self._scheduler.fire_due(now):
+            self._processes.poke()
 
     def _queueing(self, policy: Policy) -> Limits:
         """The limits under which what is due waits, and is never refused."""
@@ -233,7 +239,7 @@ class Runtime:
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
         """Write all that a session keeps into one archive, as it is at one moment; secrets stay sealed in it.
 
-        Its calls are not part of it.
+        Its calls, runs and schedules are not part of it: what was imported does nothing by itself.
 
         Raises:
             ArchiveError: the file exists and is not to be replaced, or can not be written.

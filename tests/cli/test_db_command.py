@@ -1,8 +1,10 @@
 """`toolwright db`: care of a store."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.cli.conftest import Run
@@ -58,6 +60,19 @@ def test_pruning_shows_what_it_would_remove_and_needs_a_yes(run: Run, left: Call
     assert len(run("runs", *DB, "--json").json) == 2
     assert run(*prune, "--yes", "--vacuum", "--json").json["calls"] == 1
     assert [batch["unfinished"] for batch in run("runs", *DB, "--json").json] == [2]
+
+
+def test_pruning_removes_what_schedules_did_also_where_no_call_is_old(run: Run, left: Callable[..., Path]) -> None:
+    store = left(NOTE)
+    with contextlib.closing(apsw.Connection(str(store))) as connection:
+        values = "'sch_1', 's1', 'note', '{}', 't', x'80', x'80', 'once', 'skip', 'active', 9e9, 1, '{}'"
+        connection.execute(f"INSERT INTO schedules VALUES ({values})")
+        connection.execute("INSERT INTO firings VALUES ('sch_1', 1, 1, 'fired', NULL)")
+    prune = ("db", "prune", "--before", "2000-01-01", *DB)
+    assert run(*prune, "--dry-run").out.endswith("1 firings of schedules\n")
+    assert run(*prune).code == 2
+    assert run(*prune, "--yes", "--json").json["firings"] == 1
+    assert run(*prune).out == "Nothing was removed.\n"
 
 
 @pytest.mark.parametrize("before", ["30x", "", "soon", "-3d", "2026-13-01"])

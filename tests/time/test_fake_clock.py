@@ -16,6 +16,27 @@ async def test_time_stands_still_until_it_is_advanced():
     assert (clock.now(), clock.monotonic()) == (1002.5, 2.5)
 
 
+async def test_a_jump_moves_the_clock_on_the_wall_both_ways_and_no_timer():
+    clock = FakeClock(now=1000.0)
+    fired: list[object] = []
+    clock.call_at(1.0, fired.append, "timer")
+    clock.jump(3600)
+    assert (clock.now(), clock.monotonic()) == (4600.0, 0.0)
+    clock.jump(-4000.5)
+    await clock.advance(0.9)
+    assert (clock.now(), fired) == (600.4, [])
+    await clock.advance(0.1)
+    assert (clock.now(), clock.monotonic(), fired) == (600.5, 1.0, ["timer"])
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), float("-inf")])
+async def test_a_jump_by_no_number_is_refused(seconds):
+    clock = FakeClock(now=1000.0)
+    with pytest.raises(ValueError, match="can not jump by"):
+        clock.jump(seconds)
+    assert clock.now() == 1000.0
+
+
 async def test_timers_fire_in_the_order_of_their_instants_each_at_its_own():
     clock = FakeClock()
     fired = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from toolwright import jsonx
@@ -19,19 +20,40 @@ PORTION = 100
 """Schedules that are fired at a time: other work of the worker comes in between."""
 
 
-async def fire_due(store: ScheduleStore, limits: Limits, now: float) -> int:
-    """Fire every schedule whose instant has come; return how many runs were started."""
-    started = 0
-    for schedule in await store.due(now, PORTION):
+class Scheduler:
+    """Fires the schedules of one store, beside all others who do: each instant is fired by one of them."""
+
+    def __init__(self, store: ScheduleStore, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+        self._unfit: set[str] = set()
+
+    async def fire_due(self, now: float) -> bool:
+        """Fire schedules whose instant has come, a portion of them at most; True when there may be more."""
+        fired, after = 0, None
+        while fired < PORTION:
+            due = await self._store.due(now, PORTION, after)
+            # Together: what is fired at a time goes into one transaction.
+            fired += sum(await asyncio.gather(*(self._fire(schedule, now) for schedule in due)))
+            if len(due) < PORTION:
+                return False
+            # Those that can not be fired here stay due, and must not stand in the way of the others.
+            after = due[-1].next_at or 0.0, due[-1].id
+        return True
+
+    async def _fire(self, schedule: Schedule, now: float) -> bool:
+        """Do what is due, unless another was first; False when this can not be said here."""
+        if schedule.id in self._unfit:
+            return False
         assert schedule.next_at is not None
         try:
             due = due_now(schedule.timing, schedule.next_at, now, schedule.misfire)
         except ScheduleError as error:  # such as a zone that this machine does not know
-            log.warning("The schedule %r can not be fired here: %s", schedule.id, error)
-            continue
-        runs = await store.fire(schedule.id, schedule.next_at, _firings(schedule, due, now), due.next, now, limits)
-        started += len(runs or ())
-    return started
+            self._unfit.add(schedule.id)
+            log.warning("The schedule %r is not fired by this worker until it is restarted: %s", schedule.id, error)
+            return False
+        await self._store.fire(schedule.id, schedule.next_at, _firings(schedule, due, now), due.next, now, self._limits)
+        return True
 
 
 def _firings(schedule: Schedule, due: Due, now: float) -> list[Firing]:

@@ -19,6 +19,7 @@ from toolwright.schedules.timing import Timing, due_between, latest_due, next_af
 
 GRACE = 60.0
 MOST_CAUGHT_UP = 100
+_MINUTE = 60.0
 
 Misfire: TypeAlias = Literal["skip", "once", "all"]
 MISFIRES: tuple[Misfire, ...] = get_args(Misfire)
@@ -81,10 +82,16 @@ def after_pause(timing: Timing, stored: float, now: float) -> float | None:
 
 def _latest(timing: Timing, stored: float, until: float, most: int) -> list[float]:
     """The latest instants up to one, oldest first; the stored one is the oldest there is."""
-    found: list[float] = []
-    while len(found) < most and (latest := latest_due(timing, stored, until)) is not None:
-        found.append(latest)
-        until = math.nextafter(latest, -math.inf)
-    if len(found) < most:
-        found.append(stored)
-    return found[::-1]
+    if most == 1:
+        latest = latest_due(timing, stored, until)
+        return [stored if latest is None else latest]
+    # Looking back twice as far each time soon finds enough, and few that are not needed.
+    span = _MINUTE * most
+    while True:
+        start = max(stored, until - span)
+        found = due_between(timing, start, until)
+        if start == stored:
+            found.insert(0, stored)
+        if len(found) >= most or start == stored:
+            return found[-most:]
+        span *= 2

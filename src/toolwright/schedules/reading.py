@@ -32,6 +32,17 @@ def read_timing(*, cron: object = None, at: object = None, timezone: object = No
     Raises:
         ScheduleError: both or neither are given, one is not right or never comes, or the zone is not known.
     """
+    timing = read_form(cron=cron, at=at, timezone=timezone)
+    require_next(timing, now)
+    return timing
+
+
+def read_form(*, cron: object = None, at: object = None, timezone: object = None) -> Timing:
+    """Return the timing that is meant, as `read_timing` does, whether it is past or not.
+
+    Raises:
+        ScheduleError: both or neither are given, one is not right, or the zone is not known.
+    """
     expression = _text("cron_expression", cron, "text such as '*/10 * * * *'")
     instant = at if isinstance(at, datetime) else _text("scheduled_at", at, "RFC3339 text or a datetime with a zone")
     # In this order an instant that can't be read is refused as such, whatever stands beside it.
@@ -43,15 +54,26 @@ def read_timing(*, cron: object = None, at: object = None, timezone: object = No
     zone = _text("timezone", timezone, "an IANA name such as 'Europe/Berlin'") or "UTC"
     find_zone(zone)
     if expression is not None:
-        timing = Timing(cron=read_expression(expression), timezone=zone)
-        if next_after(timing, now) is None:
-            raise never_fires(timing.cron or "")
-        return timing
+        return Timing(cron=read_expression(expression), timezone=zone)
     assert moment is not None
-    if moment.timestamp() <= now:
-        present = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-        raise ScheduleError(f"scheduled_at {moment.isoformat()!r} is in the past; give an instant after {present!r}")
     return Timing(at=moment.timestamp(), timezone=zone)
+
+
+def require_next(timing: Timing, now: float) -> float:
+    """Return the first instant of a timing after now.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    following = next_after(timing, now)
+    if following is not None:
+        return following
+    if timing.cron is not None:
+        raise never_fires(timing.cron)
+    assert timing.at is not None
+    moment = datetime.fromtimestamp(timing.at, UTC).isoformat()
+    present = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    raise ScheduleError(f"scheduled_at {moment!r} is in the past; give an instant after {present!r}")
 
 
 def read_schedule(schedule: object, now: float) -> Timing:

@@ -14,10 +14,10 @@ from toolwright.processes.runs import backgroundable, options_of, require_argume
 from toolwright.processes.store import Limits
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
-from toolwright.schedules.reading import read_timing
+from toolwright.schedules.reading import read_form, require_next
 from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap
 from toolwright.schedules.store import ScheduleStore
-from toolwright.schedules.timing import due_between, next_after
+from toolwright.schedules.timing import due_between
 from toolwright.session.store import Marker, require_name
 from toolwright.tools.registry import Snapshot
 
@@ -36,8 +36,9 @@ class ScheduleDesk:
 class ScheduleHandle:
     """A schedule that its session may pause, resume, run now and cancel. It shows it as it was last looked at."""
 
-    def __init__(self, desk: ScheduleDesk, schedule: Schedule) -> None:
+    def __init__(self, desk: ScheduleDesk, schedule: Schedule, marker: Marker) -> None:
         self._desk = desk
+        self._marker = marker
         self._store = desk.store
         self._clock = desk.clock
         self._schedule = schedule
@@ -76,8 +77,8 @@ class ScheduleHandle:
 
     async def pause(self) -> bool:
         """Fire nothing until it is resumed; False when it was not active."""
-        schedule = await self.refresh()
-        done = await self._store.change(self.id, ("active",), "paused", schedule.next_at)
+        schedule, mark = await self.refresh(), self._marker.mark("schedules.pause", self.id)
+        done = await self._store.change(self.id, ("active",), "paused", schedule.next_at, mark)
         await self.refresh()
         return done
 
@@ -87,14 +88,14 @@ class ScheduleHandle:
         Raises:
             ScheduleError: its only instant has passed meanwhile.
         """
-        schedule = await self.refresh()
-        if schedule.state != "paused":
-            return False
-        assert schedule.next_at is not None
-        following = after_pause(schedule.timing, schedule.next_at, self._clock.now())
-        if following is None:
-            raise ScheduleError(f"The schedule {self.id!r} has no instant left; run it now, or add another", "conflict")
-        done = await self._store.change(self.id, ("paused",), "active", following)
+        schedule, mark = await self.refresh(), self._marker.mark("schedules.resume", self.id)
+        following = schedule.next_at
+        if schedule.state == "paused" and following is not None:
+            following = after_pause(schedule.timing, following, self._clock.now())
+            if following is None:
+                remedy = "run it now, or add another"
+                raise ScheduleError(f"The schedule {self.id!r} has no instant left; {remedy}", "conflict")
+        done = await self._store.change(self.id, ("paused",), "active", following, mark)
         await self.refresh()
         self._desk.poke()
         return done
@@ -105,21 +106,23 @@ class ScheduleHandle:
         Raises:
             ScheduleError: it was cancelled.
         """
+        mark = self._marker.mark("schedules.run_now", self.id)
         schedule, now = await self.refresh(), self._clock.now()
-        registration = start_of(schedule, now, now)
-        if not await self._store.run_now(self.id, registration, now, self._desk.limits):
+        run = await self._store.run_now(self.id, start_of(schedule, now, now), now, self._desk.limits, mark)
+        if run is None:
             raise ScheduleError(f"The schedule {self.id!r} was cancelled; add another", "conflict")
         self._desk.poke()
-        return registration.id
+        return run
 
     async def cancel(self) -> bool:
         """Fire nothing any more; runs that it started go on. False when it was over already."""
-        done = await self._store.change(self.id, ("active", "paused"), "cancelled", None)
+        mark = self._marker.mark("schedules.cancel", self.id)
+        done = await self._store.change(self.id, ("active", "paused"), "cancelled", None, mark)
         await self.refresh()
         return done
 
     async def history(self, limit: int = 100) -> list[Fired]:
-        """What it did for its instants, the newest first."""
+        """What it did for its instants, the latest first."""
         return await self._store.history(self.id, limit)
 
     def upcoming(self, count: int = 5) -> list[float]:
@@ -195,25 +198,32 @@ class Schedules:
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool), self._clock.now()
-        timing = read_timing(cron=cron, at=at, timezone=timezone, now=now)
+        timing = read_form(cron=cron, at=at, timezone=timezone)
+        arguments = jsonx.decode(require_arguments(args, self._hides))
+        options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title)
+        policies = read_misfire(misfire), read_overlap(overlap)
+        mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies)
+        # Looked for first: a call that runs again must find its schedule also when the instant is past by then.
+        known = None if mark is None else await self._store.added(mark)
+        if known is not None:
+            return self._handle(await self._own(known))
         schedule = Schedule(
             id=new_schedule_id(),
             session=self._session,
             tool=found.name,
-            arguments=jsonx.decode(require_arguments(args, self._hides)),
-            title=title_of(found, title),
-            options=options_of(timeout, signal_on_completion, "resume"),
+            arguments=arguments,
+            title=named,
+            options=options,
             timing=timing,
-            misfire=read_misfire(misfire),
-            overlap=read_overlap(overlap),
-            next_at=next_after(timing, now),
+            misfire=policies[0],
+            overlap=policies[1],
+            next_at=require_next(timing, now),
             created_at=now,
             provenance=self._origin,
         )
-        said = (schedule.tool, schedule.arguments, schedule.title, timing.cron, timing.at, timing.timezone)
-        id = await self._store.add(schedule, self._most, self._marker.mark("schedules.add", *said))
+        await self._store.add(schedule, self._most, mark)
         self._desk.poke()
-        return self._handle(schedule if id == schedule.id else await self._own(id))
+        return self._handle(schedule)
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
         """The schedules of the session, the oldest first: all, or those that are not over."""
@@ -237,4 +247,4 @@ class Schedules:
         return found
 
     def _handle(self, schedule: Schedule) -> ScheduleHandle:
-        return ScheduleHandle(self._desk, schedule)
+        return ScheduleHandle(self._desk, schedule, self._marker)

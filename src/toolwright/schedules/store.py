@@ -35,6 +35,10 @@ class ScheduleStore(Protocol):
         """
         ...
 
+    async def added(self, mark: Mark) -> str | None:
+        """The id of the schedule that was added under a mark before."""
+        ...
+
     async def find(self, id: str) -> Schedule | None:
         """The schedule of an id."""
         ...
@@ -43,8 +47,8 @@ class ScheduleStore(Protocol):
         """Schedules, the oldest first."""
         ...
 
-    async def due(self, now: float, limit: int) -> builtins.list[Schedule]:
-        """The active ones whose next instant has come, the oldest instant first."""
+    async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
+        """The active ones whose next instant has come, the oldest instant first; those beyond an instant and an id."""
         ...
 
     async def fire(
@@ -64,14 +68,21 @@ class ScheduleStore(Protocol):
         """
         ...
 
-    async def run_now(self, id: str, registration: Registration, at: float, limits: Limits) -> bool:
-        """Start a run beside the instants; False when the schedule is over."""
+    async def run_now(
+        self, id: str, registration: Registration, at: float, limits: Limits, mark: Mark | None
+    ) -> str | None:
+        """Start a run beside the instants, and return its id; None when the schedule was cancelled."""
         ...
 
-    async def change(self, id: str, before: Sequence[State], state: State, next_at: float | None) -> bool:
-        """Set the state and the next instant; False when it is not in one of the states it must be in before."""
+    async def change(
+        self, id: str, before: Sequence[State], state: State, next_at: float | None, mark: Mark | None
+    ) -> bool:
+        """Set the state and the next instant; False when it is not in one of the states it must be in before.
+
+        The next instant only rises: an earlier one than there is changes only the state.
+        """
         ...
 
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
-        """What it did, the newest first."""
+        """What it did, the latest instant first."""
         ...

@@ -54,10 +54,10 @@ def next_after(timing: Timing, instant: float) -> float | None:
     return None if found is None else float(found)
 
 
-def due_between(timing: Timing, after: float, until: float, most: int) -> list[float]:
-    """The instants after one and up to another, the first `most` of them."""
+def due_between(timing: Timing, after: float, until: float, most: int | None = None) -> list[float]:
+    """The instants after one and up to another, all or the first `most` of them."""
     due: list[float] = []
-    while len(due) < most and (found := next_after(timing, after)) is not None and found <= until:
+    while (most is None or len(due) < most) and (found := next_after(timing, after)) is not None and found <= until:
         due.append(found)
         after = found
     return due

@@ -25,10 +25,15 @@ def find_zone(name: str) -> ZoneInfo:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):  # not there, not a name, or the name of a folder
             pass
+    raise ScheduleError(f"timezone {name[:LONGEST]!r} is not known; {_remedy(name[:LONGEST])}")
+
+
+@lru_cache(maxsize=128)
+def _remedy(name: str) -> str:
+    """What to use instead. It takes longer to find than all the rest, and many schedules may lack the same zone."""
     known = _known_zones()
-    near = difflib.get_close_matches(name[:LONGEST].casefold(), known, n=1, cutoff=0.75)
-    remedy = f"did you mean {known[near[0]]!r}?" if near else "use an IANA name, such as 'Europe/Berlin' or 'UTC'"
-    raise ScheduleError(f"timezone {name[:LONGEST]!r} is not known; {remedy}")
+    near = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=0.75)
+    return f"did you mean {known[near[0]]!r}?" if near else "use an IANA name, such as 'Europe/Berlin' or 'UTC'"
 
 
 @lru_cache(maxsize=1)

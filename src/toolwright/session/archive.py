@@ -1,7 +1,8 @@
 """The archive of a session. Owns its format, the values in it, and the verbs a store must offer to fill and to read it.
 
 An archive is a zip: `manifest.json`, a file of JSON lines for each service, and the content of files and attachments
-under `blobs/`, by hash. It has no calls: what a session did stays in the journal where it was done.
+under `blobs/`, by hash. It has no calls: what a session did stays in the journal where it was done. It has no schedules
+either: the copy of a session would start everything a second time.
 """
 
 from __future__ import annotations

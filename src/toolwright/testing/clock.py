@@ -48,6 +48,8 @@ class FakeClock:
     one of these is part of a test, await what it does (an event, the batch) before advancing past it. A runtime that
     closes while calls run waits for their grace, so close it in a task of its own and advance, or end the calls first.
 
+    `jump` puts the wall clock forward or back, as a person or a time server does: `now` changes, timers do not.
+
     A clock belongs to the event loop of its test; do not share one between tests.
     """
 
@@ -58,7 +60,7 @@ class FakeClock:
         self._order = count()
 
     def now(self) -> float:
-        """The wall clock: `now` as given at the start, plus all that was advanced."""
+        """The wall clock: `now` as given at the start, plus all that was advanced and all that it jumped."""
         return self._start + self._elapsed
 
     def monotonic(self) -> float:
@@ -102,6 +104,16 @@ class FakeClock:
             timer.fire()
             await self.settle()
         self._elapsed = max(self._elapsed, target)
+
+    def jump(self, seconds: float) -> None:
+        """Put the wall clock forward, or back by a negative number; `monotonic` and the timers stay as they are.
+
+        Raises:
+            ValueError: `seconds` is not a finite number.
+        """
+        if not math.isfinite(seconds):
+            raise ValueError(f"the clock can not jump by {seconds!r}; use a number of seconds")
+        self._start += seconds
 
     async def settle(self) -> None:
         """Let the loop run until it has nothing left to do, without moving time.

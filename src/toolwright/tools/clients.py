@@ -338,6 +338,10 @@ class ScheduleClient(Protocol):
     @property
     def next_at(self) -> float | None: ...
 
+    async def refresh(self) -> Any:
+        """Look at it now, and return all that is known of it."""
+        ...
+
     async def pause(self) -> bool:
         """Fire nothing until it is resumed; False when it was not active."""
         ...
@@ -355,7 +359,7 @@ class ScheduleClient(Protocol):
         ...
 
     async def history(self, limit: int = 100) -> builtins.list[Any]:
-        """What it did for its instants, the newest first."""
+        """What it did for its instants, the latest first."""
         ...
 
     def upcoming(self, count: int = 5) -> builtins.list[float]:

@@ -77,7 +77,7 @@ def prune(
         planned = asyncio.run(care.prune(store, instant, sessions=session, dry_run=True))
         if not as_json:
             typer.echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
-        something = bool(planned.calls or planned.processes or vacuum)
+        something = bool(planned.calls or planned.processes or planned.firings or vacuum)
         if not dry_run and not yes and something:
             if as_json or not sys.stdin.isatty():
                 raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
@@ -110,7 +110,9 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
 def _pruned(counts: care.Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
     runs = f", {counts.processes} background runs" if counts.processes else ""
-    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{runs}{kept}"
+    fired = f", {counts.firings} firings of schedules" if counts.firings else ""
+    more = f"{runs}{fired}{kept}"
+    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{more}"
 
 
 def _stats_table(store: Path, found: care.Stats) -> Table:

@@ -19,6 +19,7 @@ from toolwright.errors import ToolwrightError
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import KEY, one
+from toolwright.stores.sqlite.schedules import prune_firings
 from toolwright.stores.sqlite.visit import visit
 
 CHUNK = 2_000
@@ -56,6 +57,8 @@ class Pruned(Struct, frozen=True):
     spared: int = 0
     occurrences: int = 0
     """Their keys are no longer known: said again, they occur again."""
+    firings: int = 0
+    """What schedules did for their instants."""
     bytes: int = 0
     """How much smaller the file is."""
     processes: int = 0
@@ -144,8 +147,8 @@ async def prune(
     What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
     was made by, with their effects; every call of a process, and the processes above one. What is removed is not known
     any more: run again, it runs. The artifacts of processes stay among the files of their sessions. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed. The keys of what occurred before it go too,
-    unless only some sessions are pruned.
+    and remembered decisions stay. Without an instant nothing is removed. What schedules did before it goes too, with
+    those that are over since; so do the keys of what occurred, unless only some sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
@@ -165,7 +168,7 @@ async def prune(
 
     def work(connection: apsw.Connection) -> Pruned:
         size = _size(Path(path))
-        counts = dict.fromkeys(("calls", *_PARTS, "spared", "occurrences", "processes"), 0)
+        counts = dict.fromkeys(("calls", *_PARTS, "spared", "occurrences", "processes", "firings"), 0)
         if before is not None:
             groups: list[Any] = connection.execute("SELECT DISTINCT session, scope FROM calls").fetchall()
             for session, scope in groups:
@@ -176,11 +179,12 @@ async def prune(
             only = None if sessions is None else json.dumps(list(sessions))
             while _prune_processes(connection, only, before, counts, dry_run):
                 pass
+            counts["firings"] = prune_firings(connection, before, sessions, dry_run)
         if dry_run:
             return Pruned(**counts)
         if vacuum:
             connection.execute("VACUUM")
-        if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"]:
+        if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"] or counts["firings"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
@@ -20,7 +22,7 @@ from toolwright.session.store import Mark
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.processes import enter_process
-from toolwright.stores.sqlite.rows import one, packed
+from toolwright.stores.sqlite.rows import KEY, one, packed
 
 _COLUMNS = (
     "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance"
@@ -40,7 +42,7 @@ class SqliteScheduleStore:
         """Part of `ScheduleStore`."""
 
         def work(connection: apsw.Connection) -> str:
-            query = "SELECT count(*) FROM schedules WHERE session = ? AND state IN ('active', 'paused')"
+            query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
             if one(connection, query, (schedule.session,)) >= most:
                 raise ScheduleError(
                     f"Maximum {most} active schedules per session. Cancel an existing schedule first.", "session_limit"
@@ -50,25 +52,38 @@ class SqliteScheduleStore:
 
         return await self._changes.change(mark, work)
 
+    async def added(self, mark: Mark) -> str | None:
+        """Part of `ScheduleStore`."""
+        query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
+
+        def work(connection: apsw.Connection) -> str | None:
+            payload = one(connection, query, (*mark.call, mark.label))
+            return None if payload is None else msgspec.msgpack.decode(payload, type=str)
+
+        return await self._changes.read(work)
+
     async def find(self, id: str) -> Schedule | None:
         """Part of `ScheduleStore`."""
         return await self._changes.read(lambda connection: _find(connection, id))
 
     async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
         """Part of `ScheduleStore`."""
-        query = (
-            f"SELECT {_COLUMNS} FROM schedules WHERE (?1 IS NULL OR session = ?1)"
-            f" AND {_LIVE if active else '1'} ORDER BY created_at, id"
-        )
+        where = " AND ".join([*(["session = ?"] if session is not None else []), *([_LIVE] if active else [])])
+        query = f"SELECT {_COLUMNS} FROM schedules WHERE {where or 1} ORDER BY created_at, id"
+        values = () if session is None else (session,)
         return await self._changes.read(
-            lambda connection: [_schedule(row) for row in connection.execute(query, (session,))]
+            lambda connection: [_schedule(row) for row in connection.execute(query, values)]
         )
 
-    async def due(self, now: float, limit: int) -> builtins.list[Schedule]:
+    async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
         """Part of `ScheduleStore`."""
-        query = f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND next_at <= ? ORDER BY next_at LIMIT ?"
+        query = (
+            f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND next_at <= ?"
+            " AND (next_at, id) > (?, ?) ORDER BY next_at, id LIMIT ?"
+        )
+        values = (now, *(after or (-math.inf, "")), limit)
         return await self._changes.read(
-            lambda connection: [_schedule(row) for row in connection.execute(query, (now, limit))]
+            lambda connection: [_schedule(row) for row in connection.execute(query, values)]
         )
 
     async def fire(
@@ -94,35 +109,40 @@ class SqliteScheduleStore:
 
         return await self._changes.attempt(work)
 
-    async def run_now(self, id: str, registration: Registration, at: float, limits: Limits) -> bool:
+    async def run_now(
+        self, id: str, registration: Registration, at: float, limits: Limits, mark: Mark | None
+    ) -> str | None:
         """Part of `ScheduleStore`."""
 
-        def work(connection: apsw.Connection) -> bool:
+        def work(connection: apsw.Connection) -> str | None:
             if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
-                return False
+                return None
             enter_process(connection, registration, limits)
             connection.execute(
                 "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
             )
-            return True
+            return registration.id
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(mark, work)
 
-    async def change(self, id: str, before: Sequence[State], state: State, next_at: float | None) -> bool:
+    async def change(
+        self, id: str, before: Sequence[State], state: State, next_at: float | None, mark: Mark | None
+    ) -> bool:
         """Part of `ScheduleStore`."""
         allowed = ", ".join(f"'{one_state}'" for one_state in before)
-        statement = f"UPDATE schedules SET state = ?, next_at = ? WHERE id = ? AND state IN ({allowed})"
+        # Whoever asks may have looked before the last firing: what was fired must not be due again.
+        statement = f"UPDATE schedules SET state = ?, next_at = max(next_at, ?) WHERE id = ? AND state IN ({allowed})"
 
         def work(connection: apsw.Connection) -> bool:
             connection.execute(statement, (state, next_at, id))
             return connection.changes() == 1
 
-        return await self._changes.attempt(work)
+        return await self._changes.change(mark, work)
 
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
         """Part of `ScheduleStore`."""
         query = (
-            "SELECT instant, at, what, process FROM firings WHERE schedule = ? ORDER BY at DESC, instant DESC LIMIT ?"
+            "SELECT instant, at, what, process FROM firings WHERE schedule = ? ORDER BY instant DESC, what DESC LIMIT ?"
         )
 
         def work(connection: apsw.Connection) -> builtins.list[Fired]:
@@ -146,6 +166,27 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
         run = firing.registration.id
     connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
     return run
+
+
+def prune_firings(connection: apsw.Connection, before: float, sessions: Collection[str] | None, dry_run: bool) -> int:
+    """Remove what schedules did before an instant, and then those that are over and did nothing since; count the first.
+
+    What is due is known by the next instant of a schedule, and never by what it did.
+    """
+    mine = "(?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+    chosen = None if sessions is None else json.dumps(list(sessions))
+    old = f"FROM firings WHERE at < ?1 AND schedule IN (SELECT id FROM schedules WHERE {mine})"
+    if dry_run:
+        found: int = one(connection, f"SELECT count(*) {old}", (before, chosen))
+        return found
+    connection.execute(f"DELETE {old}", (before, chosen))
+    removed = connection.changes()
+    connection.execute(
+        f"DELETE FROM schedules WHERE NOT {_LIVE} AND created_at < ?1 AND {mine}"
+        " AND NOT EXISTS (SELECT 1 FROM firings WHERE schedule = schedules.id)",
+        (before, chosen),
+    )
+    return removed
 
 
 def _find(connection: apsw.Connection, id: str) -> Schedule | None:

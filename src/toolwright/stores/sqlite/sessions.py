@@ -80,6 +80,8 @@ class SqliteArchiveStore:
                 "SELECT session, service, entries, bytes FROM usage WHERE entries > 0"
                 " UNION ALL SELECT session, 'connections', count(*), sum(length(detail)) FROM connections"
                 " GROUP BY session"
+                " UNION ALL SELECT session, 'schedules', count(*), sum(length(arguments)) FROM schedules"
+                " GROUP BY session"
             ):
                 found.setdefault(session, {})[service] = Usage(entries, size)
             calls: dict[str, tuple[int, int]] = {
@@ -174,7 +176,7 @@ class _Sink:
 
 
 def _exists(connection: apsw.Connection, session: str) -> bool:
-    tables = ("calls", "processes", *TABLES)
+    tables = ("calls", "processes", "schedules", *TABLES)
     return any(one(connection, f"SELECT 1 FROM {table} WHERE session = ? LIMIT 1", (session,)) for table in tables)
 
 

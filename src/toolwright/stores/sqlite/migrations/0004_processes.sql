@@ -89,7 +89,8 @@ CREATE TABLE schedules (
     provenance  BLOB    NOT NULL
 );
 
-CREATE INDEX due_schedules ON schedules (next_at) WHERE state = 'active';
+CREATE INDEX due_schedules ON schedules (next_at, id) WHERE state = 'active';
+CREATE INDEX live_schedules ON schedules (session) WHERE state IN ('active', 'paused');
 CREATE INDEX schedules_of_session ON schedules (session, created_at);
 
 -- What each schedule did for each instant: once, whoever was first.
