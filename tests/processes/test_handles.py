@@ -1,6 +1,7 @@
 """Handles: start, await, cancel, signal, list, follow, and the grants they need."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +110,8 @@ async def test_a_tool_that_never_returns_is_left_behind(stage: Stage, place: str
     async def stubborn() -> str:
         going.set()
         while not at_last.is_set():
-            try:
+            with suppress(asyncio.CancelledError):
                 await at_last.wait()
-            except asyncio.CancelledError:
-                pass
         return "too late"
 
     session = (await stage.open(place, stubborn)).session("s")

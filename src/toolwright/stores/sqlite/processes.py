@@ -97,7 +97,8 @@ class SqliteProcessStore:
                 (now, worker, known, most),
             ).fetchall()
             rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?",
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN}"
+                " ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
             return [_take(connection, to_process(row), worker, now, until) for row in rows]
