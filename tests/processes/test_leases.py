@@ -104,7 +104,7 @@ async def test_the_run_of_a_worker_that_is_silent_too_long_is_taken_over(pair: P
 @pytest.mark.parametrize("how", ["output", "event", "step", "change", "return"])
 async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how: str):
     """Its reports, its events, its steps, its changes of the session, and its end."""
-    go, hold = asyncio.Event(), asyncio.Event()
+    go, begun, hold = asyncio.Event(), asyncio.Event(), asyncio.Event()
     did: list[str] = []
 
     @tool(supports_background=True, idempotent=True, events={"count": int})
@@ -125,6 +125,7 @@ async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how
             did.append("went on")
             return "stale"
         did.append("second")
+        begun.set()
         await ctx.output("stdout", "fresh")
         await hold.wait()
         return "fresh"
@@ -132,6 +133,7 @@ async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how
     here, there = await pair.open(file, work)
     run = await here.spawn("work", signal_on_completion=True)
     handle = await pair.lose(run, there)
+    await pair.other.until(begun.wait())
     go.set()
     await pair.thaw(2)
     process = await handle.refresh()
