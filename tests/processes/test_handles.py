@@ -10,7 +10,7 @@ import pytest
 from tests.processes.conftest import Stage
 from tests.support import fail_after
 from toolwright import Pending, Policy, Runtime, ToolContext, tool
-from toolwright.errors import ProcessError, RuntimeClosed, ServiceError
+from toolwright.errors import ProcessError, RuntimeClosed, ServiceError, ToolwrightError
 
 
 @tool(supports_background=True)
@@ -387,6 +387,34 @@ async def test_a_run_holds_no_slot_of_its_session(stage: Stage, place: str | Pat
     for run in runs:
         await stage.status(run, "running")
     assert (await session.call("quick")).value == "quick"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_who_only_looks_after_runs_does_not_begin_to_work(stage: Stage, file: Path):
+    started = (await stage.open(file, echo, worker=False)).session("s")
+    first, second = await started.spawn("echo"), await started.spawn("echo")
+    session = (await stage.open(file, echo)).session("s")
+    assert await (await session.run(first.id)).cancel()
+    await session.runs()
+    await stage.pass_time(5)
+    assert (await second.refresh()).status == "queued"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_a_session_that_only_a_worker_opened_may_still_be_given_its_policy(stage: Stage, file: Path):
+    await (await stage.open(file, endless, worker=False)).session("s").spawn("endless", id="mine")
+    runtime = await stage.open(file, endless, worker=True)
+
+    async def begun() -> bool:
+        (run,) = await stage.opened[0].session("s").runs()
+        return run.status == "running"
+
+    await stage.until_so(begun)
+    session = runtime.session("s", policy=Policy(background_per_session=1))
+    with pytest.raises(ProcessError, match="Maximum 1"):
+        await session.spawn("endless")
+    with pytest.raises(ToolwrightError, match="open already"):
+        runtime.session("s", policy=Policy())
 
 
 @pytest.mark.promise("PROC-03")

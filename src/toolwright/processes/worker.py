@@ -121,17 +121,21 @@ class Worker:
             self._wake.clear()
             if self._ended:
                 return
-            try:
-                await self._hold_on()
-                if not self._stopping:
-                    for turn in self._turns:
-                        await turn(self._clock.now())
-                    await self._claim()
-            except StoreError as fault:
-                log.warning("The worker can not use its store, and tries again: %s", fault)
-            except Exception:  # the edge of a process: what it holds must not be lost by what another part did
-                log.exception("The worker could not do all of its work, and tries again")
+            await self._try(self._hold_on())
+            if not self._stopping:
+                for turn in self._turns:
+                    await self._try(turn(self._clock.now()))
+                await self._try(self._claim())
             await self._pause(LOOK, self._wake)
+
+    async def _try(self, work: Awaitable[None]) -> None:
+        """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
+        try:
+            await work
+        except StoreError as fault:
+            log.warning("The worker can not use its store, and tries again: %s", fault)
+        except Exception:  # the edge of a process
+            log.exception("The worker could not do a part of its work, and tries again")
 
     async def _hold_on(self) -> None:
         """Renew the leases when it is time, and stop what is to be cancelled or is no longer this worker's."""
