@@ -1,6 +1,7 @@
 """Workers and their leases: several runtimes on one file, each with a clock of its own, so that one can stand still."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.processes.conftest import Stage
-from toolwright import ToolContext, tool
+from toolwright import Runtime, ToolContext, tool
 
 
 class Pair:
@@ -399,18 +400,32 @@ async def test_closing_while_a_worker_is_drained_does_not_wait_for_the_bound(sta
     assert (await other.run(run.id)).status == "queued"
 
 
-@pytest.mark.promise("PROC-04")
-async def test_a_runtime_that_closes_as_it_claims_leaves_nothing_behind(stage: Stage, file: Path):
-    @tool(supports_background=True)
-    async def work() -> str:
-        return "done"
+@pytest.mark.promise("PROC-03", "PROC-04")
+async def test_a_runtime_that_closes_at_any_moment_leaves_its_runs_to_the_next(stage: Stage, file: Path):
+    """Also in the middle of a claim, or before the tool has begun: no run fails by it, hangs, or loses a signal."""
+    done = asyncio.Event()
 
-    runtime = await stage.open(file, work, policy=None)
-    runs = [await runtime.session(f"s{number}").spawn("work") for number in range(20)]
-    await stage.close(runtime)
-    again = await stage.open(file, work, worker=True)
+    @tool(supports_background=True, idempotent=True)
+    async def work(ctx: ToolContext) -> Any:
+        got = await ctx.receive("go")
+        await done.wait()
+        return got
+
+    session = (await stage.open(file, work, worker=False)).session("s")
+    runs = [await session.spawn("work") for _ in range(5)]
     for number, run in enumerate(runs):
-        handle = await again.session(f"s{number}").run(run.id)
-        outcome = await stage.until(handle.wait(), most=20)
-        assert outcome.value == "done" or outcome.failure is not None
-        assert handle.status in ("completed", "abandoned")
+        await run.signal("go", number)
+    for answers, turns in itertools.product(range(8), range(8)):
+        async with Runtime.open(file, tools=[work], clock=stage.clock, sync="normal", worker=True) as runtime:
+            for _ in range(answers):
+                await runtime.approvals()  # each is an answer of the store
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        for run in runs:
+            process = await run.refresh()
+            assert (process.status, process.lease_until) == ("queued", None)
+    done.set()
+    await stage.open(file, work, worker=True)
+    for number, run in enumerate(runs):
+        assert (await stage.until(run.wait(), most=20)).value == number
+    assert max(run.process.attempts for run in runs) > 1
