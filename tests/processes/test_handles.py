@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,48 @@ async def test_signals_at_full_speed_arrive_in_order_and_none_is_lost(stage: Sta
     assert len(got) == 3 * most
     for sender in range(3):
         assert [number for who, number in got if who == sender] == list(range(most))
+
+
+@pytest.mark.promise("PROC-03")
+async def test_a_run_is_followed_live_from_another_runtime(stage: Stage, file: Path):
+    seen: list[Any] = []
+    step = asyncio.Event()
+
+    @tool(supports_background=True, events={"count": int})
+    async def work(ctx: ToolContext) -> None:
+        for number in range(3):
+            await ctx.emit("count", number)
+            await step.wait()
+            step.clear()
+
+    session = (await stage.open(file, work)).session("s")
+    there = (await stage.open(file, work, worker=False)).session("s")
+    run = await session.spawn("work")
+
+    async def follow() -> None:
+        async for event in (await there.run(run.id)).follow():
+            seen.append(event)
+
+    async def saw(number: int) -> bool:
+        return any(event.type == "count" and event.payload == number for event in seen)
+
+    following = asyncio.ensure_future(follow())
+    for number in range(3):
+        await stage.until_so(partial(saw, number))
+        assert not await saw(number + 1)
+        step.set()
+    await stage.until(following)
+    assert seen[-1].type == "completed"
+    assert seen == [event async for event in run.follow()]
+
+
+@pytest.mark.promise("PROC-03")
+async def test_a_session_that_was_revoked_takes_no_signals_for_its_runs(stage: Stage, file: Path):
+    session = (await stage.open(file, echo, worker=False)).session("s")
+    run = await session.spawn("echo")
+    await session.revoke()
+    with pytest.raises(ProcessError, match="revoked"):
+        await run.signal("go")
 
 
 @pytest.mark.promise("PROC-03")
