@@ -319,8 +319,10 @@ async def test_a_run_that_waits_says_so_and_says_when_it_goes_on(stage: Stage, p
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
     await stage.status(run, "waiting")
+    assert run.process.status_text == "Waiting for signal go"
     await run.signal("go")
     await stage.status(run, "running")
+    assert run.process.status_text == "Running"
     go.set()
     await stage.until(run.wait())
     told = [(event.type, event.payload) async for event in run.follow() if event.type in ("waiting", "resumed")]

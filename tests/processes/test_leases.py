@@ -11,6 +11,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import Runtime, ToolContext, tool
+from toolwright.stores.sqlite.history import calls
 
 
 class Pair:
@@ -261,6 +262,30 @@ async def test_a_run_that_may_not_run_again_is_abandoned_with_what_is_known(pair
     (message,) = await there.messages.list()
     assert message.content.startswith("Background run abandoned.")
     assert await there.files.read(f"/.background/{run.id}/output.log") == "[stdout] half way"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_what_an_abandoned_run_had_called_is_over_too(pair: Pair, file: Path):
+    @tool
+    async def inner() -> None:
+        await asyncio.Event().wait()
+
+    @tool(supports_background=True)
+    async def outer(ctx: ToolContext) -> None:
+        await ctx.call("inner")
+
+    here, there = await pair.open(file, inner, outer)
+    run = await here.spawn("outer", disposition="abandon")
+    await pair.frozen.status(run, "running")
+    await pair.frozen.pass_time(1, 0.25)
+    handle = await pair.lose(run, there)
+    await pair.other.until(handle.wait())
+    found = {call.tool: call for call in await calls(file, session="s")}
+    assert set(found) == {"inner", "outer"}
+    for name, call in found.items():
+        assert call.outcome is not None
+        outcome = call.outcome
+        assert (outcome.tool, outcome.call_id, outcome.status) == (name, call.key.call_id, "failure")
 
 
 @pytest.mark.promise("PROC-04", "PROC-09")
