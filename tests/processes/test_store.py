@@ -72,10 +72,10 @@ async def test_the_former_holder_can_neither_report_nor_append_nor_renew_nor_han
     report = Report(id="p1", token=1, at=32, pieces=[Piece("stdout", "x")], progress=Progress(1), tail="x")
     assert await store.report([report]) == ["p1"]
     assert await store.append("p1", 1, "note", b"1", None, 32) is None
-    assert (await store.renew("one", [("p1", 1)], 99, 1)).lost == ["p1"]
+    assert (await store.renew("one", [("p1", 1)], 32, 99, 1)).lost == ["p1"]
     await store.hand_back("one", [("p1", 1)], 32)
     assert await store.find("p1") == before
-    assert (await store.renew("two", [("p1", second.token)], 99, 1)).lost == []
+    assert (await store.renew("two", [("p1", second.token)], 32, 99, 1)).lost == []
     assert first.worker == "one"
 
 
@@ -85,9 +85,19 @@ async def test_a_lease_that_has_passed_is_the_holders_until_somebody_takes_it(st
     (held,) = await claimed(store, "one", 0)
     report = Report(id="p1", token=1, at=500, status_text="still here")
     assert await store.report([report]) == []
-    assert (await store.renew("one", [("p1", 1)], 530, 1)).lost == []
+    assert (await store.renew("one", [("p1", 1)], 500, 530, 1)).lost == []
     assert await claimed(store, "two", 520) == []
     assert await store.finish(make_ending(held, success(held), 525), QUOTAS)
+
+
+@pytest.mark.promise("PROC-04")
+async def test_what_a_worker_claimed_without_hearing_of_it_is_handed_back(store: ProcessStore):
+    """Its answer was lost in a fault: nobody holds the process, and its worker is alive."""
+    await store.register([registration("held"), registration("unheard")], LIMITS, None)
+    await claimed(store, "one", 0)
+    assert (await store.renew("one", [("held", 1)], 10, 40, 5)).lost == []
+    assert [process.id for process in await claimed(store, "one", 11)] == ["unheard"]
+    assert (await store.renew("one", [("held", 1), ("unheard", 2)], 20, 50, 5)).lost == []
 
 
 @pytest.mark.promise("PROC-04")

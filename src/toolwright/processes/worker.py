@@ -142,8 +142,9 @@ class Worker:
         now = self._clock.monotonic()
         if now - self._renewed >= RENEW:
             held = list(self._held.values())
-            until = self._clock.now() + LEASE
-            found = await self._store.renew(self.name, [running.hold for running in held], until, self.capacity)
+            at = self._clock.now()
+            holds = [running.hold for running in held]
+            found = await self._store.renew(self.name, holds, at, at + LEASE, self.capacity)
             self._renewed = now
             lost = set(found.lost)
             for running in held:
