@@ -143,30 +143,21 @@ class Worker:
         if now - self._renewed >= RENEW:
             held = list(self._held.values())
             at = self._clock.now()
-            holds = [running.hold for running in held]
+            holds, faulty = [running.hold for running in held], len(self._faulty)
             found = await self._store.renew(self.name, holds, at, at + LEASE, self.capacity)
             self._renewed = now
             lost = set(found.lost)
             for running in held:
                 if running.id in lost:
                     self._lose(running)
-            await self._give_up()
+            # They are no longer held, and so were handed back: they may fare better the next time.
+            del self._faulty[:faulty]
             cancelled = found.cancelled
         else:
             cancelled = await self._store.cancelled(self.name) if self._held else {}
         for id, reason in cancelled.items():
             if id in self._held:
                 self._held[id].cancel(reason)
-
-    async def _give_up(self) -> None:
-        """Hand back what could not go on here for a fault of the store: it may fare better the next time."""
-        if self._faulty:
-            faulty, self._faulty = self._faulty, []
-            try:
-                await self._store.hand_back(self.name, [running.hold for running in faulty], self._clock.now())
-            except StoreError:
-                self._faulty += faulty
-                raise
 
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
