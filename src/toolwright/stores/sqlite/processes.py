@@ -295,12 +295,13 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
 def _hand_back(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
     for id, token in held:
         # Its worker stays written there: whoever takes it next goes on with what that one began.
-        connection.execute(
+        session = one(
+            connection,
             f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
-            f" WHERE id = ? AND token = ? AND {LEASED}",
+            f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
             (id, token),
         )
-        if connection.changes() == 1:
+        if session is not None:
             add_event(connection, id, "handed_back", {"worker": worker}, at)
 
 
