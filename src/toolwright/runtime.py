@@ -90,6 +90,7 @@ class Runtime:
         self._shared.schedules = self._make_schedules
         self._shared.triggers = self._processes.triggers
         self._sessions: dict[str, Session] = {}
+        self._worked: set[str] = set()  # those that nobody but the worker has asked for yet
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._sinks: list[JsonLinesSink] = []
@@ -177,8 +178,21 @@ class Runtime:
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
             session = Session(self._shared, session_id, policy or self.policy, hooks)
         elif policy is not None or projector is not None:
-            raise ToolwrightError(f"The session {session_id!r} is open already; give its policy when it is first made")
+            if session_id not in self._worked:
+                raise ToolwrightError(
+                    f"The session {session_id!r} is open already; give its policy when it is first made"
+                )
+            session.set_up(policy or session.policy, projector)
+        self._worked.discard(session_id)
         self._sessions[session_id] = session
+        return session
+
+    def _session_to_work(self, session_id: str) -> Session:
+        """The session of a background run: whoever asks for it later may still say how it is to be."""
+        known = session_id in self._sessions and session_id not in self._worked
+        session = self.session(session_id)
+        if not known:
+            self._worked.add(session_id)
         return session
 
     def _open_child(self, parent: Session, session_id: str, policy: Policy) -> Session:
@@ -510,7 +524,7 @@ class _Place:
         return self._runtime._store is None
 
     def session_of(self, session_id: str) -> Session:
-        return self._runtime.session(session_id)
+        return self._runtime._session_to_work(session_id)
 
     def tool_names(self) -> list[str]:
         runtime = self._runtime

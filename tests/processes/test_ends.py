@@ -304,6 +304,7 @@ async def test_secrets_of_the_session_stay_out_of_all_that_is_kept_of_a_run(stag
     @tool(supports_background=True, events={"note": str})
     async def leak(ctx: ToolContext) -> dict[str, str]:
         value = await ctx.secrets.get("token")
+        assert value is not None
         for start in range(0, len(value), 4):
             await ctx.output("stdout", value[start : start + 4])
         await ctx.output("stdout", "\n")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import ToolContext, tool
+from toolwright.stores.sqlite.care import prune
 
 
 class Fault:
@@ -72,6 +73,46 @@ async def test_an_end_that_can_not_be_written_is_written_later_and_told_once(sta
     assert outcome.value == "done"
     assert ran == [1], "its outcome was in the journal: nothing is done again"
     assert len(await session.messages.list()) == 1
+
+
+@pytest.mark.promise("PROC-04")
+async def test_a_runtime_that_closes_after_a_fault_leaves_the_run_to_the_next_at_once(stage: Stage, file: Path):
+    fault = Fault(file, "UPDATE OF outcome ON processes WHEN NEW.outcome IS NOT NULL")
+
+    @tool(supports_background=True)
+    async def work() -> str:
+        await asyncio.to_thread(fault.strike)
+        return "done"
+
+    first = await stage.open(file, work)
+    run = await first.session("s").spawn("work")
+    await stage.status(run, "running")
+    await stage.pass_time(2, 0.25)
+    await stage.close(first)
+    await asyncio.to_thread(fault.mend)
+    handle = await (await stage.open(file, work, worker=True)).session("s").run(run.id)
+    assert (await stage.until(handle.wait(), most=10)).value == "done"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_the_outcome_of_a_run_that_has_not_ended_yet_is_not_pruned(stage: Stage, file: Path):
+    fault = Fault(file, "UPDATE OF outcome ON processes WHEN NEW.outcome IS NOT NULL")
+    ran = []
+
+    @tool(supports_background=True, idempotent=True)
+    async def work() -> str:
+        ran.append(1)
+        await asyncio.to_thread(fault.strike)
+        return "done"
+
+    session = (await stage.open(file, work)).session("s")
+    run = await session.spawn("work")
+    await stage.status(run, "running")
+    await stage.pass_time(3, 0.5)
+    assert (await prune(file, stage.clock.now() + 1)).spared == 1
+    await asyncio.to_thread(fault.mend)
+    assert (await stage.until(run.wait())).value == "done"
+    assert ran == [1]
 
 
 @pytest.mark.promise("PROC-07")

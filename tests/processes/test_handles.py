@@ -1,6 +1,8 @@
 """Handles: start, await, cancel, signal, list, follow, and the grants they need."""
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from tests.processes.conftest import Stage
 from tests.support import fail_after
 from toolwright import Pending, Policy, Runtime, ToolContext, tool
-from toolwright.errors import ProcessError, RuntimeClosed, ServiceError
+from toolwright.errors import ProcessError, RuntimeClosed, ServiceError, ToolwrightError
 
 
 @tool(supports_background=True)
@@ -109,10 +111,8 @@ async def test_a_tool_that_never_returns_is_left_behind(stage: Stage, place: str
     async def stubborn() -> str:
         going.set()
         while not at_last.is_set():
-            try:
+            with suppress(asyncio.CancelledError):
                 await at_last.wait()
-            except asyncio.CancelledError:
-                pass
         return "too late"
 
     session = (await stage.open(place, stubborn)).session("s")
@@ -191,6 +191,48 @@ async def test_signals_at_full_speed_arrive_in_order_and_none_is_lost(stage: Sta
     assert len(got) == 3 * most
     for sender in range(3):
         assert [number for who, number in got if who == sender] == list(range(most))
+
+
+@pytest.mark.promise("PROC-03")
+async def test_a_run_is_followed_live_from_another_runtime(stage: Stage, file: Path):
+    seen: list[Any] = []
+    step = asyncio.Event()
+
+    @tool(supports_background=True, events={"count": int})
+    async def work(ctx: ToolContext) -> None:
+        for number in range(3):
+            await ctx.emit("count", number)
+            await step.wait()
+            step.clear()
+
+    session = (await stage.open(file, work)).session("s")
+    there = (await stage.open(file, work, worker=False)).session("s")
+    run = await session.spawn("work")
+
+    async def follow() -> None:
+        async for event in (await there.run(run.id)).follow():
+            seen.append(event)
+
+    async def saw(number: int) -> bool:
+        return any(event.type == "count" and event.payload == number for event in seen)
+
+    following = asyncio.ensure_future(follow())
+    for number in range(3):
+        await stage.until_so(partial(saw, number))
+        assert not await saw(number + 1)
+        step.set()
+    await stage.until(following)
+    assert seen[-1].type == "completed"
+    assert seen == [event async for event in run.follow()]
+
+
+@pytest.mark.promise("PROC-03")
+async def test_a_session_that_was_revoked_takes_no_signals_for_its_runs(stage: Stage, file: Path):
+    session = (await stage.open(file, echo, worker=False)).session("s")
+    run = await session.spawn("echo")
+    await session.revoke()
+    with pytest.raises(ProcessError, match="revoked"):
+        await run.signal("go")
 
 
 @pytest.mark.promise("PROC-03")
@@ -277,8 +319,10 @@ async def test_a_run_that_waits_says_so_and_says_when_it_goes_on(stage: Stage, p
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
     await stage.status(run, "waiting")
+    assert run.process.status_text == "Waiting for signal go"
     await run.signal("go")
     await stage.status(run, "running")
+    assert run.process.status_text == "Running"
     go.set()
     await stage.until(run.wait())
     told = [(event.type, event.payload) async for event in run.follow() if event.type in ("waiting", "resumed")]
@@ -388,6 +432,34 @@ async def test_a_run_holds_no_slot_of_its_session(stage: Stage, place: str | Pat
     for run in runs:
         await stage.status(run, "running")
     assert (await session.call("quick")).value == "quick"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_who_only_looks_after_runs_does_not_begin_to_work(stage: Stage, file: Path):
+    started = (await stage.open(file, echo, worker=False)).session("s")
+    first, second = await started.spawn("echo"), await started.spawn("echo")
+    session = (await stage.open(file, echo)).session("s")
+    assert await (await session.run(first.id)).cancel()
+    await session.runs()
+    await stage.pass_time(5)
+    assert (await second.refresh()).status == "queued"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_a_session_that_only_a_worker_opened_may_still_be_given_its_policy(stage: Stage, file: Path):
+    await (await stage.open(file, endless, worker=False)).session("s").spawn("endless", id="mine")
+    runtime = await stage.open(file, endless, worker=True)
+
+    async def begun() -> bool:
+        (run,) = await stage.opened[0].session("s").runs()
+        return run.status == "running"
+
+    await stage.until_so(begun)
+    session = runtime.session("s", policy=Policy(background_per_session=1))
+    with pytest.raises(ProcessError, match="Maximum 1"):
+        await session.spawn("endless")
+    with pytest.raises(ToolwrightError, match="open already"):
+        runtime.session("s", policy=Policy())
 
 
 @pytest.mark.promise("PROC-03")

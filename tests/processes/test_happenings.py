@@ -153,7 +153,7 @@ def test_events_that_are_no_schemas_are_refused():
 
     with pytest.raises(ToolDefinitionError, match="events"):
 
-        @tool(events=["stage"])  # type: ignore[arg-type]
+        @tool(events=["stage"])  # type: ignore[call-overload]
         async def other() -> None: ...
 
 

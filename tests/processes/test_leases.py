@@ -1,6 +1,7 @@
 """Workers and their leases: several runtimes on one file, each with a clock of its own, so that one can stand still."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.processes.conftest import Stage
-from toolwright import ToolContext, tool
+from toolwright import Runtime, ToolContext, tool
+from toolwright.stores.sqlite.history import calls
 
 
 class Pair:
@@ -104,7 +106,7 @@ async def test_the_run_of_a_worker_that_is_silent_too_long_is_taken_over(pair: P
 @pytest.mark.parametrize("how", ["output", "event", "step", "change", "return"])
 async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how: str):
     """Its reports, its events, its steps, its changes of the session, and its end."""
-    go, hold = asyncio.Event(), asyncio.Event()
+    go, begun, hold = asyncio.Event(), asyncio.Event(), asyncio.Event()
     did: list[str] = []
 
     @tool(supports_background=True, idempotent=True, events={"count": int})
@@ -125,6 +127,7 @@ async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how
             did.append("went on")
             return "stale"
         did.append("second")
+        begun.set()
         await ctx.output("stdout", "fresh")
         await hold.wait()
         return "fresh"
@@ -132,6 +135,7 @@ async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how
     here, there = await pair.open(file, work)
     run = await here.spawn("work", signal_on_completion=True)
     handle = await pair.lose(run, there)
+    await pair.other.until(begun.wait())
     go.set()
     await pair.thaw(2)
     process = await handle.refresh()
@@ -258,6 +262,30 @@ async def test_a_run_that_may_not_run_again_is_abandoned_with_what_is_known(pair
     (message,) = await there.messages.list()
     assert message.content.startswith("Background run abandoned.")
     assert await there.files.read(f"/.background/{run.id}/output.log") == "[stdout] half way"
+
+
+@pytest.mark.promise("PROC-04")
+async def test_what_an_abandoned_run_had_called_is_over_too(pair: Pair, file: Path):
+    @tool
+    async def inner() -> None:
+        await asyncio.Event().wait()
+
+    @tool(supports_background=True)
+    async def outer(ctx: ToolContext) -> None:
+        await ctx.call("inner")
+
+    here, there = await pair.open(file, inner, outer)
+    run = await here.spawn("outer", disposition="abandon")
+    await pair.frozen.status(run, "running")
+    await pair.frozen.pass_time(1, 0.25)
+    handle = await pair.lose(run, there)
+    await pair.other.until(handle.wait())
+    found = {call.tool: call for call in await calls(file, session="s")}
+    assert set(found) == {"inner", "outer"}
+    for name, call in found.items():
+        assert call.outcome is not None
+        outcome = call.outcome
+        assert (outcome.tool, outcome.call_id, outcome.status) == (name, call.key.call_id, "failure")
 
 
 @pytest.mark.promise("PROC-04", "PROC-09")
@@ -397,18 +425,32 @@ async def test_closing_while_a_worker_is_drained_does_not_wait_for_the_bound(sta
     assert (await other.run(run.id)).status == "queued"
 
 
-@pytest.mark.promise("PROC-04")
-async def test_a_runtime_that_closes_as_it_claims_leaves_nothing_behind(stage: Stage, file: Path):
-    @tool(supports_background=True)
-    async def work() -> str:
-        return "done"
+@pytest.mark.promise("PROC-03", "PROC-04")
+async def test_a_runtime_that_closes_at_any_moment_leaves_its_runs_to_the_next(stage: Stage, file: Path):
+    """Also in the middle of a claim, or before the tool has begun: no run fails by it, hangs, or loses a signal."""
+    done = asyncio.Event()
 
-    runtime = await stage.open(file, work, policy=None)
-    runs = [await runtime.session(f"s{number}").spawn("work") for number in range(20)]
-    await stage.close(runtime)
-    again = await stage.open(file, work, worker=True)
+    @tool(supports_background=True, idempotent=True)
+    async def work(ctx: ToolContext) -> Any:
+        got = await ctx.receive("go")
+        await done.wait()
+        return got
+
+    session = (await stage.open(file, work, worker=False)).session("s")
+    runs = [await session.spawn("work") for _ in range(5)]
     for number, run in enumerate(runs):
-        handle = await again.session(f"s{number}").run(run.id)
-        outcome = await stage.until(handle.wait(), most=20)
-        assert outcome.value == "done" or outcome.failure is not None
-        assert handle.status in ("completed", "abandoned")
+        await run.signal("go", number)
+    for answers, turns in itertools.product(range(8), range(8)):
+        async with Runtime.open(file, tools=[work], clock=stage.clock, sync="normal", worker=True) as runtime:
+            for _ in range(answers):
+                await runtime.approvals()  # each is an answer of the store
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        for run in runs:
+            process = await run.refresh()
+            assert (process.status, process.lease_until) == ("queued", None)
+    done.set()
+    await stage.open(file, work, worker=True)
+    for number, run in enumerate(runs):
+        assert (await stage.until(run.wait(), most=20)).value == number
+    assert max(run.process.attempts for run in runs) > 1

@@ -1,6 +1,7 @@
 """What a run prints: a live tail, a log that is capped and in the store while it runs, few transactions."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ async def test_a_run_that_prints_without_end_costs_few_transactions(stage: Stage
     run = await session.spawn("work")
     await stage.until(run.wait(), step=0.01)
     assert len(counts) == 6
-    assert max(after - before for before, after in zip(counts, counts[1:], strict=False)) <= 20
+    assert max(after - before for before, after in pairwise(counts)) <= 20
     assert len(await run.log()) <= 256 * KI + 100
 
 

@@ -31,7 +31,7 @@ async def emit(run: CallRun, name: str, payload: Any, key: str | None) -> None:
     if key is not None and (not isinstance(key, str) or not key or len(key) > 255 or encodable(key) != key):
         raise ServiceError(f"The key {key!r:.300} of event {name!r} is not usable; use a text of up to 255 characters")
     if host.redactor is not None:
-        data = host.redactor.json(data)
+        data, key = host.redactor.json(data), None if key is None else host.redactor.text(key)
     if host.keep_event is not None:
         try:
             await host.keep_event(name, data, key)

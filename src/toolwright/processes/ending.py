@@ -42,9 +42,8 @@ def failed(process: Process, failure: Failure) -> ToolOutcome:
     return ToolOutcome(process.id, process.tool, "failure", failure=failure, may_have_run=process.attempts > 0)
 
 
-def stopped(process: Process) -> ToolOutcome:
-    """The outcome of a process that was cancelled while nobody ran it."""
-    begun = process.attempts > 0
+def stopped(process: Process, *, begun: bool) -> ToolOutcome:
+    """The outcome of a process that was cancelled while nobody ran it; `begun` when somebody had before."""
     return ToolOutcome(process.id, process.tool, "cancelled", reason=process.cancel_reason, may_have_run=begun)
 
 

@@ -115,10 +115,15 @@ class Processes:
         if self._wanted:
             self._work()
 
-    def poke(self) -> None:
-        """There may be something to do."""
-        if self._wanted is not False and not self._drained:
-            self._work().poke()
+    def poke(self, begin: bool = True) -> None:
+        """There may be something to do: for the worker of this runtime, which begins now if there is none and it may.
+
+        Without `begin` nobody begins to work for this: what is only looked after here is for others to run.
+        """
+        if begin and self._wanted is not False and not self._drained:
+            self._work()
+        if self.worker is not None:
+            self.worker.poke()
 
     async def close(self) -> None:
         """Stop working, and tell nobody any more what becomes of processes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from toolwright.clock import Clock
@@ -24,7 +24,13 @@ class Desk:
     """What handles of processes need of their runtime."""
 
     def __init__(
-        self, store: ProcessStore, bell: Bell, clock: Clock, quotas: Quotas, effects: JournaledController, poke: Any
+        self,
+        store: ProcessStore,
+        bell: Bell,
+        clock: Clock,
+        quotas: Quotas,
+        effects: JournaledController,
+        poke: Callable[..., None],
     ) -> None:
         self.store = store
         self.bell = bell
@@ -32,7 +38,7 @@ class Desk:
         self.quotas = quotas
         self.effects = effects
         self.poke = poke
-        """Says to the worker of this runtime, if it has one, that there may be something to do."""
+        """Says to the worker of this runtime that there may be something to do; with `begin`, that it is to begin."""
 
 
 class Run:
@@ -124,8 +130,9 @@ class Run:
         left = await self._desk.store.cancel(self.id, encodable(str(reason)), self._desk.clock.now())
         for process in left:
             if process.status == "queued":
-                await end(self._desk.store, self._desk.quotas, process, stopped(process), self._desk.clock.now())
-        self._desk.poke()
+                outcome = stopped(process, begun=process.attempts > 0)
+                await end(self._desk.store, self._desk.quotas, process, outcome, self._desk.clock.now())
+        self._desk.poke(begin=False)
         self._desk.bell.ring([process.id for process in left])
         await self.refresh()
         return any(process.id == self.id for process in left)

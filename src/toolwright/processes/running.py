@@ -106,7 +106,7 @@ class Running:
     async def _outcome(self) -> ToolOutcome:
         process = self._process
         if self._reason is not None:
-            return stopped(process)
+            return stopped(process, begun=process.attempts > 1)  # this is one of them
         if self._gone is not None and process.options.disposition == "abandon":
             return abandoned(process)
         if process.deadline is not None and process.deadline <= self._clock.now():

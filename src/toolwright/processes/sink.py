@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -105,10 +104,8 @@ def _progress(event: CallProgress) -> Progress | None:
 
 
 def _number(value: Any) -> float | None:
-    try:
-        return value if isinstance(value, (int, float)) and math.isfinite(value) and abs(value) < 2**63 else None
-    except OverflowError:
-        return None
+    # What is not a number at all is not below anything either.
+    return value if isinstance(value, (int, float)) and abs(value) < 2**63 else None
 
 
 def _words(text: Any) -> str:

@@ -129,8 +129,13 @@ class ProcessStore(Protocol):
         """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest."""
         ...
 
-    async def renew(self, worker: str, held: Sequence[tuple[str, int]], until: float, capacity: int) -> Renewal:
-        """Hold on to processes, and say that the worker is alive."""
+    async def renew(
+        self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
+    ) -> Renewal:
+        """Hold on to processes, and say that the worker is alive.
+
+        What it claimed and does not hold, because it never heard that its claim was written, is handed back.
+        """
         ...
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:

@@ -121,47 +121,43 @@ class Worker:
             self._wake.clear()
             if self._ended:
                 return
-            try:
-                await self._hold_on()
-                if not self._stopping:
-                    for turn in self._turns:
-                        await turn(self._clock.now())
-                    await self._claim()
-            except StoreError as fault:
-                log.warning("The worker can not use its store, and tries again: %s", fault)
-            except Exception:  # the edge of a process: what it holds must not be lost by what another part did
-                log.exception("The worker could not do all of its work, and tries again")
+            await self._try(self._hold_on())
+            if not self._stopping:
+                for turn in self._turns:
+                    await self._try(turn(self._clock.now()))
+                await self._try(self._claim())
             await self._pause(LOOK, self._wake)
+
+    async def _try(self, work: Awaitable[None]) -> None:
+        """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
+        try:
+            await work
+        except StoreError as fault:
+            log.warning("The worker can not use its store, and tries again: %s", fault)
+        except Exception:  # the edge of a process
+            log.exception("The worker could not do a part of its work, and tries again")
 
     async def _hold_on(self) -> None:
         """Renew the leases when it is time, and stop what is to be cancelled or is no longer this worker's."""
         now = self._clock.monotonic()
         if now - self._renewed >= RENEW:
             held = list(self._held.values())
-            until = self._clock.now() + LEASE
-            found = await self._store.renew(self.name, [running.hold for running in held], until, self.capacity)
+            at = self._clock.now()
+            holds, faulty = [running.hold for running in held], len(self._faulty)
+            found = await self._store.renew(self.name, holds, at, at + LEASE, self.capacity)
             self._renewed = now
             lost = set(found.lost)
             for running in held:
                 if running.id in lost:
                     self._lose(running)
-            await self._give_up()
+            # They are no longer held, and so were handed back: they may fare better the next time.
+            del self._faulty[:faulty]
             cancelled = found.cancelled
         else:
             cancelled = await self._store.cancelled(self.name) if self._held else {}
         for id, reason in cancelled.items():
             if id in self._held:
                 self._held[id].cancel(reason)
-
-    async def _give_up(self) -> None:
-        """Hand back what could not go on here for a fault of the store: it may fare better the next time."""
-        if self._faulty:
-            faulty, self._faulty = self._faulty, []
-            try:
-                await self._store.hand_back(self.name, [running.hold for running in faulty], self._clock.now())
-            except StoreError:
-                self._faulty += faulty
-                raise
 
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)

@@ -14,7 +14,7 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.connecting import provider_of
 from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
-from toolwright.calls.hooks import Hooks
+from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.host import CallHost, KeepEvent
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
@@ -508,6 +508,13 @@ class Session:
     def child(self, session_id: str, policy: Policy) -> Session:
         """A session of its own that begins with the tools and hooks of this one."""
         return Session(self._shared, session_id, policy, self._hooks, self.tools)
+
+    def set_up(self, policy: Policy, projector: Projector | None) -> None:
+        """Be as whoever first asks for the session wants it; background runs that began before stay as they are."""
+        self._limit = Limit(f"a slot of session {self.id!r}", policy.session_concurrency)
+        if projector is not None:
+            self._hooks = Hooks(self._hooks.before, self._hooks.after, projector)
+        self.follow(policy)
 
     def follow(self, policy: Policy) -> None:
         """Go on under another policy; what runs stays under the old one."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.errors import ProcessError
@@ -56,7 +57,9 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         connection.execute("UPDATE processes SET progress = ? WHERE id = ?", (payload, report.id))
     if report.status_text is not None:
         add_event(connection, report.id, "status", {"text": report.status_text}, report.at)
+    text = report.status_text
     if report.waiting is not None:
+        text = f"Waiting for {' '.join(filter(None, report.waiting))}" if report.waiting else text or "Running"
         state = "waiting" if report.waiting else "running"
         said = dict(zip(("what", "name"), report.waiting, strict=False))
         add_event(connection, report.id, "waiting" if report.waiting else "resumed", said, report.at)
@@ -65,7 +68,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         " log_chars = ?, tail_first = ?, tail_chars = ?, last_progress = ?, changed = ? WHERE id = ?",
         (
             state,
-            report.status_text,
+            text,
             report.tail,
             log_chars + report.dropped,
             tail_first,
@@ -106,11 +109,22 @@ def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> 
     )
     # What another worker had begun and nobody will go on with ends with it.
     where = "WHERE session = ? AND scope = ?"
-    connection.execute(
-        f"UPDATE calls SET finished_at = ?, status = ?, outcome = ? {where} AND outcome IS NULL",
-        (ending.at, ending.outcome.status, outcome, session, scope_of(ending.id)),
-    )
-    if connection.changes():
+    left = connection.execute(
+        f"SELECT call_id, tool FROM calls {where} AND outcome IS NULL", (session, scope_of(ending.id))
+    ).fetchall()
+    for call_id, tool in left:
+        connection.execute(
+            f"UPDATE calls SET finished_at = ?, status = ?, outcome = ? {where} AND call_id = ?",
+            (
+                ending.at,
+                ending.outcome.status,
+                packed(replace(ending.outcome, call_id=call_id, tool=tool)),
+                session,
+                scope_of(ending.id),
+                call_id,
+            ),
+        )
+    if left:
         connection.execute(f"UPDATE waits SET open = 0 {where} AND open = 1", (session, scope_of(ending.id)))
     for path, data in ending.files:
         content = Content(data, None, hashlib.sha256(data).digest(), len(data))

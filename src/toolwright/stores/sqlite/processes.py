@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +98,17 @@ class SqliteProcessStore:
                 (now, worker, known, most),
             ).fetchall()
             rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?",
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN}"
+                " ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
             return [_take(connection, to_process(row), worker, now, until) for row in rows]
 
         return await self._changes.attempt(work)
 
-    async def renew(self, worker: str, held: Sequence[tuple[str, int]], until: float, capacity: int) -> Renewal:
+    async def renew(
+        self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
+    ) -> Renewal:
         """Part of `ProcessStore`."""
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
 
@@ -120,6 +123,9 @@ class SqliteProcessStore:
                 connection.execute(statement, (until, id, token))
                 if connection.changes() != 1:
                     lost.append(id)
+            query = f"SELECT id, token FROM processes WHERE {LEASED} AND worker = ?"
+            mine: Any = connection.execute(query, (worker,)).fetchall()
+            _hand_back(connection, worker, set(mine) - set(held), now)
             return Renewal(lost, dict(_cancelled(connection, worker)))
 
         return await self._changes.attempt(work)
@@ -139,20 +145,7 @@ class SqliteProcessStore:
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
         """Part of `ProcessStore`."""
 
-        def work(connection: apsw.Connection) -> None:
-            for id, token in held:
-                # Its worker stays written there: whoever takes it next goes on with what that one began.
-                session = one(
-                    connection,
-                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
-                    f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
-                    (id, token),
-                )
-                if session is not None:
-                    add_event(connection, id, "handed_back", {"worker": worker}, at)
-                    update_resource(connection, session, id, at)
-
-        await self._changes.attempt(work)
+        await self._changes.attempt(lambda connection: _hand_back(connection, worker, held, at))
 
     async def leave(self, worker: str) -> None:
         """Part of `ProcessStore`."""
@@ -299,6 +292,20 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     taken = find_process(connection, process.id)
     assert taken is not None
     return Claimed(taken, process.worker)
+
+
+def _hand_back(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
+    for id, token in held:
+        # Its worker stays written there: whoever takes it next goes on with what that one began.
+        session = one(
+            connection,
+            f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
+            f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
+            (id, token),
+        )
+        if session is not None:
+            add_event(connection, id, "handed_back", {"worker": worker}, at)
+            update_resource(connection, session, id, at)
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:

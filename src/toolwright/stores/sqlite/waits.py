@@ -208,8 +208,8 @@ def _refusal_of_process(connection: apsw.Connection, key: CallKey) -> Refused | 
 def _refusal(connection: apsw.Connection, key: CallKey) -> Refused | None:
     """Why nothing more may come in for a call; None where it may."""
     finished = one(connection, f"SELECT outcome IS NOT NULL FROM calls WHERE {KEY}", key)
-    if finished is None:
-        return _refusal_of_process(connection, key)
+    if finished is None and (refused := _refusal_of_process(connection, key)) is not None:
+        return refused
     if one(connection, "SELECT 1 FROM revoked WHERE session = ?", (key.session,)) is not None:
         return Refused("revoked")
     return Refused("over") if finished else None
