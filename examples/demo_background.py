@@ -132,7 +132,8 @@ async def survive(console: Console, desk: Path, started: dict[int, Worker]) -> N
         (other,) = set(started) - {killed}
         console.print(ledger_table(ledger(desk), killed, other))
         messages = await session.messages.list()
-        console.print(f"What the session was told, [bold]{len(messages)} time[/]:", highlight=False)
+        times = "once" if len(messages) == 1 else f"{len(messages)} times"
+        console.print(f"What the session was told, [bold]{times}[/]:", highlight=False)
         for message in messages:
             console.print(quoted(str(message.content)))
         console.print("The artifacts of the run, among the session's files:")

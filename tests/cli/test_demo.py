@@ -102,6 +102,7 @@ def test_the_fourth_act_goes_on_with_a_run_whose_worker_was_killed(printed: str)
     assert "by process" in before
     assert "taken over by another worker, attempt 2" in after
     assert "✓ completed" in after
+    assert "was told, once:" in part
     assert part.count("Background run completed.") == 1
     logged = part.partition("output.log\n  │")[2].partition("result.json")[0]
     packages = ("json", "email", "asyncio", "encodings", "unittest", "xml")
