@@ -172,6 +172,8 @@ def main(
 
 
 if __name__ == "__main__":
+    # So that being stopped also clears away what is on the desk.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         main()
     except KeyboardInterrupt:
