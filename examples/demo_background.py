@@ -26,8 +26,8 @@ from toolwright import Runtime
 from toolwright.cli.states import look_of
 
 HERE = Path(__file__).parent
-PATIENCE = 60
-"""Seconds after which a part of the act has failed."""
+PATIENCE = 25
+"""Seconds after which a part of the act has failed. A lease is longer: that a worker is dead is known without it."""
 PACKAGES = ["json", "email", "asyncio", "encodings", "unittest", "xml"]
 MIDDLE = len(PACKAGES) // 2
 BERLIN = ZoneInfo("Europe/Berlin")
