@@ -1,5 +1,6 @@
-"""Three acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
-process that is killed in the middle of a batch, and another that goes on where it was. Then the tools in the box.
+"""Four acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
+process that is killed in the middle of a batch, and another that goes on where it was. Then the tools in the box. Then
+work in the background, whose worker is killed, and a night of schedules in seconds.
 
 Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import demo_background
 import demo_project
 from toolwright import Policy, Runtime, ToolCall, ToolRegistry
 from toolwright.cli.live import live_table
@@ -149,6 +151,7 @@ def main(
     watch: Watch | None = None,
     second: Console | None = None,
     third: Console | None = None,
+    fourth: Console | None = None,
 ) -> None:
     """Run the demo in a directory of its own, which is gone afterwards; each act on a console of its own if given."""
     console = console or Console()
@@ -165,9 +168,12 @@ def main(
         asyncio.run(run(console, tools, Path(desk), watch))
         crash(second or console, Path(desk))
         asyncio.run(demo_project.run(third or console, Path(desk)))
+        demo_background.run(fourth or console, Path(desk))
 
 
 if __name__ == "__main__":
+    # So that being stopped also clears away what is on the desk.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         main()
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """Draw the pictures of the demo for the README: the table halfway and what follows it, then the other acts.
 
-Run it as `python examples/record_demo.py`; it writes demo.svg, demo-crash.svg and demo-session.svg to docs/images.
+Run it as `python examples/record_demo.py`; it writes demo.svg and demo-….svg to docs/images.
 """
 
 import io
@@ -44,11 +44,11 @@ def record() -> dict[str, str]:
     """Run the demo and return its pictures by their names."""
     acts = {
         name: Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-        for name in ("demo", "demo-crash", "demo-session")
+        for name in ("demo", "demo-crash", "demo-session", "demo-background")
     }
     demo = runpy.run_path(str(HERE / "demo.py"))
-    first, second, third = acts.values()
-    demo["main"](first, still(first), second, third)
+    first, *others = acts.values()
+    demo["main"](first, still(first), *others)
     return {name: act.export_svg(title="make demo", theme=MONOKAI, unique_id=name) for name, act in acts.items()}
 
 

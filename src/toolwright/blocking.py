@@ -19,16 +19,19 @@ from toolwright.hub import Subscription
 from toolwright.processes.run import Run
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.session.attachments import Attachments
+from toolwright.session.files import Files
 from toolwright.session.keyvalue import KeyValue
 from toolwright.session.messages import Messages
+from toolwright.session.offer import SessionCatalogue
 from toolwright.session.resources import Resources
+from toolwright.session.secrets import Secrets
 from toolwright.session.session import Session
 from toolwright.tools.registry import ToolRegistry
 from toolwright.tools.scopes import ScopedRegistry
 
 log = logging.getLogger("toolwright.blocking")
 
-_SERVICES = (Attachments, KeyValue, Messages, Resources)
+_SERVICES = (Attachments, Files, KeyValue, Messages, Resources, Secrets, SessionCatalogue)
 _LIVES_THERE = (
     Session,
     Batch,

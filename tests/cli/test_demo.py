@@ -22,7 +22,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
         [sys.executable, str(ROOT / "examples" / "demo.py")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={
             **os.environ,
             "COLUMNS": "120",
@@ -63,7 +63,7 @@ def test_the_second_act_repeats_nothing_but_what_may_be_repeated(printed: str) -
 
 @pytest.mark.promise("BLT-01", "BLT-02", "AUTH-05", "SES-03")
 def test_the_third_act_mends_a_project_shows_no_secret_and_removes_nothing(printed: str) -> None:
-    _, _, third = printed.partition("Third act")
+    third = printed.partition("Third act")[2].partition("Fourth act")[0]
     for said in (
         "/till/receipt.py:1: from till.tax import RATE, gross",  # grep_files
         "  1  RATE = 0.91  # 19 %",  # read_file, with its line numbers
@@ -82,7 +82,55 @@ def test_the_third_act_mends_a_project_shows_no_secret_and_removes_nothing(print
     assert "till-7Qz" not in printed
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-crash", "demo-session"])
+@pytest.mark.promise("PROC-04", "PROC-07", "PROC-08")
+def test_the_fourth_act_goes_on_with_a_run_whose_worker_was_killed(printed: str) -> None:
+    part = printed.partition("Fourth act")[2].partition("an hour is missing")[0]
+    first, second = re.findall(r"processes (\d+) and (\d+)", part)[0]
+    (killed,) = re.findall(r"kill -9 (\d+)", part)
+    (other,) = {first, second} - {killed}
+    assert re.findall(r"^ (\w+) +(\d \+ \d) ", part.partition(f"{killed} + {other}")[2], re.MULTILINE) == [
+        ("begin", "1 + 1"),
+        ("json", "1 + 0"),
+        ("email", "1 + 0"),
+        ("asyncio", "1 + 0"),
+        ("encodings", "0 + 1"),
+        ("unittest", "0 + 1"),
+        ("xml", "0 + 1"),
+    ]
+    before, after = part.split("kill -9")
+    assert "3 of 6" in before
+    assert "by process" in before
+    assert "taken over by another worker, attempt 2" in after
+    assert "✓ completed" in after
+    assert "was told, once:" in part
+    assert part.count("Background run completed.") == 1
+    logged = part.partition("output.log\n  │")[2].partition("result.json")[0]
+    packages = ("json", "email", "asyncio", "encodings", "unittest", "xml")
+    assert re.findall(r"(\w+) +[0-9a-f]{12}  by process (\d+)", logged) == [
+        *((package, killed) for package in packages[:3]),
+        *((package, other) for package in packages[3:]),
+    ]
+    assert '"packages": 6' in part
+
+
+@pytest.mark.promise("CRON-03")
+def test_the_fourth_act_fires_each_instant_of_a_night_without_two_o_clock_once(printed: str) -> None:
+    part = printed.partition("an hour is missing")[2]
+    rows = re.findall(r"^  (\d\d:\d\d \w+) +(\d\d:\d\d)   (\S+ \S+ \* \* \*) +(\w+) +(\d+)$", part, re.MULTILINE)
+    by_the_minute = [row[:4] for row in rows if row[2] == "* * * * *"]
+    assert by_the_minute == [
+        ("01:58 CET", "00:58", "* * * * *", "once"),
+        ("01:59 CET", "00:59", "* * * * *", "once"),
+        ("03:00 CEST", "01:00", "* * * * *", "once"),
+        ("03:01 CEST", "01:01", "* * * * *", "once"),
+        ("03:02 CEST", "01:02", "* * * * *", "once"),
+    ]
+    assert [row[:4] for row in rows if row[2] != "* * * * *"] == [("03:00 CEST", "01:00", "30 2 * * *", "once")]
+    assert {row[4] for row in rows} <= set(re.findall(r"processes (\d+) and (\d+)", part)[0])
+    assert "Each instant was worked for once" in part
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-crash", "demo-session", "demo-background"])
 def test_the_pictures_show_no_path_of_the_machine_they_were_made_on(name: str) -> None:
     picture = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert "make&#160;demo" in picture or "make demo" in picture

@@ -50,6 +50,28 @@ def test_code_that_is_not_async_runs_calls_and_gets_one_outcome_each():
         assert session.run_batch([]) == []
 
 
+@pytest.mark.promise("SES-03")
+def test_code_that_is_not_async_uses_every_service_of_a_session():
+    @tool
+    async def work() -> str:
+        return "done"
+
+    with Runtime.open_blocking(tools=[work]) as runtime:
+        session = runtime.session("s")
+        session.files.write("/a.txt", "soup")
+        assert session.files.read("/a.txt") == "soup"
+        assert b"".join(session.files.stream("/a.txt")) == b"soup"
+        session.kv.set("day", 1)
+        assert session.kv.get("day") == 1
+        session.secrets.set("till", "correct horse")
+        assert session.secrets.get("till") == "correct horse"
+        session.messages.append("hello")
+        assert [message.content for message in session.messages.list()] == ["hello"]
+        assert session.attachments.list() == []
+        assert session.resources.list() == []
+        assert "work" in [definition.name for definition in session.catalogue.list()]
+
+
 @pytest.mark.promise("CANCEL-02")
 def test_closing_ends_the_thread_and_a_closed_runtime_says_so():
     @tool
