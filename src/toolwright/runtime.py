@@ -20,7 +20,9 @@ from toolwright.effects.store import Store
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
+from toolwright.processes.run import Run
 from toolwright.processes.store import ProcessStore
+from toolwright.processes.worker import Worker
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.kept import KeptSessions
@@ -194,6 +196,25 @@ class Runtime:
     async def drain(self, bound: float) -> None:
         """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
         await self._processes.close(bound)
+
+    async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
+        """The background runs of the store, or of one of its sessions, the newest first: all, or those not over."""
+        self._require_open()
+        return await self._processes.list(session, active=active, limit=limit)
+
+    async def run(self, id: str) -> Run:
+        """The handle of a background run of any session.
+
+        Raises:
+            ProcessError: there is none.
+        """
+        self._require_open()
+        return await self._processes.find(id)
+
+    @property
+    def worker(self) -> Worker | None:
+        """What runs background runs in this runtime, if something does."""
+        return self._processes.worker
 
     # --- whole sessions
 

@@ -9,20 +9,23 @@ from typing import Annotated
 import typer
 
 import toolwright
-from toolwright.cli.commands import approvals, db, kv, runs, session
+from toolwright.cli.commands import approvals, batches, db, kv, runs, session
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
 from toolwright.cli.commands.recover import recover
 from toolwright.cli.commands.resolve import resolve
+from toolwright.cli.commands.spawn import spawn
 from toolwright.cli.commands.tools import tools
+from toolwright.cli.commands.worker import worker
 from toolwright.cli.exits import MEANINGS
 from toolwright.cli.output import print_json
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
 EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
-COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve]
+COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve, spawn, worker]
 LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
-    runs.runs: [runs.show],
+    batches.batches: [batches.show],
+    runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.signal],
     approvals.approvals: [approvals.approve, approvals.deny],
 }
 """Commands that list something, and what can be done with one of these."""

@@ -22,6 +22,8 @@ Disposition = Literal["resume", "rerun", "abandon"]
 """What becomes of a process whose worker is gone: "resume" lets its tool's crash policy decide, and what its durable
 steps did stays done; "rerun" begins it anew, from nothing; "abandon" ends it, with what is known of it as evidence."""
 
+PREFIX = "bg_"
+"""What the id of a process begins with, unless its starter chose one."""
 OVER: tuple[Status, ...] = ("completed", "failed", "cancelled", "abandoned")
 """The states that nothing follows."""
 
@@ -154,7 +156,7 @@ class Process(Struct, frozen=True, kw_only=True):
 
 def new_process_id() -> str:
     """An id that no other process has, in the order of time."""
-    return f"bg_{uuid7().replace('-', '')}"
+    return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
 def scope_of(process: str) -> str:

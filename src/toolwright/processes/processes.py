@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -11,16 +12,17 @@ from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journaled import JournaledController
+from toolwright.errors import ProcessError
 from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
-from toolwright.processes.run import Desk
+from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
 from toolwright.processes.runs import LONGEST, Runs
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.worker import Turn, Worker
 from toolwright.session.session import Session
-from toolwright.session.store import Marker, Quotas
+from toolwright.session.store import Marker, Quotas, require_name
 from toolwright.tools.call import CallSource, ToolCall
 
 
@@ -90,6 +92,21 @@ class Processes:
             hides=session.hides,
             entered=session.enter,
         )
+
+    async def list(self, session: str | None, *, active: bool, limit: int) -> builtins.list[Run]:
+        """The runs of a session or of all, the newest first, for the owner of the store."""
+        return [Run(self.desk, process) for process in await self.desk.store.list(session, active=active, limit=limit)]
+
+    async def find(self, id: str) -> Run:
+        """The run of an id, whosever it is, for the owner of the store.
+
+        Raises:
+            ProcessError: there is none.
+        """
+        process = await self.desk.store.find(require_name("id of a run", id))
+        if process is None:
+            raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
+        return Run(self.desk, process)
 
     def open(self) -> None:
         """Begin to work, where the runtime was opened as a worker."""

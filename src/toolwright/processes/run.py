@@ -113,13 +113,26 @@ class Run:
                     await self.refresh()
                     return
 
-    async def log(self) -> str:
-        """Its output so far: all of it, or its beginning and its end where it is very much."""
-        pieces: list[Piece] = []
+    async def events(self) -> AsyncIterator[ProcessEvent]:
+        """What happened to the process so far."""
         after = 0
         while page := await self._desk.store.events(self.id, after, PAGE):
-            after = page[-1].number
-            pieces += [Piece(**event.payload) for event in page if event.type == "output"]
+            for event in page:
+                after = event.number
+                yield event
+
+    async def printed(self) -> tuple[list[Piece], int]:
+        """The pieces of its output so far, and the number of the last event then: `follow` goes on from there."""
+        pieces, last = [], 0
+        async for event in self.events():
+            last = event.number
+            if event.type == "output":
+                pieces.append(Piece(**event.payload))
+        return pieces, last
+
+    async def log(self) -> str:
+        """Its output so far: all of it, or its beginning and its end where it is very much."""
+        pieces, _ = await self.printed()
         return render(pieces, (await self.refresh()).log_chars)
 
     async def cancel(self, reason: str = "the run was cancelled") -> bool:

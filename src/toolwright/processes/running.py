@@ -14,7 +14,7 @@ from toolwright.effects.alarms import Alarms
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.processes.ending import abandoned, failed, make_ending, stopped, timed_out
 from toolwright.processes.happenings import ProcessEvent
-from toolwright.processes.process import Process
+from toolwright.processes.process import Process, Status
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, Ending, Piece, ProcessStore
 from toolwright.session.store import Quotas
@@ -55,12 +55,19 @@ class Running:
         self._late = False
         self._reason: str | None = claimed.process.cancel_reason
         self.let_gone = False
+        self.ended_as: Status | None = None
+        """The status that it ended with here, once that is in the store."""
         self.task = asyncio.ensure_future(self._go())
 
     @property
     def id(self) -> str:
         """The id of the process."""
         return self._process.id
+
+    @property
+    def process(self) -> Process:
+        """The process, as it was when it was claimed."""
+        return self._process
 
     @property
     def hold(self) -> tuple[str, int]:
@@ -153,7 +160,8 @@ class Running:
         ending = make_ending(self._process, outcome, self._clock.now(), pieces=pieces, logged=logged, gone=self._gone)
         for smaller in (ending, *_smaller(ending)):
             try:
-                await self._store.finish(smaller, self._quotas)
+                if await self._store.finish(smaller, self._quotas):
+                    self.ended_as = smaller.status
             except ServiceError as error:
                 log.warning("Something of the end of process %r can not be written: %s", self.id, error)
                 why = str(error)

@@ -15,6 +15,7 @@ from toolwright.processes.bell import Bell
 from toolwright.processes.running import Running
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
+from toolwright.processes.tally import Tally
 
 log = logging.getLogger("toolwright.processes")
 
@@ -50,6 +51,7 @@ class Worker:
     ) -> None:
         self.name = f"worker_{uuid7()}"
         self.capacity = capacity
+        self.tally = Tally()
         self._store = store
         self._clock = clock
         self._bell = bell
@@ -95,6 +97,8 @@ class Worker:
             await self.flush()
             await self._store.hand_back(self.name, [running.hold for running in left], self._clock.now())
             await self._store.leave(self.name)
+        for running in left:
+            self.tally.note("handed_back", running.process)
         self._bell.ring([running.id for running in left])
 
     async def _serve(self) -> None:
@@ -134,12 +138,16 @@ class Worker:
         if free <= 0 or not await self._store.work_waits(self.name, tools, now):
             return
         for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
+            self.tally.note("started", claimed.process)
+            if claimed.before is not None:
+                self.tally.note("taken_over", claimed.process)
             running = self._held[claimed.process.id] = self._start(self, claimed)
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     def _over(self, running: Running) -> None:
         if self._held.get(running.id) is running and not running.let_gone:
             del self._held[running.id]
+            self.tally.end(running.ended_as, running.process)
         self._bell.ring([running.id])
         self._wake.set()
 
@@ -147,6 +155,7 @@ class Worker:
         running = self._held.pop(id, None)
         if running is not None:
             log.warning("The process %r was taken over by another worker", id)
+            self.tally.note("lost", running.process)
             running.let_go()
 
     async def _pause(self, seconds: float) -> None:
@@ -188,6 +197,38 @@ class Worker:
                 self._lose(id)
             self._bell.ring([report.id for report in reports])
 
+    async def serving(self) -> None:
+        """Wait until it serves no more: it was closed, or something that it did not expect ended it.
+
+        Raises:
+            Exception: what ended it.
+        """
+        await asyncio.wait({self._loop})
+        if not self._loop.cancelled() and (fault := self._loop.exception()) is not None:
+            raise fault
+
+    async def answers(self) -> bool:
+        """True when it serves, its leases are held, and its store can be read.
+
+        Raises:
+            StoreError: the store can not be read.
+        """
+        await self._store.changed(-1)
+        silent = self.silent_for
+        return not self._stopping and not self._loop.done() and silent is not None and silent < LEASE
+
+    @property
+    def silent_for(self) -> float | None:
+        """Seconds since it last renewed its leases; None before it first did."""
+        return None if self._renewed == float("-inf") else self._clock.monotonic() - self._renewed
+
     def state(self) -> dict[str, Any]:
-        """What there is to say of the worker, for whoever looks after it."""
-        return {"worker": self.name, "capacity": self.capacity, "running": len(self._held), "stopping": self._stopping}
+        """What there is to say of the worker, for whoever looks after it; a thread may ask."""
+        return {
+            "worker": self.name,
+            "capacity": self.capacity,
+            "running": len(self._held),
+            "stopping": self._stopping,
+            "silent_for": self.silent_for,
+            "runs": dict(self.tally.counts),
+        }
