@@ -11,6 +11,7 @@ from bench.sections import (
     files,
     imports,
     peers,
+    processes,
     recovery,
     redaction,
     replay,
@@ -34,6 +35,7 @@ SECTIONS: dict[str, Section] = {
     "waiting": waiting.section,
     "files": files.section,
     "redaction": redaction.section,
+    "processes": processes.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from toolwright.tools.registry import ToolRegistry
     from toolwright.tools.retry import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
-    from toolwright.tools.tool import Tool
+    from toolwright.tools.tool import Screened, Tool
 
 __version__ = "0.1.0"
 
@@ -83,6 +83,7 @@ _HOMES = {
     "Runtime": "toolwright.runtime",
     "RuntimeClosed": "toolwright.errors",
     "ScopedRegistry": "toolwright.tools.scopes",
+    "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
     "StoreError": "toolwright.errors",
     "Success": "toolwright.tools.outcome",
@@ -137,6 +138,7 @@ __all__ = [
     "Runtime",
     "RuntimeClosed",
     "ScopedRegistry",
+    "Screened",
     "Session",
     "StoreError",
     "Success",

@@ -61,6 +61,10 @@ class ProcessError(ServiceError):
     """A process, a schedule or a trigger is refused, such as with code "session_limit"."""
 
 
+class ScheduleError(ProcessError):
+    """A schedule is refused: its timing can not be read, never comes, or is past, or its policy is not known."""
+
+
 class SecretsError(ToolwrightError):
     """A secret can not be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -14,15 +14,19 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, MemoryCallLog
 from toolwright.calls.remember import MemoryJournal, StoreJournal
 from toolwright.clock import Clock, SystemClock
+from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.store import Store
-from toolwright.errors import StoreError, ToolwrightError
+from toolwright.errors import ScheduleError, StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
 from toolwright.processes.run import Run
+from toolwright.processes.runs import limits_of
 from toolwright.processes.store import ProcessStore
 from toolwright.processes.worker import Worker
+from toolwright.schedules.firing import fire_due
+from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.kept import KeptSessions
@@ -31,7 +35,7 @@ from toolwright.session.recovery import Recovered, recover
 from toolwright.session.secrets import rotate
 from toolwright.session.services import ServiceStores
 from toolwright.session.session import Session, Shared, require_session_id
-from toolwright.session.store import Quotas
+from toolwright.session.store import Marker, Quotas
 from toolwright.session.vault import Vault
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools
@@ -78,8 +82,10 @@ class Runtime:
         self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
         self._shared.model = model
         self._shared.open_child = self._open_child
-        self._processes = Processes(_Place(self), worker)
+        place = _Place(self)
+        self._processes = Processes(place, worker, [self._fire_due])
         self._shared.runs = self._processes.runs
+        self._shared.schedules = self._make_schedules
         self._sessions: dict[str, Session] = {}
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -193,6 +199,23 @@ class Runtime:
         self._require_open()
         return [] if self._store is None else await recover(self._store.journal, self.session)
 
+    async def _fire_due(self, now: float) -> None:
+        stores: Any = self._shared.stores()
+        await fire_due(stores.schedules, limits_of(self.policy.but(on_background_limit="queue")), now)
+
+    def _make_schedules(
+        self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
+    ) -> Schedules:
+        desk = self._schedule_desk(policy, guard)
+        origin = {"by": "host"} if call is None else {"by": "call", "scope": call.scope, "call_id": call.call_id}
+        most = policy.schedules_per_session
+        return Schedules(desk, session.id, marker, session.all_tools, most, origin=origin, hides=session.hides)
+
+    def _schedule_desk(self, policy: Policy, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
+        stores: Any = self._shared.stores()
+        limits = limits_of(policy.but(on_background_limit="queue"))
+        return ScheduleDesk(guard(stores.schedules), self.clock, limits, self._processes.poke)
+
     async def drain(self, bound: float) -> None:
         """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
         await self._processes.close(bound)
@@ -210,6 +233,25 @@ class Runtime:
         """
         self._require_open()
         return await self._processes.find(id)
+
+    async def schedules(self, session: str | None = None, *, active: bool = False) -> list[ScheduleHandle]:
+        """The schedules of the store, or of one of its sessions, the oldest first: all, or those not over."""
+        self._require_open()
+        desk = self._schedule_desk(self.policy)
+        return [ScheduleHandle(desk, schedule) for schedule in await desk.store.list(session, active=active)]
+
+    async def scheduled(self, id: str) -> ScheduleHandle:
+        """The handle of a schedule of any session.
+
+        Raises:
+            ScheduleError: there is none.
+        """
+        self._require_open()
+        desk = self._schedule_desk(self.policy)
+        found = await desk.store.find(id)
+        if found is None:
+            raise ScheduleError(f"There is no schedule {id!r} in the store; `schedules` lists them", "not_found")
+        return ScheduleHandle(desk, found)
 
     @property
     def worker(self) -> Worker | None:

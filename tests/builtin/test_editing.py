@@ -3,12 +3,15 @@
 import asyncio
 import base64
 import hashlib
+from typing import Any
 
 import pytest
 
+from tests.support import fail_after
 from toolwright import ToolCall
 from toolwright.builtin.editing import MOST_EDITED, delete_file, edit_file, write_file
 from toolwright.builtin.reading import grep_files, list_directory, read_file, stat_file
+from toolwright.stores.sqlite.store import SqliteStore
 
 
 def sha(content: bytes) -> str:
@@ -178,32 +181,47 @@ async def test_a_file_is_deleted_and_a_directory_when_that_is_meant(run, files):
     assert (await run(delete_file, path="/folder")).failure.code == "not_found"
 
 
-async def test_an_edit_that_was_cut_off_after_its_write_is_told_and_not_made_again(file, open_runtime, fake_files):
-    """The old text is gone by then: what the call gives is known from before the write."""
-    await fake_files.write("/a", "one\n")
-    written = asyncio.Event()
+class Hanging:
+    """The files of a store, which makes a change that a call asks for, and then does not answer."""
 
-    async def hang():
-        written.set()
+    def __init__(self, files):
+        self._files = files
+        self.written = asyncio.Event()
+
+    def __getattr__(self, verb):
+        return getattr(self._files, verb)
+
+    async def write_file(self, *change):
+        await self._files.write_file(*change)
+        self.written.set()
         await asyncio.Event().wait()
 
-    fake_files.after_write = hang
+
+async def test_an_edit_that_was_cut_off_after_its_write_is_told_and_not_made_again(file, open_runtime):
+    """The old text is gone by then: what the call gives is known from before the write."""
+    before = await open_runtime(file)
+    await before.session("s").files.write("/a", "one\n")
+    await before.close()
+    store = SqliteStore(file)
+    hanging: Any = Hanging(store.services.files)
+    store.services.files = hanging
     call = ToolCall(
         id="c1",
         name="edit_file",
         arguments={"path": "/a", "edits": [{"old_text": "one", "new_text": "one more one"}]},
     )
-    first = await open_runtime(file, edit_file)
+    first = await open_runtime(store, edit_file)
     batch = first.session("s").start_batch([call])
-    await written.wait()
-    await first.close()
-    (cut_off,) = await batch
+    async with fail_after(5):
+        await hanging.written.wait()
+        await first.close()
+        (cut_off,) = await batch
     assert cut_off.status == "cancelled"
-    fake_files.after_write = None
 
-    second = await open_runtime(file, edit_file)
-    (outcome,) = await second.session("s").run_batch([call])
-    assert await fake_files.read("/a") == "one more one\n"
+    session = (await open_runtime(file, edit_file)).session("s")
+    assert await session.files.read("/a") == "one more one\n"
+    (outcome,) = await session.run_batch([call])
+    assert await session.files.read("/a") == "one more one\n"
     assert outcome.value["diff"].endswith("-one\n+one more one\n")
     assert outcome.value["hash"] == sha(b"one more one\n")
 
@@ -240,12 +258,28 @@ async def test_what_one_batch_does_to_one_path_is_done_in_its_order(place, open_
 
 
 @pytest.mark.promise("BLT-01")
-async def test_reads_overlap_and_so_do_writes_of_different_paths(place, open_runtime, fake_files):
-    together = asyncio.Barrier(2)
-    fake_files.after_write = together.wait
-    session = (await open_runtime(place, write_file)).session("s")
-    async with asyncio.timeout(5):
-        outcomes = await session.run_batch(
-            [ToolCall(name="write_file", arguments={"path": path, "content": "x"}) for path in ("/a", "/b")]
-        )
+@pytest.mark.parametrize(
+    ("calls", "kinds"),
+    [
+        ([("write_file", "/a"), ("write_file", "/b")], ["started", "started", "finished", "finished"]),
+        ([("write_file", "/a"), ("write_file", "/a")], ["started", "finished", "started", "finished"]),
+        ([("write_file", "/a"), ("read_file", "/a")], ["started", "finished", "started", "finished"]),
+        ([("read_file", "/a"), ("read_file", "/a")], ["started", "started", "finished", "finished"]),
+    ],
+    ids=["two writes", "one path", "write and read", "two reads"],
+)
+async def test_reads_overlap_and_so_do_writes_of_different_paths(place, open_runtime, calls, kinds):
+    """A change or a look takes a turn of the loop at least: what may start meanwhile has started."""
+    session = (await open_runtime(place, write_file, read_file)).session("s")
+    await session.files.write("/a", "x")
+    events = session.subscribe()
+    outcomes = await session.run_batch(
+        [
+            ToolCall(name=name, arguments={"path": path, **({"content": "x"} if name == "write_file" else {})})
+            for name, path in calls
+        ]
+    )
     assert all(outcome.ok for outcome in outcomes)
+    events.close()
+    seen = [event.kind async for event in events]
+    assert [kind for kind in seen if kind in ("call.started", "call.finished")] == [f"call.{kind}" for kind in kinds]

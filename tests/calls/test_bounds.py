@@ -242,6 +242,23 @@ async def test_the_whole_goes_to_a_file_named_after_the_call(open_session, tmp_p
 
 
 @pytest.mark.promise("OUT-05")
+async def test_the_file_and_its_name_are_on_the_disk_before_the_outcome_says_so(open_session, tmp_path, monkeypatch):
+    synced: dict[int, int] = {}
+
+    def fsync(number: int, really=os.fsync) -> None:
+        really(number)
+        status = os.fstat(number)
+        synced[status.st_ino] = status.st_size
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    session = await open_session(giving("x" * 100_000), policy=Policy(spill_dir=tmp_path / "new" / "spill"))
+    path = named_file(await run_one(session, "give"))
+    assert synced[path.stat().st_ino] == 100_000
+    for folder in (tmp_path / "new" / "spill", tmp_path / "new", tmp_path):
+        assert folder.stat().st_ino in synced
+
+
+@pytest.mark.promise("OUT-05")
 async def test_a_text_that_fits_is_not_written_down(open_session, tmp_path):
     session = await open_session(giving("short"), policy=Policy(spill_dir=tmp_path))
     outcome = await run_one(session, "give")

@@ -103,7 +103,7 @@ def run(project: Path) -> Iterator[Run]:
     log = logging.getLogger("toolwright")
     before = (list(log.handlers), log.propagate, log.level)
 
-    def invoke(*words: str | Path, stdin: str | None = None) -> Ended:
+    def invoke(*words: str | Path, stdin: str | bytes | None = None) -> Ended:
         result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="toolwright")
         return Ended(result.exit_code, result.stdout, result.stderr)
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.disk import Disk, RecordingVFS, Step
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Policy, Runtime, ToolCall, tool
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
 from toolwright.stores.sqlite.store import SqliteStore
@@ -203,6 +203,50 @@ async def test_with_normal_sync_a_power_cut_may_lose_the_last_moments_and_breaks
             assert there == sorted(there, reverse=True), f"{cut.where}: what is lost is not what was told last"
 
     assert losses
+
+
+@pytest.mark.promise("EFF-08", "OUT-05")
+async def test_a_power_cut_leaves_no_outcome_without_the_file_that_it_names(vfs, folder, monkeypatch):
+    monkeypatch.setattr(apsw, "connection_hooks", [])  # Each copy of a short log would sync what was not synced.
+
+    @tool
+    async def give(letter: str) -> str:
+        return letter * 3_000
+
+    store = SqliteStore(folder / "agent.db", sync="full", vfs=vfs.vfs_name)
+    async with fail_after(30), Runtime.open(store, tools=[give], policy=Policy(max_bytes=512)) as runtime:
+        for letter in "abc":
+            calls = [
+                ToolCall(id=letter, name="give", arguments={"letter": letter}),
+                # Refused before it is written down: nothing is committed for it but the file.
+                ToolCall(id=f"no {letter}", name="give", arguments={f"{letter * 100}{n}": n for n in range(9)}),
+            ]
+            for call in calls:
+                (outcome,) = await runtime.session("s").run_batch([call])
+                whole = outcome.value if outcome.failure is None else outcome.failure.message
+                vfs.mark(("told", outcome.spilled_to, ("whole", whole.encode())))
+
+    seen = 0
+    for cut in cuts(vfs.steps, 3):
+        named, files = outputs(put_back(cut, folder / "after"))
+        seen = max(seen, len(cut.told))
+        assert named <= files.keys(), cut.where
+        for path, (_, whole) in cut.told.items():
+            assert files.get(path) == whole, cut.where
+    assert seen == 6
+
+
+def outputs(path: Path) -> tuple[set[str], dict[str, bytes]]:
+    """The files that the outcomes in a store name, and those that it has."""
+    connection = apsw.Connection(str(path))
+    try:
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'files'").fetchall() == []:
+            return set(), {}
+        outcomes: Any = connection.execute("SELECT outcome FROM calls WHERE outcome IS NOT NULL").fetchall()
+        files: Any = connection.execute("SELECT path, content FROM files JOIN blobs USING (digest)").fetchall()
+        return {msgspec.msgpack.decode(outcome)["spilled_to"] for (outcome,) in outcomes}, dict(files)
+    finally:
+        connection.close()
 
 
 async def test_a_disk_that_says_it_synced_and_did_not_is_found_out(vfs, folder):

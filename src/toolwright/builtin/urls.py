@@ -13,6 +13,7 @@ from urllib.parse import urljoin
 import httpx
 from msgspec import Struct
 
+from toolwright.builtin import credentials
 from toolwright.tools.outcome import ToolError
 
 LONGEST = 4_096
@@ -67,7 +68,7 @@ def read_url(text: str) -> Target:
     if scheme not in _DEFAULT_PORTS:
         raise refused("has another scheme than http and https", "scheme_refused", "permission_denied")
     if "@" in shape["authority"]:
-        raise refused("has a user name or password; leave them out", "credentials_refused", "permission_denied")
+        raise ToolError(credentials.MESSAGE, category="permission_denied", code=credentials.CODE)
     authority = _AUTHORITY.fullmatch(shape["authority"])
     if authority is None:
         raise refused("has no host that can be read; write it as in 'https://example.com:8080/page'")

@@ -16,6 +16,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from toolwright.builtin.addresses import Reach
+from toolwright.builtin.credentials import screen_credentials
 from toolwright.clock import Clock, SystemClock
 from toolwright.errors import ToolwrightError
 from toolwright.tools.function import tool
@@ -145,6 +146,7 @@ def web_fetch_tool(
         capabilities=["network"],
         max_concurrency=8,  # each may have a child process at work on its page
         timeout=total + conversion + _SPARE,
+        screen=screen_credentials,
     )
     async def web_fetch(
         url: Annotated[str, Field(min_length=1)],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from toolwright.calls.bounds import bound, bound_within, within
 from toolwright.calls.hooks import AfterHook, Answer, HookCall, Projector, ask, ask_now
 from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.policy import Policy
+from toolwright.calls.spill import save_output
 from toolwright.errors import ToolwrightError
-from toolwright.ids import new_id
 from toolwright.tools.clients import AttachmentInfo
 from toolwright.tools.outcome import (
     Attachment,
@@ -36,8 +35,6 @@ from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: str | None) -> ToolOutcome:
@@ -309,33 +306,11 @@ async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) ->
     try:
         if policy.spill_dir is None:
             return await keep(text)
-        return await asyncio.to_thread(_save, Path(policy.spill_dir), outcome.call_id, text.encode())
+        return await asyncio.to_thread(save_output, Path(policy.spill_dir), outcome.call_id, text.encode())
     except (OSError, ValueError, ToolwrightError):
         place = "a file of its session" if policy.spill_dir is None else policy.spill_dir
         log.exception("The output of call %r could not be written to %s", outcome.call_id, place)
         return None
-
-
-def _save(folder: Path, call_id: str, data: bytes) -> str:
-    name = _UNSAFE.sub("_", call_id)[:100]
-    if name != call_id or name.startswith("."):
-        # Two ids may look the same once they are made safe.
-        name = f"{name.lstrip('.') or 'call'}-{jsonx.digest(call_id.encode('utf-8', 'surrogatepass'))[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{name}.txt"
-    try:
-        file = target.open("xb")
-    except FileExistsError:
-        # Never over another file: its name may stand in a conversation.
-        target = folder / f"{name}-{new_id('file')}.txt"
-        file = target.open("xb")
-    try:
-        with file:
-            file.write(data)
-    except OSError:
-        target.unlink(missing_ok=True)
-        raise
-    return str(target)
 
 
 def project(outcome: ToolOutcome, policy: Policy, projector: Projector | None) -> ToolOutcome:

@@ -193,6 +193,7 @@ class Policy:
     record_bytes: int = 1024 * 1024
     background_per_session: int = 5
     background_per_worker: int = 64
+    schedules_per_session: int = 5
     on_background_limit: OnLimit = "refuse"
     """What becomes of a background run when there are as many as may be: it is refused, or waits in the store."""
     defer_tools_from: int | None = None
@@ -208,6 +209,7 @@ class Policy:
             "max_lines",
             "background_per_session",
             "background_per_worker",
+            "schedules_per_session",
         ):
             _require_count(name, getattr(self, name), 1)
         for name, least in (

@@ -117,6 +117,8 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         failure = _unknown(name, snapshot)
     else:
         entry.name = tool.definition.name
+        if tool.screen is not None:
+            failure = _screened(entry, tool) or failure
         if call_id in seen:
             failure = _duplicate(call_id)
         elif call.kind is not None and call.kind != tool.definition.kind:
@@ -133,11 +135,27 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
 
 def validate(prepared: PreparedCall, tool: Tool) -> Failure | None:
     """Check `raw` against the tool and fill in `arguments`; a failure lists every problem."""
+    if tool.screen is not None and (failure := _screened(prepared, tool)) is not None:
+        return failure
     try:
         prepared.arguments = tool.validate(prepared.raw)
     except BaseException as error:  # a validator may be a tool's code
         return rejected(tool.name, error)
     return None
+
+
+def _screened(entry: PreparedCall, tool: Tool) -> Failure | None:
+    """Let the tool refuse arguments that must not be written down, and forget them."""
+    assert tool.screen is not None
+    try:
+        screened = tool.screen(entry.raw)
+        if screened is None:
+            return None
+        entry.raw, failure = screened
+        return failure
+    except BaseException as error:  # the tool's code
+        entry.raw = EMPTY
+        return rejected(tool.name, error)
 
 
 def rejected(name: str, error: BaseException) -> Failure:

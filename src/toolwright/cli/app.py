@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import getdoc
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import toolwright
-from toolwright.cli.commands import approvals, batches, db, kv, runs, session
+from toolwright.cli.commands import approvals, batches, db, files, kv, runs, secrets, session
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
 from toolwright.cli.commands.recover import recover
@@ -34,9 +34,15 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
         "List the sessions of a store, look into one, take it to another store, or remove it.",
         [session.list_, session.show, session.export, session.import_, session.delete],
     ),
+    "files": ("List, print, write and fetch the files of a session.", [files.ls, files.cat, files.put, files.get]),
     "kv": ("Read and write what a session keeps under names.", [kv.list_, kv.get, kv.set_, kv.rm]),
+    "secrets": (
+        "Set, list and remove the secrets of a session. Their values are never printed.",
+        [secrets.set_, secrets.list_, secrets.rm],
+    ),
 }
 """Commands that come under a common name."""
+SETTINGS: dict[Callable[..., None], dict[str, Any]] = {secrets.set_: secrets.NOT_REPEATED}
 CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
 
 app = typer.Typer(
@@ -55,7 +61,9 @@ def _group(name: str, says: str, verbs: list[Callable[..., None]], *, alone: boo
     app.add_typer(group, name=name, help=says, epilog=EPILOG, invoke_without_command=alone)
     for verb in verbs:
         # Some verbs are names that Python has already, and are written with a line behind.
-        group.command(verb.__name__.rstrip("_"), epilog=EPILOG)(verb)
+        group.command(verb.__name__.rstrip("_").replace("_", "-"), epilog=EPILOG, context_settings=SETTINGS.get(verb))(
+            verb
+        )
     return group
 
 

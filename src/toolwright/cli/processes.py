@@ -20,7 +20,8 @@ from toolwright.cli.outcomes import explain
 from toolwright.cli.states import plain, seconds, short, state_text
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.process import PREFIX, Process, Progress
-from toolwright.stores.sqlite.history import PastRun, runs_called
+from toolwright.schedules.schedule import PREFIX as SCHEDULE
+from toolwright.stores.sqlite.history import Named, runs_called
 from toolwright.tools.outcome import ToolOutcome
 
 _SHOWN = 12
@@ -36,24 +37,29 @@ async def find_run(store: Path, word: str, session: str | None) -> str:
         BadInput: there is none, or more than one.
         StoreError: the store can not be read.
     """
-    found = await runs_called(store, word, session)
+    return the_one("run", await runs_called(store, word, session), word, session)
+
+
+def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -> str:
+    """The id of the one that was found.
+
+    Raises:
+        BadInput: it is none, or more than one.
+    """
     if not found:
         where = "" if session is None else f" in session {session!r}"
-        raise BadInput(f"There is no run {word!r}{where}; toolwright runs lists those that there are")
+        command = "toolwright runs lists" if kind == "run" else "toolwright schedules list shows"
+        raise BadInput(f"There is no {kind} {word!r}{where}; {command} those that there are")
     if len(found) > 1:
-        choices = "".join(f"\n  {_named(run)}" for run in found[:5])
+        choices = "".join(f"\n  {one.id} of session {one.session!r}: {plain(one.title)}" for one in found[:5])
         more = "\n  and more" if len(found) > 5 else ""
-        raise BadInput(f"More than one run is called {word!r}; write more of it:{choices}{more}")
+        raise BadInput(f"More than one {kind} is called {word!r}; write more of it:{choices}{more}")
     return found[0].id
-
-
-def _named(run: PastRun) -> str:
-    return f"{run.id} of session {run.session!r}: {plain(run.title)}"
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
     """As much of each id as tells it from the others; all are cut alike."""
-    bare = {id: id.removeprefix(PREFIX) for id in ids}
+    bare = {id: id.removeprefix(PREFIX).removeprefix(SCHEDULE) for id in ids}
     longest = max(map(len, bare.values()), default=0)
     room = next((room for room in range(_SHOWN, longest) if len({one[:room] for one in bare.values()}) == len(bare)), 0)
     return {id: one[: room or longest] for id, one in bare.items()}

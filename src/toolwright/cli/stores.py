@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toolwright.cli.exits import BadInput
 from toolwright.cli.project import find_project
+from toolwright.errors import ServiceError
 from toolwright.runtime import Runtime
 from toolwright.stores.sqlite.upgrade import version
 
+T = TypeVar("T")
 MEMORY = ":memory:"
 
 
@@ -70,3 +75,34 @@ async def opened(store: Path, *, made: bool = False, **options: Any) -> AsyncIte
         await version(store)
     async with Runtime.open(store, **options) as runtime:
         yield runtime
+
+
+def use_session(store: Path, session_id: str, what: Callable[[Runtime], Awaitable[T]]) -> T:
+    """Do something with a session of a store, which must exist.
+
+    Raises:
+        BadInput: nothing was found, for there is no such session.
+    """
+
+    async def work() -> T:
+        if threading.current_thread() is threading.main_thread():
+            # A Ctrl-C must end also what waits for stdin or stdout, which asyncio would let go on.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        async with opened(store) as runtime:
+            try:
+                found = await what(runtime)
+            except ServiceError as error:
+                if error.code == "not_found":
+                    await _require_session(runtime, session_id)
+                raise
+            if not found:
+                await _require_session(runtime, session_id)
+            return found
+
+    return asyncio.run(work())
+
+
+async def _require_session(runtime: Runtime, session_id: str) -> None:
+    """Refuse a session that is not there: its files and names would seem to be missing."""
+    if not any(info.id == session_id for info in await runtime.sessions()):
+        raise BadInput(f"There is no session {session_id!r} in the store; see toolwright session list")

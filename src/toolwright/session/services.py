@@ -18,7 +18,7 @@ from toolwright.session.messages import SENDERS, Messages, MessageStore
 from toolwright.session.resources import Resources, ResourceStore
 from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas, Unmarked
-from toolwright.tools.clients import CatalogueClient, RunsClient
+from toolwright.tools.clients import CatalogueClient, RunsClient, SchedulesClient
 
 
 class ServiceStores(Protocol):
@@ -59,6 +59,7 @@ class SessionServices:
 
     session: SessionState
     make_runs: Callable[[], RunsClient]
+    make_schedules: Callable[[], SchedulesClient]
 
     def __init__(
         self,
@@ -130,6 +131,11 @@ class SessionServices:
     def runs(self) -> RunsClient:
         """Tools that run in the background."""
         return self.make_runs()
+
+    @cached_property
+    def schedules(self) -> SchedulesClient:
+        """Tools that are started at instants."""
+        return self.make_schedules()
 
     @cached_property
     def connections(self) -> Connections:

@@ -49,7 +49,14 @@ from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marker, Marks, Quotas, Unmarked
 from toolwright.session.vault import Vault
 from toolwright.tools.call import ToolCall
-from toolwright.tools.clients import Connection, ModelClient, RunClient, RunsClient
+from toolwright.tools.clients import (
+    Connection,
+    ModelClient,
+    RunClient,
+    RunsClient,
+    ScheduleClient,
+    SchedulesClient,
+)
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot, ToolSource, find
@@ -81,6 +88,8 @@ class Shared:
     open_child: Callable[[Session, str, Policy], Session]
     runs: Callable[[Session, Marker, CallKey | None, Policy, Callable[[Any], Any]], RunsClient]
     """Makes the runs client of a session, for its host or for a call."""
+    schedules: Callable[[Session, Marker, CallKey | None, Policy, Callable[[Any], Any]], SchedulesClient]
+    """The same for its schedules."""
     model: ModelClient | None = None
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
@@ -267,6 +276,35 @@ class Session:
         """
         return await self._runs.get(id)
 
+    async def schedule(self, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> ScheduleClient:
+        """Start a tool that supports the background at an instant, or again and again; return the schedule's handle.
+
+        `options` are those of `toolwright.schedules.Schedules.add`: cron or at, timezone, title, timeout,
+        signal_on_completion, misfire, overlap.
+
+        Raises:
+            ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
+            ProcessError: the tool can not run in the background, or its arguments are not usable.
+        """
+        return await self._schedules.add(tool, args, **options)
+
+    async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
+        """The schedules of the session, the oldest first: all, or those that are not over."""
+        return await self._schedules.list(active=active)
+
+    async def scheduled(self, id: str) -> ScheduleClient:
+        """The handle of a schedule of this session.
+
+        Raises:
+            ScheduleError: there is none, or it is another session's.
+        """
+        return await self._schedules.get(id)
+
+    @property
+    def _schedules(self) -> SchedulesClient:
+        self._shared.require_open()
+        return self._shared.schedules(self, Unmarked(), None, self.policy, lambda store: store)
+
     @property
     def _runs(self) -> RunsClient:
         self._shared.require_open()
@@ -372,6 +410,7 @@ class Session:
         )
         services.session = SessionState(self.id, self.definitions, services)
         services.make_runs = lambda: shared.runs(self, marks, call, policy, guard)
+        services.make_schedules = lambda: shared.schedules(self, marks, call, policy, guard)
         return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:

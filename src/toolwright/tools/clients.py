@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from toolwright.tools.call import ToolCall
     from toolwright.tools.definition import ToolDefinition
     from toolwright.tools.outcome import ToolOutcome
@@ -258,6 +260,74 @@ class RunsClient(Protocol):
 
     async def get(self, id: str) -> RunClient:
         """The handle of a run of this session, or of one that was granted to it."""
+        ...
+
+
+class ScheduleClient(Protocol):
+    """The handle of a schedule. What it shows is as it was last looked at."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def next_at(self) -> float | None: ...
+
+    async def pause(self) -> bool:
+        """Fire nothing until it is resumed; False when it was not active."""
+        ...
+
+    async def resume(self) -> bool:
+        """Go on with the next instant from now; False when it was not paused."""
+        ...
+
+    async def run_now(self) -> str:
+        """Start a run beside its instants, and return the id of the run."""
+        ...
+
+    async def cancel(self) -> bool:
+        """Fire nothing any more; False when it was over already."""
+        ...
+
+    async def history(self, limit: int = 100) -> builtins.list[Any]:
+        """What it did for its instants, the newest first."""
+        ...
+
+    def upcoming(self, count: int = 5) -> builtins.list[float]:
+        """Its next instants."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class SchedulesClient(Protocol):
+    """Tools that are started at instants, in the session's name."""
+
+    async def add(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        at: datetime | str | None = None,
+        timezone: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        misfire: Literal["skip", "once", "all"] = "once",
+        overlap: Literal["skip", "queue", "allow"] = "skip",
+    ) -> ScheduleClient:
+        """Start a tool that supports the background at an instant, or again and again."""
+        ...
+
+    async def list(self, *, active: bool = False) -> builtins.list[Any]:
+        """The handles of the session's schedules, the oldest first."""
+        ...
+
+    async def get(self, id: str) -> ScheduleClient:
+        """The handle of a schedule of this session."""
         ...
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         MessagesClient,
         ResourcesClient,
         RunsClient,
+        SchedulesClient,
         SecretsClient,
         SessionClient,
     )
@@ -187,6 +188,12 @@ class ToolContext:
     def runs(self) -> RunsClient:
         """Tools that run in the background."""
         client: RunsClient = self._services.service("runs")
+        return client
+
+    @property
+    def schedules(self) -> SchedulesClient:
+        """Tools that are started at instants."""
+        client: SchedulesClient = self._services.service("schedules")
         return client
 
     @property

@@ -104,6 +104,7 @@ class ToolDeclaration:
             needs_context=signature.context_parameter is not None,
             parameters=signature.parameters,
             prepare=self._options.get("prepare"),
+            screen=self._options.get("screen"),
             function=function,
             direct=function if signature.context_parameter is None else None,
         )

@@ -58,6 +58,8 @@ class ToolOptions(TypedDict, total=False):
     deferral: Deferral
     # runs before the policy decides; its result is in the context as `prepared`, or answers in the tool's place
     prepare: Callable[[dict[str, Any], Any], Any]
+    # sees the JSON of the arguments before anything is recorded, and may refuse what must not be written down
+    screen: Callable[[bytes], Any]
 
 
 _KNOWN = frozenset(ToolOptions.__annotations__)
@@ -91,6 +93,9 @@ def define(
     prepare = options.get("prepare")
     if prepare is not None and not callable(prepare):
         raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
+    screen = options.get("screen")
+    if screen is not None and not callable(screen):
+        raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
     capabilities = _capabilities(options.get("capabilities", ()), name)
     hints = _hints(options, capabilities, name)
     retry = options.get("retry", NEVER)

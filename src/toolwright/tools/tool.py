@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol, Unpack
+from typing import Any, Literal, NamedTuple, Protocol, Unpack
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from toolwright.tools.claims import Claim, compile_claims
 from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.options import ToolOptions, define
+from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
 
 Mode = Literal["async", "thread", "process"]
@@ -22,6 +23,17 @@ Validate = Callable[[bytes], dict[str, Any]]
 Invoke = Callable[[dict[str, Any], ToolContext | None], Any]
 Prepare = Callable[[dict[str, Any], Any], Any]
 """Takes the arguments and a `HookCall`; gives a payload for the run, or the answer in its place."""
+
+
+class Screened(NamedTuple):
+    """Arguments that are refused before anything of the call is recorded: what is recorded of them, and the failure."""
+
+    shown: bytes
+    failure: Failure
+
+
+Screen = Callable[[bytes], Screened | None]
+"""Takes the JSON of the arguments, valid or not; text that is no JSON object comes as a JSON string."""
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -51,6 +63,7 @@ class Tool:
         "mode",
         "needs_context",
         "prepare",
+        "screen",
         "validate",
     )
 
@@ -68,6 +81,7 @@ class Tool:
         needs_context: bool,
         parameters: Iterable[str] | None = None,
         prepare: Prepare | None = None,
+        screen: Screen | None = None,
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
     ) -> None:
@@ -79,6 +93,7 @@ class Tool:
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
         self.prepare = prepare
+        self.screen = screen
         self.__wrapped__ = function
         self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
         self.check_output = (
@@ -131,6 +146,7 @@ class Tool:
             needs_context=wants_context,
             parameters=_properties(schema),
             prepare=options.get("prepare"),
+            screen=options.get("screen"),
             function=handler,
         )
 

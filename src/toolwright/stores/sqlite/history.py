@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from toolwright.effects.effect import CallKey
 from toolwright.errors import ToolwrightError
-from toolwright.processes.process import PREFIX
+from toolwright.processes import process as processes
+from toolwright.schedules import schedule as schedules
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.visit import visit
 from toolwright.tools.outcome import ToolOutcome
@@ -67,8 +68,8 @@ class PastCall(Struct, frozen=True):
         return int(self.started_at is not None) if self.outcome is None else self.outcome.attempts
 
 
-class PastRun(NamedTuple):
-    """A background run, as far as it takes to name it."""
+class Named(NamedTuple):
+    """A background run or a schedule, as far as it takes to name it."""
 
     id: str
     session: str
@@ -127,22 +128,35 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     return await visit(path, work)
 
 
-async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[PastRun]:
+async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
     """The background runs whose id is this, or else begins so, with or without the part that most ids share.
 
     Raises:
         StoreError: there is no store of this version there, or it can not be read.
     """
-    query = "SELECT id, session, title FROM processes WHERE (?2 IS NULL OR session = ?2) AND "
+    return await _called(path, "processes", processes.PREFIX, word, session, limit)
+
+
+async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
+    """The schedules whose id is this, or else begins so, as with `runs_called`.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
+
+
+async def _called(path: str | Path, table: str, prefix: str, word: str, session: str | None, limit: int) -> list[Named]:
+    query = f"SELECT id, session, title FROM {table} WHERE (?2 IS NULL OR session = ?2) AND "
     # A range and not a pattern: it is found by the index, whatever characters the word has.
     begins = "(id >= ?1 AND id < ?1 || char(1114111)) ORDER BY id LIMIT ?3"
 
-    def work(connection: apsw.Connection) -> list[PastRun]:
+    def work(connection: apsw.Connection) -> list[Named]:
         rows: Any = connection.execute(query + "id = ?1", (word, session)).fetchall()
-        for beginning in (word, PREFIX + word):
+        for beginning in (word, prefix + word):
             if word and not rows:
                 rows = connection.execute(query + begins, (beginning, session, limit)).fetchall()
-        return [PastRun(*row) for row in rows]
+        return [Named(*row) for row in rows]
 
     return await visit(path, work)
 

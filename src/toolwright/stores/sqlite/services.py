@@ -12,6 +12,7 @@ from toolwright.stores.sqlite.keyvalue import SqliteKeyValueStore
 from toolwright.stores.sqlite.messages import SqliteMessageStore
 from toolwright.stores.sqlite.processes import SqliteProcessStore
 from toolwright.stores.sqlite.resources import SqliteResourceStore
+from toolwright.stores.sqlite.schedules import SqliteScheduleStore
 from toolwright.stores.sqlite.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions import SqliteArchiveStore
 
@@ -30,6 +31,7 @@ class SqliteServiceStores:
         self.messages = SqliteMessageStore(changes)
         self.processes = SqliteProcessStore(changes, owner, path)
         self.resources = SqliteResourceStore(changes)
+        self.schedules = SqliteScheduleStore(changes)
 
     @classmethod
     def in_memory(cls) -> SqliteServiceStores:

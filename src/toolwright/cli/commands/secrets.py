@@ -1,0 +1,138 @@
+"""`toolwright secrets`: the secrets of a session. A value comes from a prompt or stdin, and is never printed."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolwright.cli import options
+from toolwright.cli.exits import BadInput, reported
+from toolwright.cli.moments import moment
+from toolwright.cli.output import print_json
+from toolwright.cli.stores import require_store, use_session
+from toolwright.errors import SecretsError
+from toolwright.runtime import Runtime
+from toolwright.session.secrets import LONGEST
+from toolwright.tools.clients import KeyInfo
+
+Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
+NOT_REPEATED = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""For `set`: the usual complaint about an argument too many would print it, and it may be the value."""
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name that tools ask for it by.")]
+
+
+def set_(
+    context: typer.Context,
+    name: Name,
+    session: Of,
+    db: options.Db = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write a secret, in place of what was there. Its value is asked for, or read from stdin.
+
+    Of what comes from stdin, one end of line is left out.
+    """
+    with reported():
+        if context.args or "=" in name:  # `token=value` is how others take one
+            raise BadInput(
+                "Only a name and the options that --help lists are taken from the command line, for other programs and "
+                "the history of the shell have what stands there; type the value when you are asked, or give it on "
+                "stdin. If this was one, choose another"
+            )
+        store = require_store(db)
+        given = _asked(name) if sys.stdin.isatty() else _from_stdin(name)
+        use_session(store, session, lambda runtime: _set(runtime, session, name, given))
+        if as_json:
+            print_json({"session": session, "name": name, "set": True})
+        else:
+            typer.echo(f"{name} is set")
+
+
+def list_(session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
+    """List the names of a session's secrets."""
+    with reported():
+        found = use_session(require_store(db), session, lambda runtime: runtime.session(session).secrets.list())
+        if as_json:
+            print_json([_shown(info) for info in found])
+        elif found:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+            for column in ("name", "created", "updated"):
+                table.add_column(column, overflow="fold")
+            for info in found:
+                table.add_row(Text(info.key), moment(info.created_at), moment(info.updated_at))
+            Console().print(table)
+        else:
+            Console(stderr=True).print("There are no secrets.")
+
+
+def rm(name: Name, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Remove a secret."""
+    with reported():
+        removed = use_session(require_store(db), session, lambda runtime: runtime.session(session).secrets.delete(name))
+        if not removed:
+            raise BadInput(f"The session {session!r} has no secret {name!r}; see toolwright secrets list")
+        if as_json:
+            print_json({"session": session, "name": name, "removed": True})
+        else:
+            typer.echo(f"{name} is removed")
+
+
+def _asked(name: str) -> str:
+    """What somebody types at a terminal, which does not show it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)  # It would go on, and show what is typed.
+            return getpass.getpass(f"Value of {name}: ", stream=sys.stderr)
+    except EOFError:
+        raise BadInput("No value was given; nothing was set") from None
+    except getpass.GetPassWarning:
+        raise BadInput("This terminal would show the value; give it on stdin") from None
+
+
+def _from_stdin(name: str) -> str:
+    """What is on stdin, without the end of line that `echo` and editors add."""
+    data = sys.stdin.buffer.read(LONGEST + len(b"\r\n") + 1)
+    if len(data) > LONGEST + len(b"\r\n"):
+        raise BadInput(f"The value of secret {name!r} on stdin is too long; use at most {LONGEST} bytes")
+    try:
+        value = data.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"The value of secret {name!r} on stdin is not text in UTF-8; encode it first") from None
+    return value.removesuffix("\r\n" if value.endswith("\r\n") else "\n")
+
+
+async def _set(runtime: Runtime, session: str, name: str, value: str) -> None:
+    """Write a secret, unless its master key is another than that of all the others."""
+    await _require_key(runtime, session, name)
+    await runtime.session(session).secrets.set(name, value)
+
+
+async def _require_key(runtime: Runtime, session: str, name: str) -> None:
+    """Refuse a master key that opens nothing in the store: the program that has the right one could not open more.
+
+    The secret itself does not count: one whose key is lost is mended by setting it again.
+    """
+    refusal: SecretsError | None = None
+    for info in await runtime.sessions():
+        for known in await runtime.session(info.id).secrets.list() if "secrets" in info.usage else ():
+            if (info.id, known.key) != (session, name):
+                try:
+                    await runtime.session(info.id).secrets.get(known.key)
+                except SecretsError as error:
+                    refusal = refusal or error
+                else:
+                    return
+    if refusal is not None:
+        raise BadInput(f"Nothing was set, for the master key opens no secret of the store. {refusal}")
+
+
+def _shown(info: KeyInfo) -> dict[str, object]:
+    return {"name": info.key, "created_at": info.created_at, "updated_at": info.updated_at}

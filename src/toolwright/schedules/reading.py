@@ -1,0 +1,103 @@
+"""How a timing is given. Owns what is taken and the words of each refusal; does not own when a timing is due.
+
+The refusals speak of `cron_expression` and `scheduled_at`, as a model writes them; a program says `cron` and `at`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from toolwright.errors import ScheduleError
+from toolwright.schedules.expressions import never_fires, read_expression
+from toolwright.schedules.timing import Timing, next_after
+from toolwright.schedules.zones import find_zone
+
+NEITHER = "schedule must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"
+BOTH = "schedule must not include both cron_expression and scheduled_at; provide exactly one"
+NOT_AN_INSTANT = "scheduled_at must be RFC3339"
+NOT_AN_OBJECT = "schedule must be an object"
+
+_RFC3339 = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6})\d{0,12})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII
+)
+
+
+def read_timing(*, cron: object = None, at: object = None, timezone: object = None, now: float) -> Timing:
+    """Return the timing that is meant by a cron expression, or by an instant: RFC 3339 text, or a datetime with a zone.
+
+    Blank text counts as not given, and the zone is UTC unless it is.
+
+    Raises:
+        ScheduleError: both or neither are given, one is not right or never comes, or the zone is not known.
+    """
+    expression = _text("cron_expression", cron, "text such as '*/10 * * * *'")
+    instant = at if isinstance(at, datetime) else _text("scheduled_at", at, "RFC3339 text or a datetime with a zone")
+    # In this order an instant that can't be read is refused as such, whatever stands beside it.
+    moment = _moment(instant) if instant is not None else None
+    if expression is not None and moment is not None:
+        raise ScheduleError(BOTH)
+    if expression is None and moment is None:
+        raise ScheduleError(NEITHER)
+    zone = _text("timezone", timezone, "an IANA name such as 'Europe/Berlin'") or "UTC"
+    find_zone(zone)
+    if expression is not None:
+        timing = Timing(cron=read_expression(expression), timezone=zone)
+        if next_after(timing, now) is None:
+            raise never_fires(timing.cron or "")
+        return timing
+    assert moment is not None
+    if moment.timestamp() <= now:
+        present = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+        raise ScheduleError(f"scheduled_at {moment.isoformat()!r} is in the past; give an instant after {present!r}")
+    return Timing(at=moment.timestamp(), timezone=zone)
+
+
+def read_schedule(schedule: object, now: float) -> Timing:
+    """Return the timing in an object as a model writes it, with `cron_expression`, `scheduled_at` and `timezone`.
+
+    Raises:
+        ScheduleError: it is not an object, or `read_timing` refuses what it has.
+    """
+    if not isinstance(schedule, Mapping):
+        raise ScheduleError(NOT_AN_OBJECT)
+    return read_timing(
+        cron=schedule.get("cron_expression"),
+        at=schedule.get("scheduled_at"),
+        timezone=schedule.get("timezone"),
+        now=now,
+    )
+
+
+def _text(name: str, value: object, remedy: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ScheduleError(f"{name} can not be of type {type(value).__name__!r}; it must be {remedy}")
+    return str(value.strip()) or None
+
+
+def _moment(given: str | datetime) -> datetime:
+    """Return an instant in UTC."""
+    try:
+        moment = given if isinstance(given, datetime) else _read_rfc3339(given)
+        naive = moment.utcoffset() is None
+        if not naive:
+            return moment.astimezone(UTC)
+    except Exception:  # the zone of a datetime is a program's code
+        if isinstance(given, str):
+            raise ScheduleError(NOT_AN_INSTANT) from None
+        raise ScheduleError("scheduled_at has a time zone that can not be read; give an instant in UTC") from None
+    raise ScheduleError(
+        f"scheduled_at {moment.isoformat()!r} has no time zone; give it one, as in datetime(2030, 1, 1, tzinfo=UTC)"
+    )
+
+
+def _read_rfc3339(text: str) -> datetime:
+    # Python reads more than RFC 3339 has: weeks, dates without dashes, times without zones.
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    day, clock, fraction, zone = found.groups()
+    return datetime.fromisoformat(f"{day}T{clock}.{(fraction or '0').ljust(6, '0')}{zone.upper()}")

@@ -1,0 +1,92 @@
+"""What a schedule is. Owns its value, its states and its policies; does not own its instants, nor firing it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from msgspec import Struct
+
+from toolwright.errors import ScheduleError
+from toolwright.ids import uuid7
+from toolwright.processes.process import Options
+from toolwright.schedules.misfires import Misfire
+from toolwright.schedules.timing import Timing
+
+PREFIX = "sch_"
+"""What the id of a schedule begins with."""
+State: TypeAlias = Literal["active", "paused", "ended", "cancelled"]
+Overlap: TypeAlias = Literal["skip", "queue", "allow"]
+"""What becomes of an instant while a run of the same schedule is not over: it is passed over, its run waits, or not."""
+OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
+
+
+class Schedule(Struct, frozen=True, kw_only=True):
+    """A tool that is to be started once or again and again, with what it is given. `next_at` only rises."""
+
+    id: str
+    session: str
+    tool: str
+    arguments: Any
+    title: str
+    options: Options
+    timing: Timing
+    misfire: Misfire = "once"
+    overlap: Overlap = "skip"
+    state: State = "active"
+    next_at: float | None
+    created_at: float
+    provenance: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The schedule as plain data."""
+        return {
+            "schedule_id": self.id,
+            "session": self.session,
+            "tool": self.tool,
+            "title": self.title,
+            "args": self.arguments,
+            "schedule_type": "one_shot" if self.timing.cron is None else "recurring",
+            "cron_expression": self.timing.cron,
+            "scheduled_at": rfc3339(self.timing.at),
+            "timezone": self.timing.timezone,
+            "next_trigger_at": rfc3339(self.next_at) if self.state == "active" else None,
+            "state": self.state,
+            "enabled": self.state == "active",
+            "misfire": self.misfire,
+            "overlap": self.overlap,
+            "signal_on_completion": self.options.signal_on_completion,
+            "created_at": rfc3339(self.created_at),
+        }
+
+
+class Fired(NamedTuple):
+    """What a schedule did for an instant: "fired", with its run, "skipped", or "missed"."""
+
+    instant: float
+    at: float
+    what: str
+    run: str | None
+
+
+def new_schedule_id() -> str:
+    """An id that no other schedule has, in the order of time."""
+    return f"{PREFIX}{uuid7().replace('-', '')}"
+
+
+def rfc3339(instant: float | None) -> str | None:
+    """An instant in text, as UTC."""
+    if instant is None:
+        return None
+    return datetime.fromtimestamp(instant, UTC).isoformat().replace("+00:00", "Z")
+
+
+def read_overlap(value: object) -> Overlap:
+    """Return the policy of this name.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    if value not in OVERLAPS:
+        raise ScheduleError(f"overlap {value!r:.100} is not a policy; use {', '.join(map(repr, OVERLAPS))}")
+    return value

@@ -1,0 +1,240 @@
+"""The schedules client of a session, and the handle of a schedule. Owns every refusal, and whose a schedule is."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from toolwright import jsonx
+from toolwright.clock import Clock
+from toolwright.errors import ScheduleError
+from toolwright.processes.runs import backgroundable, options_of, require_arguments, title_of
+from toolwright.processes.store import Limits
+from toolwright.schedules.firing import start_of
+from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
+from toolwright.schedules.reading import read_timing
+from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap
+from toolwright.schedules.store import ScheduleStore
+from toolwright.schedules.timing import due_between, next_after
+from toolwright.session.store import Marker, require_name
+from toolwright.tools.registry import Snapshot
+
+
+class ScheduleDesk:
+    """What handles of schedules need of their runtime."""
+
+    def __init__(self, store: ScheduleStore, clock: Clock, limits: Limits, poke: Callable[[], None]) -> None:
+        self.store = store
+        self.clock = clock
+        self.limits = limits
+        self.poke = poke
+        """Says to the worker of this runtime, if it has one, that there may be something to do."""
+
+
+class ScheduleHandle:
+    """A schedule that its session may pause, resume, run now and cancel. It shows it as it was last looked at."""
+
+    def __init__(self, desk: ScheduleDesk, schedule: Schedule) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._clock = desk.clock
+        self._schedule = schedule
+
+    @property
+    def id(self) -> str:
+        """The id of the schedule."""
+        return self._schedule.id
+
+    @property
+    def schedule(self) -> Schedule:
+        """All that is known of it, when it was last looked at."""
+        return self._schedule
+
+    @property
+    def state(self) -> str:
+        """ "active", "paused", "ended" or "cancelled", when it was last looked at."""
+        return self._schedule.state
+
+    @property
+    def next_at(self) -> float | None:
+        """Its next instant, when it was last looked at."""
+        return self._schedule.next_at if self._schedule.state == "active" else None
+
+    async def refresh(self) -> Schedule:
+        """Look at it now.
+
+        Raises:
+            ScheduleError: it was removed from the store.
+        """
+        found = await self._store.find(self.id)
+        if found is None:
+            raise ScheduleError(f"The schedule {self.id!r} is no longer in the store", "not_found")
+        self._schedule = found
+        return found
+
+    async def pause(self) -> bool:
+        """Fire nothing until it is resumed; False when it was not active."""
+        schedule = await self.refresh()
+        done = await self._store.change(self.id, ("active",), "paused", schedule.next_at)
+        await self.refresh()
+        return done
+
+    async def resume(self) -> bool:
+        """Go on with the next instant from now; what passed in the pause was not wanted. False when it was not paused.
+
+        Raises:
+            ScheduleError: its only instant has passed meanwhile.
+        """
+        schedule = await self.refresh()
+        if schedule.state != "paused":
+            return False
+        assert schedule.next_at is not None
+        following = after_pause(schedule.timing, schedule.next_at, self._clock.now())
+        if following is None:
+            raise ScheduleError(f"The schedule {self.id!r} has no instant left; run it now, or add another", "conflict")
+        done = await self._store.change(self.id, ("paused",), "active", following)
+        await self.refresh()
+        self._desk.poke()
+        return done
+
+    async def run_now(self) -> str:
+        """Start a run beside its instants, whatever else runs, and return the id of the run.
+
+        Raises:
+            ScheduleError: it was cancelled.
+        """
+        schedule, now = await self.refresh(), self._clock.now()
+        registration = start_of(schedule, now, now)
+        if not await self._store.run_now(self.id, registration, now, self._desk.limits):
+            raise ScheduleError(f"The schedule {self.id!r} was cancelled; add another", "conflict")
+        self._desk.poke()
+        return registration.id
+
+    async def cancel(self) -> bool:
+        """Fire nothing any more; runs that it started go on. False when it was over already."""
+        done = await self._store.change(self.id, ("active", "paused"), "cancelled", None)
+        await self.refresh()
+        return done
+
+    async def history(self, limit: int = 100) -> list[Fired]:
+        """What it did for its instants, the newest first."""
+        return await self._store.history(self.id, limit)
+
+    def upcoming(self, count: int = 5) -> list[float]:
+        """Its next instants, as far as the clock goes on as it does."""
+        schedule = self._schedule
+        if schedule.state != "active" or schedule.next_at is None or count < 1:
+            return []
+        return [schedule.next_at, *due_between(schedule.timing, schedule.next_at, float("inf"), count - 1)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The schedule as plain data."""
+        return self._schedule.to_json()
+
+    def __repr__(self) -> str:
+        when = self._schedule.timing.cron or f"at {self._schedule.timing.at}"
+        return f"<Schedule {self.id} of {self._schedule.tool!r} {when}: {self.state}>"
+
+
+class Schedules:
+    """The schedules client of one session, for its host or for one attempt of a call."""
+
+    def __init__(
+        self,
+        desk: ScheduleDesk,
+        session: str,
+        marker: Marker,
+        tools: Callable[[], Snapshot],
+        most: int,
+        *,
+        origin: Mapping[str, Any] | None = None,
+        hides: Callable[[bytes], bool] = lambda data: False,
+    ) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._clock = desk.clock
+        self._session = session
+        self._marker = marker
+        self._tools = tools
+        self._most = most
+        self._origin = dict(origin or {"by": "host"})
+        self._hides = hides
+
+    async def add(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        at: datetime | str | None = None,
+        timezone: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        misfire: Misfire = "once",
+        overlap: Overlap = "skip",
+    ) -> ScheduleHandle:
+        """Start a tool that supports the background at an instant, or again and again.
+
+        Args:
+            tool: its name.
+            args: its arguments, given to it as they are each time.
+            cron: five fields, such as "*/10 * * * *".
+            at: an instant: a datetime with a zone, or RFC 3339 text. One of `cron` and `at` is given.
+            timezone: the IANA name of the zone that `cron` is read in; by default UTC.
+            title: what people call its runs.
+            timeout: seconds that each run may take.
+            signal_on_completion: append a message to the session when a run is over.
+            misfire: what becomes of instants at which nothing ran: "skip", "once" for the latest of them, or "all".
+            overlap: what becomes of an instant while a run is not over: "skip", "queue" or "allow".
+
+        Raises:
+            ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
+            ProcessError: the tool can not run in the background, or its arguments are not usable.
+        """
+        found, now = backgroundable(self._tools(), tool), self._clock.now()
+        timing = read_timing(cron=cron, at=at, timezone=timezone, now=now)
+        schedule = Schedule(
+            id=new_schedule_id(),
+            session=self._session,
+            tool=found.name,
+            arguments=jsonx.decode(require_arguments(args, self._hides)),
+            title=title_of(found, title),
+            options=options_of(timeout, signal_on_completion, "resume"),
+            timing=timing,
+            misfire=read_misfire(misfire),
+            overlap=read_overlap(overlap),
+            next_at=next_after(timing, now),
+            created_at=now,
+            provenance=self._origin,
+        )
+        said = (schedule.tool, schedule.arguments, schedule.title, timing.cron, timing.at, timing.timezone)
+        id = await self._store.add(schedule, self._most, self._marker.mark("schedules.add", *said))
+        self._desk.poke()
+        return self._handle(schedule if id == schedule.id else await self._own(id))
+
+    async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
+        """The schedules of the session, the oldest first: all, or those that are not over."""
+        return [self._handle(schedule) for schedule in await self._store.list(self._session, active=active)]
+
+    async def get(self, id: str) -> ScheduleHandle:
+        """The handle of a schedule of this session.
+
+        Raises:
+            ScheduleError: there is none, or it is another session's.
+        """
+        return self._handle(await self._own(require_name("id of a schedule", id)))
+
+    async def _own(self, id: str) -> Schedule:
+        found = await self._store.find(id)
+        if found is None or found.session != self._session:
+            # The same for both: who does not own a schedule learns nothing of it.
+            raise ScheduleError(
+                f"There is no schedule {id!r} in this session; `list` shows those that are", "not_found"
+            )
+        return found
+
+    def _handle(self, schedule: Schedule) -> ScheduleHandle:
+        return ScheduleHandle(self._desk, schedule)

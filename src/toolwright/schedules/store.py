@@ -1,0 +1,77 @@
+"""What a database must offer for schedules. Owns the verbs, and the values they take; has no queries."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from toolwright.processes.process import Registration
+from toolwright.processes.store import Limits
+from toolwright.schedules.schedule import Fired, Schedule, State
+from toolwright.session.store import Mark
+
+
+class Firing(NamedTuple):
+    """One instant of a schedule, and what is done for it. Without a registration nothing is started.
+
+    With `unless_active` it is passed over while a run of the schedule is not over.
+    """
+
+    instant: float
+    what: str
+    registration: Registration | None
+    unless_active: bool = False
+
+
+class ScheduleStore(Protocol):
+    """Schedules in a database. What a method has returned is durable."""
+
+    async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
+        """Enter a schedule and return its id.
+
+        Raises:
+            ScheduleError: the session has `most` active ones already ("session_limit").
+        """
+        ...
+
+    async def find(self, id: str) -> Schedule | None:
+        """The schedule of an id."""
+        ...
+
+    async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
+        """Schedules, the oldest first."""
+        ...
+
+    async def due(self, now: float, limit: int) -> builtins.list[Schedule]:
+        """The active ones whose next instant has come, the oldest instant first."""
+        ...
+
+    async def fire(
+        self,
+        id: str,
+        expected: float | None,
+        firings: Sequence[Firing],
+        next_at: float | None,
+        at: float,
+        limits: Limits,
+    ) -> builtins.list[str] | None:
+        """Do what is due, once: None, and nothing is done, unless the next instant is still the expected one.
+
+        Starts the runs, writes the history and moves on the next instant, all together; a schedule without a next
+        instant has ended. Gives the ids of the runs. An instant that was fired before is not fired again. Beyond the
+        limits a run waits; it is never refused.
+        """
+        ...
+
+    async def run_now(self, id: str, registration: Registration, at: float, limits: Limits) -> bool:
+        """Start a run beside the instants; False when the schedule is over."""
+        ...
+
+    async def change(self, id: str, before: Sequence[State], state: State, next_at: float | None) -> bool:
+        """Set the state and the next instant; False when it is not in one of the states it must be in before."""
+        ...
+
+    async def history(self, id: str, limit: int) -> builtins.list[Fired]:
+        """What it did, the newest first."""
+        ...

@@ -1,0 +1,190 @@
+"""Schedules in SQLite. Owns their queries: which are due, and firing each instant once."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from toolwright import jsonx
+from toolwright.errors import ScheduleError
+from toolwright.processes.process import Options, Registration
+from toolwright.processes.store import Limits
+from toolwright.schedules.schedule import Fired, Schedule, State
+from toolwright.schedules.store import Firing
+from toolwright.schedules.timing import Timing
+from toolwright.session.store import Mark
+from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.process_rows import PENDING
+from toolwright.stores.sqlite.processes import enter_process
+from toolwright.stores.sqlite.rows import one, packed
+
+_COLUMNS = (
+    "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance"
+)
+_LIVE = "state IN ('active', 'paused')"
+_options = msgspec.msgpack.Decoder(Options).decode
+_timing = msgspec.msgpack.Decoder(Timing).decode
+
+
+class SqliteScheduleStore:
+    """`ScheduleStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
+        """Part of `ScheduleStore`."""
+
+        def work(connection: apsw.Connection) -> str:
+            query = "SELECT count(*) FROM schedules WHERE session = ? AND state IN ('active', 'paused')"
+            if one(connection, query, (schedule.session,)) >= most:
+                raise ScheduleError(
+                    f"Maximum {most} active schedules per session. Cancel an existing schedule first.", "session_limit"
+                )
+            connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * 13)})", _row(schedule))
+            return schedule.id
+
+        return await self._changes.change(mark, work)
+
+    async def find(self, id: str) -> Schedule | None:
+        """Part of `ScheduleStore`."""
+        return await self._changes.read(lambda connection: _find(connection, id))
+
+    async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
+        """Part of `ScheduleStore`."""
+        query = (
+            f"SELECT {_COLUMNS} FROM schedules WHERE (?1 IS NULL OR session = ?1)"
+            f" AND {_LIVE if active else '1'} ORDER BY created_at, id"
+        )
+        return await self._changes.read(
+            lambda connection: [_schedule(row) for row in connection.execute(query, (session,))]
+        )
+
+    async def due(self, now: float, limit: int) -> builtins.list[Schedule]:
+        """Part of `ScheduleStore`."""
+        query = f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND next_at <= ? ORDER BY next_at LIMIT ?"
+        return await self._changes.read(
+            lambda connection: [_schedule(row) for row in connection.execute(query, (now, limit))]
+        )
+
+    async def fire(
+        self,
+        id: str,
+        expected: float | None,
+        firings: Sequence[Firing],
+        next_at: float | None,
+        at: float,
+        limits: Limits,
+    ) -> builtins.list[str] | None:
+        """Part of `ScheduleStore`."""
+
+        def work(connection: apsw.Connection) -> builtins.list[str] | None:
+            connection.execute(
+                "UPDATE schedules SET next_at = ?2, state = iif(?2 IS NULL, 'ended', state)"
+                " WHERE id = ?1 AND state = 'active' AND next_at = ?3",
+                (id, next_at, expected),
+            )
+            if connection.changes() != 1:
+                return None
+            return [run for run in (_fire(connection, id, firing, at, limits) for firing in firings) if run is not None]
+
+        return await self._changes.attempt(work)
+
+    async def run_now(self, id: str, registration: Registration, at: float, limits: Limits) -> bool:
+        """Part of `ScheduleStore`."""
+
+        def work(connection: apsw.Connection) -> bool:
+            if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
+                return False
+            enter_process(connection, registration, limits)
+            connection.execute(
+                "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
+            )
+            return True
+
+        return await self._changes.attempt(work)
+
+    async def change(self, id: str, before: Sequence[State], state: State, next_at: float | None) -> bool:
+        """Part of `ScheduleStore`."""
+        allowed = ", ".join(f"'{one_state}'" for one_state in before)
+        statement = f"UPDATE schedules SET state = ?, next_at = ? WHERE id = ? AND state IN ({allowed})"
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute(statement, (state, next_at, id))
+            return connection.changes() == 1
+
+        return await self._changes.attempt(work)
+
+    async def history(self, id: str, limit: int) -> builtins.list[Fired]:
+        """Part of `ScheduleStore`."""
+        query = (
+            "SELECT instant, at, what, process FROM firings WHERE schedule = ? ORDER BY at DESC, instant DESC LIMIT ?"
+        )
+
+        def work(connection: apsw.Connection) -> builtins.list[Fired]:
+            rows: Any = connection.execute(query, (id, limit))
+            return [Fired(instant, at, what.partition(" ")[0], run) for instant, at, what, run in rows]
+
+        return await self._changes.read(work)
+
+
+def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits) -> str | None:
+    """Do what is done for one instant, unless that was done before; the id of the run, if one is started."""
+    query = "SELECT 1 FROM firings WHERE schedule = ? AND instant = ? AND what = 'fired'"
+    if one(connection, query, (id, firing.instant)) is not None:
+        return None
+    what, run = firing.what, None
+    active = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING} LIMIT 1"
+    if firing.unless_active and one(connection, active, (id,)) is not None:
+        what = "skipped"
+    elif firing.registration is not None:
+        enter_process(connection, firing.registration, limits)
+        run = firing.registration.id
+    connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
+    return run
+
+
+def _find(connection: apsw.Connection, id: str) -> Schedule | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM schedules WHERE id = ?", (id,)).fetchone()
+    return None if row is None else _schedule(row)
+
+
+def _row(schedule: Schedule) -> tuple[Any, ...]:
+    return (
+        schedule.id,
+        schedule.session,
+        schedule.tool,
+        jsonx.encode(schedule.arguments),
+        schedule.title,
+        packed(schedule.options),
+        packed(schedule.timing),
+        schedule.misfire,
+        schedule.overlap,
+        schedule.state,
+        schedule.next_at,
+        schedule.created_at,
+        jsonx.encode(schedule.provenance),
+    )
+
+
+def _schedule(row: Any) -> Schedule:
+    id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, origin = row
+    return Schedule(
+        id=id,
+        session=session,
+        tool=tool,
+        arguments=jsonx.decode(arguments),
+        title=title,
+        options=_options(options),
+        timing=_timing(timing),
+        misfire=misfire,
+        overlap=overlap,
+        state=state,
+        next_at=next_at,
+        created_at=created_at,
+        provenance=jsonx.decode(origin),
+    )
