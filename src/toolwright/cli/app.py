@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import toolwright
-from toolwright.cli.commands import approvals, batches, db, files, kv, runs, secrets, session
+from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
 from toolwright.cli.commands.recover import recover
@@ -35,6 +35,19 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
         [session.list_, session.show, session.export, session.import_, session.delete],
     ),
     "files": ("List, print, write and fetch the files of a session.", [files.ls, files.cat, files.put, files.get]),
+    "schedules": (
+        "Start tools at an instant or again and again, and look after what is scheduled.",
+        [
+            schedules.list_,
+            schedules.add,
+            schedules.next_,
+            schedules.history,
+            schedules.pause,
+            schedules.resume,
+            schedules.run_now,
+            schedules.rm,
+        ],
+    ),
     "kv": ("Read and write what a session keeps under names.", [kv.list_, kv.get, kv.set_, kv.rm]),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",
