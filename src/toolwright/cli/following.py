@@ -155,7 +155,8 @@ def _line(event: ProcessEvent) -> str:
 def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
     """The runs as a table of at most this height; what does not fit is counted."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
-    table.add_column("run", no_wrap=True, style="cyan")
+    names = short_ids([row.process.id for row in rows])
+    table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values()), default=0))
     table.add_column("title", no_wrap=True)
     table.add_column("status", no_wrap=True, min_width=11)
     table.add_column("progress", width=_BAR_WIDTH)
@@ -163,7 +164,6 @@ def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
     table.add_column("time", no_wrap=True, justify="right", min_width=6)
     table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
     shown = pick(rows, max(3, height - _AROUND), lambda row: _URGENCY.get(row.state, 9))
-    names = short_ids([row.process.id for row in rows])
     for row in shown:
         table.add_row(
             Text(names[row.process.id]),

@@ -67,16 +67,16 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
 
 def run_table(processes: Sequence[Process], now: float) -> Table:
     """One line for each run."""
+    names = short_ids([process.id for process in processes])
     # What names a run and how it stands is never cut; titles and labels share what room is left.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
-    table.add_column("run", no_wrap=True, style="cyan")
+    table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", no_wrap=True)
     table.add_column("title", ratio=3, no_wrap=True, overflow="ellipsis")
     table.add_column("tool", no_wrap=True)
-    table.add_column("status", no_wrap=True)
+    table.add_column("status", no_wrap=True, min_width=11)
     table.add_column("progress", ratio=2, no_wrap=True, overflow="ellipsis")
-    table.add_column("age", no_wrap=True, justify="right")
-    names = short_ids([process.id for process in processes])
+    table.add_column("age", no_wrap=True, justify="right", min_width=4)
     for process in processes:
         table.add_row(
             Text(names[process.id]),

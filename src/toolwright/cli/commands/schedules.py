@@ -210,14 +210,15 @@ async def _add(
 
 def _table(found: Sequence[Schedule], now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
-    table.add_column("schedule", no_wrap=True, style="cyan")
-    table.add_column("session", no_wrap=True)
-    table.add_column("title", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("tool", no_wrap=True)
-    table.add_column("when", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("next", no_wrap=True, justify="right")
     names = short_ids([schedule.id for schedule in found])
+    # What names a schedule and how it stands is never cut.
+    table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
+    table.add_column("session", no_wrap=True)
+    table.add_column("title", ratio=1, min_width=10, no_wrap=True, overflow="ellipsis")
+    table.add_column("tool", no_wrap=True)
+    table.add_column("when", overflow="fold")
+    table.add_column("state", no_wrap=True, min_width=9)
+    table.add_column("next", no_wrap=True, justify="right", min_width=7)
     for schedule in found:
         due = schedule.next_at if schedule.state == "active" else None
         table.add_row(
@@ -234,10 +235,10 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
 
 def _history(schedule: Schedule, found: Sequence[Fired]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in ("instant", "what", "done at", "run"):
+    for name in ("instant", "what", "run"):
         table.add_column(name, no_wrap=True)
     for one in found:
-        table.add_row(_local(schedule, one.instant), one.what, moment(one.at), one.run or "-")
+        table.add_row(_local(schedule, one.instant), one.what, one.run or "-")
     return table
 
 
@@ -252,4 +253,4 @@ def _local(schedule: Schedule, instant: float | None) -> str:
     """An instant on the clocks of the zone of a schedule."""
     if instant is None:
         return "-"
-    return datetime.fromtimestamp(instant, find_zone(schedule.timing.timezone)).isoformat(" ")
+    return datetime.fromtimestamp(instant, find_zone(schedule.timing.timezone)).isoformat(" ", "seconds")
