@@ -68,6 +68,53 @@ async def hang() -> None:
 '''.replace("\\\\n", "\\n")
 
 
+BACKGROUND = '''
+import asyncio
+import os
+import threading
+from pathlib import Path
+from toolwright import ToolContext, ToolError, tool
+
+
+@tool(supports_background=True, idempotent=True)
+async def film(ctx: ToolContext, scenes: int = 3, gate: str = "") -> str:
+    """Shoot some scenes, and wait for the gate before the last one."""
+    with open("ledger", "a") as file:
+        file.write(f"{os.getpid()}\\\\n")
+    for scene in range(1, scenes + 1):
+        if gate and scene == scenes:
+            await ctx.receive(gate)
+        await ctx.progress(scene, total=scenes, label=f"scene {scene}")
+        await ctx.output("stdout", f"scene {scene} is shot\\\\n")
+    return f"{scenes} scenes"
+
+
+@tool(supports_background=True)
+async def refuse() -> None:
+    """Fail in an expected way."""
+    raise ToolError("Nothing doing", code="refused")
+
+
+@tool(supports_background=True)
+async def produce(ctx: ToolContext) -> str:
+    """Start another run, and wait for it."""
+    run = await ctx.runs.spawn("film", {"gate": "go"}, title="The film")
+    return (await run.wait()).text
+
+
+@tool(supports_background=True)
+def stuck() -> None:
+    """Never end, whoever asks."""
+    Path("stuck").touch()
+    threading.Event().wait()
+
+
+@tool
+async def shy() -> None:
+    """Run in the foreground only."""
+'''.replace("\\\\n", "\\n")
+
+
 class Ended(NamedTuple):
     """A command that ended."""
 
@@ -85,12 +132,13 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory with tools in `kit.py`, where the test runs. What is imported there is forgotten."""
+    """A directory with tools in `kit.py` and `background.py`, where the test runs. What is imported is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "120")
     before = set(sys.modules)
     (tmp_path / "kit.py").write_text(TOOLS)
+    (tmp_path / "background.py").write_text(BACKGROUND)
     yield tmp_path
     for name in set(sys.modules) - before:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
@@ -197,53 +245,6 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-BACKGROUND = '''
-import asyncio
-import os
-import threading
-from pathlib import Path
-from toolwright import ToolContext, ToolError, tool
-
-
-@tool(supports_background=True, idempotent=True)
-async def film(ctx: ToolContext, scenes: int = 3, gate: str = "") -> str:
-    """Shoot some scenes, and wait for the gate before the last one."""
-    with open("ledger", "a") as file:
-        file.write(f"{os.getpid()}\\\\n")
-    for scene in range(1, scenes + 1):
-        if gate and scene == scenes:
-            await ctx.receive(gate)
-        await ctx.progress(scene, total=scenes, label=f"scene {scene}")
-        await ctx.output("stdout", f"scene {scene} is shot\\\\n")
-    return f"{scenes} scenes"
-
-
-@tool(supports_background=True)
-async def refuse() -> None:
-    """Fail in an expected way."""
-    raise ToolError("Nothing doing", code="refused")
-
-
-@tool(supports_background=True)
-async def produce(ctx: ToolContext) -> str:
-    """Start another run, and wait for it."""
-    run = await ctx.runs.spawn("film", {"gate": "go"}, title="The film")
-    return (await run.wait()).text
-
-
-@tool(supports_background=True)
-def stuck() -> None:
-    """Never end, whoever asks."""
-    Path("stuck").touch()
-    threading.Event().wait()
-
-
-@tool
-async def shy() -> None:
-    """Run in the foreground only."""
-'''.replace("\\\\n", "\\n")
-
-
 class Workers:
     """Starts workers in processes of their own, and ends those that are left."""
 
@@ -289,14 +290,7 @@ class Working:
 
 
 @pytest.fixture
-def background(project: Path) -> Path:
-    """Tools that run in the background, in `background.py`."""
-    (project / "background.py").write_text(BACKGROUND)
-    return project
-
-
-@pytest.fixture
-def workers(background: Path, command: list[str]) -> Iterator[Workers]:
+def workers(project: Path, command: list[str]) -> Iterator[Workers]:
     """Workers for the store `agent.db`; those that still run after the test are killed."""
     made = Workers(command)
     yield made
@@ -309,7 +303,7 @@ Spawn = Callable[..., str]
 
 
 @pytest.fixture
-def spawn(run: Run, background: Path) -> Spawn:
+def spawn(run: Run) -> Spawn:
     """Starts a tool of `background.py` in the background, and returns the id of its run."""
 
     def start(*words: str) -> str:

@@ -112,7 +112,7 @@ def test_a_tool_that_never_ends_does_not_keep_the_worker(run: Run, spawn: Spawn,
 
 @pytest.mark.promise("PROC-04")
 def test_the_runs_of_a_killed_worker_are_completed_by_the_next(
-    run: Run, spawn: Spawn, workers: Workers, background: Path
+    run: Run, spawn: Spawn, workers: Workers, project: Path
 ) -> None:
     id = spawn("film", "gate=go")
     first = workers.start()
@@ -124,7 +124,7 @@ def test_the_runs_of_a_killed_worker_are_completed_by_the_next(
     second.until(" started, attempt 2")
     run("runs", "signal", id, "go", *DB)
     assert run("runs", "wait", id, "--timeout", "60", *DB).code == 0
-    assert (background / "ledger").read_text().split() == [str(first.process.pid), str(second.process.pid)]
+    assert (project / "ledger").read_text().split() == [str(first.process.pid), str(second.process.pid)]
 
 
 def get(url: str, path: str, method: str = "GET") -> tuple[int, bytes]:
