@@ -197,16 +197,6 @@ class Worker:
                 self._lose(id)
             self._bell.ring([report.id for report in reports])
 
-    async def serving(self) -> None:
-        """Wait until it serves no more: it was closed, or something that it did not expect ended it.
-
-        Raises:
-            Exception: what ended it.
-        """
-        await asyncio.wait({self._loop})
-        if not self._loop.cancelled() and (fault := self._loop.exception()) is not None:
-            raise fault
-
     async def answers(self) -> bool:
         """True when it serves, its leases are held, and its store can be read.
 

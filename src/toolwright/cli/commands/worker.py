@@ -24,7 +24,6 @@ from toolwright.cli.states import plain, seconds, short
 from toolwright.cli.stores import opened, require_store
 from toolwright.processes.process import Process
 from toolwright.processes.tally import Deed
-from toolwright.processes.worker import Worker
 from toolwright.tools.registry import ToolRegistry
 
 Say = Callable[[str], None]
@@ -108,24 +107,11 @@ async def _work(
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
             say(f"{worker.name} runs up to {worker.capacity} at once from {store}")
-            await _until(worker, stop)
+            await stop.wait()
             if worker.running:
                 say(f"Stopping: {worker.running} may end within {seconds(grace)}; a second signal ends them at once")
             await runtime.drain(grace)
     say("Stopped")
-
-
-async def _until(worker: Worker, stop: asyncio.Event) -> None:
-    """Until it is told to stop, or something ends the worker that it did not expect: that is raised."""
-    stopping = asyncio.ensure_future(stop.wait())
-    serving = asyncio.ensure_future(worker.serving())
-    try:
-        await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
-    finally:
-        stopping.cancel()
-        serving.cancel()
 
 
 class _Teller:
