@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from types import AsyncGeneratorType
 from typing import Any
 
 from toolwright.calls.batch import Batch
 from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import Subscription
+from toolwright.processes.run import Run
 from toolwright.session.attachments import Attachments
 from toolwright.session.keyvalue import KeyValue
 from toolwright.session.messages import Messages
@@ -26,7 +28,17 @@ from toolwright.tools.scopes import ScopedRegistry
 log = logging.getLogger("toolwright.blocking")
 
 _SERVICES = (Attachments, KeyValue, Messages, Resources)
-_LIVES_THERE = (Session, Batch, Subscription, MemoryCallLog, ToolRegistry, ScopedRegistry, *_SERVICES)
+_LIVES_THERE = (
+    Session,
+    Batch,
+    Run,
+    Subscription,
+    MemoryCallLog,
+    ToolRegistry,
+    ScopedRegistry,
+    AsyncGeneratorType,
+    *_SERVICES,
+)
 _PATIENCE = 5.0
 _CLOSED = "The runtime is closed; open another"
 
@@ -97,7 +109,9 @@ class LoopThread:
         return self.reflect(answer.result())
 
     def reflect(self, thing: Any) -> Any:
-        """The thing itself, or a portal to it when it belongs to the thread."""
+        """The thing itself, or a portal to it when it belongs to the thread; in a list, to each that does."""
+        if type(thing) is list:
+            return [self.reflect(item) for item in thing]
         return BlockingPortal(thing, self) if isinstance(thing, _LIVES_THERE) else thing
 
     def close(self) -> None:
@@ -151,6 +165,8 @@ class BlockingPortal:
             except StopAsyncIteration:
                 return
             except RuntimeClosed:
+                if not isinstance(self._target, Subscription):
+                    raise
                 # Its thread is gone, so what is still queued can be taken from here.
                 while (item := self._target.take()) is not None:
                     yield item

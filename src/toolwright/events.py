@@ -98,11 +98,12 @@ class CallProgress(CallNote, frozen=True, gc=False):
 
     kind: ClassVar[str] = "call.progress"
     droppable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "current", "total", "label")
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "current", "total", "label", "unit")
 
     current: float
     total: float | None = None
     label: str | None = None
+    unit: str | None = None
 
 
 class CallOutput(CallNote, frozen=True, gc=False):
@@ -114,6 +115,16 @@ class CallOutput(CallNote, frozen=True, gc=False):
 
     stream: str
     text: str
+
+
+class CallEmitted(CallNote, frozen=True, gc=False):
+    """A running call tells of something that its tool declared."""
+
+    kind: ClassVar[str] = "call.emitted"
+    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "name", "payload")
+
+    name: str
+    payload: Any
 
 
 class CallRetrying(CallNote, frozen=True, gc=False):

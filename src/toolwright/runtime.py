@@ -23,7 +23,8 @@ from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
 from toolwright.processes.run import Run
 from toolwright.processes.runs import limits_of
-from toolwright.processes.store import ProcessStore
+from toolwright.processes.store import Limits, ProcessStore
+from toolwright.processes.triggers import TriggerStore
 from toolwright.processes.worker import Worker
 from toolwright.schedules.firing import fire_due
 from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
@@ -86,6 +87,7 @@ class Runtime:
         self._processes = Processes(place, worker, [self._fire_due])
         self._shared.runs = self._processes.runs
         self._shared.schedules = self._make_schedules
+        self._shared.triggers = self._processes.triggers
         self._sessions: dict[str, Session] = {}
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -201,7 +203,11 @@ class Runtime:
 
     async def _fire_due(self, now: float) -> None:
         stores: Any = self._shared.stores()
-        await fire_due(stores.schedules, limits_of(self.policy.but(on_background_limit="queue")), now)
+        await fire_due(stores.schedules, self._queueing(self.policy), now)
+
+    def _queueing(self, policy: Policy) -> Limits:
+        """The limits under which what is due waits, and is never refused."""
+        return limits_of(policy.but(on_background_limit="queue"), self._shared.quotas.resources)
 
     def _make_schedules(
         self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
@@ -213,12 +219,11 @@ class Runtime:
 
     def _schedule_desk(self, policy: Policy, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
         stores: Any = self._shared.stores()
-        limits = limits_of(policy.but(on_background_limit="queue"))
-        return ScheduleDesk(guard(stores.schedules), self.clock, limits, self._processes.poke)
+        return ScheduleDesk(guard(stores.schedules), self.clock, self._queueing(policy), self._processes.poke)
 
     async def drain(self, bound: float) -> None:
         """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
-        await self._processes.close(bound)
+        await self._processes.drain(bound)
 
     async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
         """The background runs of the store, or of one of its sessions, the newest first: all, or those not over."""
@@ -306,7 +311,24 @@ class Runtime:
     def _sessions_kept(self) -> KeptSessions:
         return KeptSessions(self._shared.stores().archives, self._sessions, self.clock, self._shared.quotas)
 
-    # --- what the outside world says to waiting calls
+    # --- what the outside world says
+
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> list[Run]:
+        """Say that something occurred: every trigger of its topic that matches starts its tool. Return these runs.
+
+        With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.
+        What is over its session's limit waits in the store, and is not lost.
+
+        Args:
+            topic: what occurred, such as "order.created".
+            payload: what there is to say of it, as JSON, up to 256 KiB.
+            key: what tells it from others of the topic, such as the id of an order or of a delivery.
+
+        Raises:
+            ProcessError: the key was used for another payload ("conflict"), or something is not usable.
+        """
+        self._require_open()
+        return await self._processes.occur(topic, payload, key)
 
     async def resolve(self, key: str, value: Any = None) -> Resolved:
         """Complete the call or event that a key was taken for. The first to resolve it wins.
@@ -501,6 +523,12 @@ class _Place:
     def process_store(self) -> ProcessStore:
         stores: Any = self._runtime._shared.stores()
         store: ProcessStore = stores.processes
+        return store
+
+    @property
+    def trigger_store(self) -> TriggerStore:
+        stores: Any = self._runtime._shared.stores()
+        store: TriggerStore = stores.triggers
         return store
 
     @property

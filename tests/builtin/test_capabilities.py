@@ -109,8 +109,8 @@ def test_capabilities_that_require_each_other_are_refused_and_the_circle_is_name
         (["todo", made("todo", prompt="mine")], None),
         ([3], "3 is not a capability"),
         ("files", "is one of them; give a list"),
-        (["background_execution"], "'background_execution' can not be used: its tools need processes"),
-        ([made("a", "background_execution")], "'background_execution' can not be used"),
+        ([made("a", unusable="it is half done")], "'a' can not be used: it is half done"),
+        ([made("a", made("b", unusable="it is half done"))], "'b' can not be used"),
     ],
 )
 async def test_what_can_not_be_active_is_refused_by_name(asked, said):
@@ -161,18 +161,24 @@ async def test_a_capability_comes_by_itself_with_a_tool_that_calls_for_it(open_r
 
 
 @pytest.mark.promise("BLT-04")
-async def test_background_execution_is_the_one_in_the_box_that_comes_by_itself_and_not_before_it_can_be_used(
-    open_runtime,
-):
-    bundle = capability("background_execution")
+async def test_one_that_comes_by_itself_is_made_when_it_comes_and_not_before(open_runtime):
+    made_for = []
 
-    @tool(supports_background=True)
+    def whole():
+        made_for.append("greet")
+        return Capability(name="later", tools=[greet], prompt="later")
+
+    later = Capability(name="later", comes_with=lambda definition: definition.name == "long_work", whole=whole)
+
+    @tool
     async def long_work() -> None: ...
 
-    assert bundle.comes_with is not None
-    assert bundle.comes_with(long_work.definition)
-    assert not bundle.comes_with(greet.definition)
-    assert names(await open_runtime(":memory:", long_work)) == []
+    assert (names(await open_runtime(":memory:", automatic=[later])), made_for) == ([], [])
+    runtime = await open_runtime(":memory:", long_work, automatic=[later])
+    assert (names(runtime), runtime.tools.names(), runtime.prompt) == (["later"], ["greet", "long_work"], "later")
+    mine = Capability(name="later", prompt="mine")
+    assert (await open_runtime(":memory:", long_work, automatic=[later], capabilities=[mine])).prompt == "mine"
+    assert made_for == ["greet"]
 
 
 async def test_a_tool_that_is_there_already_is_not_added_again(open_runtime):

@@ -52,7 +52,7 @@ def test_a_worker_that_is_told_to_stop_hands_over_what_does_not_end(
     assert "Stopping: 1 may end within 0 ms" in working.said
     assert f"{id} Background film (film) handed over to other workers" in working.said
     shown = run("runs", "show", id, *DB, "--json").json
-    assert (shown["status"], shown["worker"]) == ("queued", None)
+    assert (shown["status"], shown["lease_until"]) == ("queued", None)
     assert "handed_back" in [event["type"] for event in shown["events"]]
 
     other = workers.start()

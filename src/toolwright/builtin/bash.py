@@ -38,7 +38,7 @@ Run a bash script in a sandbox over the session's files.
 The files are under /workspace, where the first script starts; files elsewhere are gone after the call, and so are \
 symbolic links. The directory, variables, functions, aliases and `shopt` options are kept for the next call. There is \
 no network, and no program but the sandbox's own commands (the usual ones: grep, sed, awk, jq, sort, find, tar, ...). \
-A script that is stopped by a limit changes nothing.
+A script that is stopped by a limit changes nothing. In the background, a script keeps files and no more.
 """
 
 
@@ -112,6 +112,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         capabilities=["executes_code", "writes_files", "sandboxable"],
         # What it executes can reach nothing but the session's own files, so nobody has to look at it first.
         approval="auto",
+        supports_background=True,
         # The sandbox's own limit comes first, and says more.
         timeout=bounds.seconds + 10,
         # A script that was cut off left nothing behind, and one that was not is a step: done once.
@@ -125,7 +126,8 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
 
         done = msgspec.convert(await ctx.step("run", run, command, on_crash="rerun"), _Run)
         await carry_out(ctx.files, done.plan)
-        if done.state is not None:
+        # A run in the background begins with the shell as it is, and leaves it to the scripts of the conversation.
+        if done.state is not None and ctx.runs.current is None:
             await ctx.kv.set(STATE_KEY, done.state)
         return Success(
             {

@@ -214,17 +214,18 @@ def _matching(decisions: list[Remembered], tool_id: str, raw: bytes) -> Remember
     found = [
         decision
         for decision in decisions
-        if decision.tool_id == tool_id and _matches(msgspec.json.decode(decision.pattern), arguments)
+        if decision.tool_id == tool_id and matches(msgspec.json.decode(decision.pattern), arguments)
     ]
     # Deny beats allow, as it does among rules.
     return next((decision for decision in found if decision.effect == "deny"), found[0] if found else None)
 
 
-def _matches(pattern: dict[str, Any], arguments: dict[str, Any]) -> bool:
+def matches(pattern: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    """True when each field of the pattern is there and the same, or for text matches as a shell-style pattern."""
     for name, wanted in pattern.items():
-        if name not in arguments:
+        if name not in fields:
             return False
-        given = arguments[name]
+        given = fields[name]
         if isinstance(wanted, str) and isinstance(given, str):
             if not fnmatch.fnmatchcase(given, wanted):
                 return False

@@ -525,6 +525,8 @@ class Batch:
         if run.waiting:
             run.waiting = False
             self._waiting -= 1
+            if self._changes:
+                self._say_changed()
 
     def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:
         """Part of `RunOwner`: the call is over; perhaps the batch is too."""
@@ -643,7 +645,7 @@ class Batch:
         return self._parent
 
     def next_change(self) -> asyncio.Future[None]:
-        """Done when the next call has its outcome or begins to wait for something outside."""
+        """Done when the next call has its outcome, or begins or ends to wait for something outside."""
         waiter: asyncio.Future[None] = self.host.loop.create_future()
         self._changes.append(waiter)
         return waiter

@@ -78,8 +78,8 @@ class _Services:
     def now(self) -> float:
         return time.time()
 
-    def report_progress(self, current: float, total: float | None, label: str | None) -> None:
-        self._report(pickle.dumps(("progress", current, total, label)))
+    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
+        self._report(pickle.dumps(("progress", current, total, label, unit)))
 
     def report_output(self, stream: str, text: str) -> None:
         self._report(pickle.dumps(("output", stream, text)))
@@ -103,9 +103,9 @@ class _Services:
         return self.completion_key
 
     async def step(self, *args: Any) -> Any:
-        raise RuntimeError("a tool with isolation='process' has no steps, sleeps or waits; drop the isolation")
+        raise RuntimeError("a tool with isolation='process' has no steps, sleeps, waits or events; drop the isolation")
 
-    sleep = wait = receive = step
+    sleep = wait = receive = emit = step
 
     def _report(self, data: bytes) -> None:
         with self._lock:

@@ -31,6 +31,10 @@ KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
 """Keeps the whole output of a call in a file of its session, once if the journal knows the call, and gives the path."""
 
 
+KeepEvent = Callable[[str, bytes, str | None], Awaitable[None]]
+"""Keeps an event that a tool declares: its name, its payload as JSON, and the key by which it is kept once."""
+
+
 class CallHost:
     """What a session lends to its calls."""
 
@@ -43,6 +47,7 @@ class CallHost:
         "deadlines",
         "effects",
         "journal",
+        "keep_event",
         "keep_output",
         "keeper",
         "know",
@@ -103,6 +108,8 @@ class CallHost:
         self.connected: set[str] = set()
         self.services = services
         self.keep_output = keep_output
+        # Where the calls are a process', whose events stay.
+        self.keep_event: KeepEvent | None = None
         self.run_nested = run_nested
         self.keeper = keeper
         # What must be awaited before the first batch, to know what must be redacted; None from then on.

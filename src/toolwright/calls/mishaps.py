@@ -29,6 +29,7 @@ _OF_SERVICES = {
     "session_limit": "resource_limit",
     "worker_limit": "resource_limit",
     "timeout": "timeout",
+    "unavailable": "unavailable",
 }
 """The category of a failure by the code of what a session service refused."""
 

@@ -174,8 +174,9 @@ def redact_event(run: CallRun, event: CallNote) -> CallNote | None:
     if isinstance(event, CallOutput):
         return _output(run, redactor, event)
     if isinstance(event, CallProgress):
-        current, total, label = (redactor.value(each) for each in (event.current, event.total, event.label))
-        return replace(event, current=current, total=total, label=label)
+        shown = (event.current, event.total, event.label, event.unit)
+        current, total, label, unit = (redactor.value(each) for each in shown)
+        return replace(event, current=current, total=total, label=label, unit=unit)
     for kind, name in ((CallRetrying, "code"), (CallWaiting, "name"), (CallWarning, "message")):
         if isinstance(event, kind):
             return replace(event, **{name: redactor.value(getattr(event, name))})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.calls.emit import emit
 from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about
@@ -72,8 +73,8 @@ class RunServices:
     def now(self) -> float:
         return self._run.host.clock.now()
 
-    def report_progress(self, current: float, total: float | None, label: str | None) -> None:
-        self._publish(CallProgress(*about(self._run), current, total, label))
+    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
+        self._publish(CallProgress(*about(self._run), current, total, label, unit))
 
     def report_output(self, stream: str, text: str) -> None:
         self._publish(CallOutput(*about(self._run), stream, text))
@@ -123,6 +124,9 @@ class RunServices:
 
     async def receive(self, name: str, deadline: float | None) -> Any:
         return await durable.receive(self._run, name, deadline)
+
+    async def emit(self, name: str, payload: Any, key: str | None) -> None:
+        await emit(self._run, name, payload, key)
 
     def _publish(self, event: CallNote) -> None:
         host = self._run.host

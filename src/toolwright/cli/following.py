@@ -59,7 +59,7 @@ class Followed:
         self.state = _STATES.get(event.type, self.state)
         if event.type == "started":
             self.started = self.started or event.at
-            self.note = "taken over from a worker that is gone" if payload.get("taken_over_from") else ""
+            self.note = "taken over from another worker" if payload.get("taken_over_from") else ""
         elif event.type == "progress":
             self.progress = msgspec.convert(payload, Progress)
         elif event.type == "output":

@@ -133,7 +133,7 @@ class WorkerMetrics:
         counts = state["runs"]
         for name, about in (
             ("started", "Runs that this worker began or went on with"),
-            ("taken_over", "Runs that it took over from a worker that is gone"),
+            ("taken_over", "Runs among these that another worker had begun"),
             ("handed_back", "Runs that it left to other workers when it stopped"),
             ("lost", "Runs that became another worker's, or could not be ended"),
         ):

@@ -121,7 +121,7 @@ def run_data(process: Process) -> dict[str, Any]:
 
 def event_data(event: ProcessEvent) -> dict[str, Any]:
     """An event of a run as plain data."""
-    return {"number": event.number, "type": event.type, "at": event.at, **msgspec.to_builtins(event.payload)}
+    return {"number": event.number, "type": event.type, "at": event.at, "payload": msgspec.to_builtins(event.payload)}
 
 
 def run_details(tree: Sequence[Process], events: Sequence[ProcessEvent], now: float) -> RenderableType:
@@ -180,6 +180,8 @@ def _origin(process: Process) -> str:
 def _worker(process: Process, now: float) -> str:
     if process.worker is None or process.over:
         return process.worker or ""
+    if process.status == "queued":
+        return f"{process.worker} has handed it over"
     left = (process.lease_until or 0.0) - now
     held = f"its lease lasts {seconds(left)}" if left > 0 else "its lease has passed: another may take the run"
     return f"{process.worker}, {held}"
@@ -211,6 +213,8 @@ def _events(events: Sequence[ProcessEvent]) -> Table:
 def event_text(event: ProcessEvent) -> str:
     """What an event says, in one line."""
     payload = event.payload
+    if not isinstance(payload, dict):  # a tool may declare events of its own
+        return plain(jsonx.encode(payload).decode())
     if event.type == "progress":
         return progress_text(msgspec.convert(payload, Progress))
     if event.type == "started":

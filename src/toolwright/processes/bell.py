@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
-from toolwright.errors import StoreError
+from toolwright.errors import RuntimeClosed, StoreError
 from toolwright.processes.store import ProcessStore
 
 log = logging.getLogger("toolwright.processes")
@@ -28,6 +28,7 @@ class Bell:
         self._cursor = -1
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._closed = False
 
     def ring(self, ids: Iterable[str]) -> None:
         """Something of these processes changed."""
@@ -37,33 +38,47 @@ class Bell:
                     watcher.set_result(None)
 
     @contextlib.asynccontextmanager
-    async def watching(self, id: str):  # type: ignore[no-untyped-def]
+    async def watching(self, id: str) -> AsyncIterator[asyncio.Future[None]]:
         """Watch a process from here on; gives what is done when something of it changes.
 
         What changes while the body looks at the store is not missed.
+
+        Raises:
+            RuntimeClosed: nobody would be told any more.
         """
+        self._require_open()
         if not self._alone and not self._watchers:
             await self._look()
+            self._require_open()
         watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watchers.setdefault(id, []).append(watcher)
         self._arm()
         try:
             yield watcher
+        except StoreError:
+            self._require_open()  # else the store was closed with the runtime, while the body looked at it
+            raise
         finally:
             others = [other for other in self._watchers.pop(id, ()) if other is not watcher]
             if others:
                 self._watchers[id] = others
 
     def close(self) -> None:
-        """Look no more; whoever still watches is woken."""
+        """Look no more; whoever still watches is woken, and may watch no longer."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         if self._looking is not None:
             self._looking.cancel()
         self.ring(list(self._watchers))
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeClosed("The runtime is closed; open another")
+
     def _arm(self) -> None:
-        if not self._alone and self._timer is None and self._looking is None and self._watchers:
+        if not self._alone and not self._closed and self._timer is None and self._looking is None and self._watchers:
             self._timer = self._clock.call_at(self._clock.monotonic() + POLL, self._wake)
 
     def _wake(self) -> None:

@@ -56,10 +56,14 @@ class CancelAsked(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ended(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """It is over. `evidence` is what is known of a process that was abandoned."""
+    """It is over. `evidence` is what is known of a process that was abandoned.
+
+    The errors say why its artifacts were not written, or its session not told.
+    """
 
     summary: str
     artifact_error: str | None = None
+    message_error: str | None = None
     evidence: dict[str, Any] | None = None
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from toolwright.processes.store import HEAD, LIVE, TAIL, Piece
+from toolwright.processes.store import HEAD, LIVE, TAIL, Piece, ProcessStore
 
 LARGEST = 16 * 1024
 """Characters of a piece: what is printed in small parts is gathered up to this."""
+PAGE = 500
+"""Events that are read at once."""
 
 
 class Gathered:
@@ -55,6 +57,11 @@ class Gathered:
             self._parts, self._length = [], 0
 
     def _keep(self, piece: Piece) -> None:
+        room = HEAD - self._logged - (piece.cost - len(piece.text))
+        if 0 < room < len(piece.text):
+            # Filled to the last character: what does not fit into the head begins the tail, and only that.
+            self._keep(Piece(piece.stream, piece.text[:room]))
+            piece = Piece(piece.stream, piece.text[room:])
         if self._logged + piece.cost <= HEAD and not self._last:
             self._first.append(piece)
         else:
@@ -106,6 +113,17 @@ def render(pieces: Iterable[Piece], logged: int) -> str:
         parts.append(text.of([piece]))
         cost += piece.cost
     return "".join(parts)
+
+
+async def printed(store: ProcessStore, id: str) -> tuple[list[Piece], int]:
+    """What is kept of the output of a process, and how much it printed in all."""
+    pieces: list[Piece] = []
+    after = 0
+    while page := await store.events(id, after, PAGE):
+        after = page[-1].number
+        pieces += [Piece(**event.payload) for event in page if event.type == "output"]
+    process = await store.find(id)
+    return pieces, 0 if process is None else process.log_chars
 
 
 def live_tail(tail: str, pieces: Iterable[Piece], text: LogText) -> str:

@@ -7,6 +7,7 @@ that steps, waits and changes of session services are not made twice by a second
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.errors import ProcessError
 from toolwright.ids import uuid7
 from toolwright.tools.outcome import ToolOutcome
 
@@ -26,6 +28,7 @@ PREFIX = "bg_"
 """What the id of a process begins with, unless its starter chose one."""
 OVER: tuple[Status, ...] = ("completed", "failed", "cancelled", "abandoned")
 """The states that nothing follows."""
+_ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
 
 
 class Options(Struct, frozen=True, kw_only=True, gc=False):
@@ -65,10 +68,11 @@ class Registration(Struct, frozen=True, kw_only=True):
 
     def same_as(self, other: Process) -> bool:
         """True when a process that is there is this one."""
-        return (self.session, self.tool, self.arguments, self.title, self.options, self.parent) == (
+        arguments = jsonx.canonical(jsonx.decode(self.arguments))
+        return (self.session, self.tool, arguments, self.title, self.options, self.parent) == (
             other.session,
             other.tool,
-            jsonx.encode(other.arguments),
+            jsonx.canonical(other.arguments),
             other.title,
             other.options,
             other.parent,
@@ -119,17 +123,17 @@ class Process(Struct, frozen=True, kw_only=True):
     @property
     def artifact_dir(self) -> str:
         """The folder of its artifacts, among the files of its session."""
-        return f"/.background/{self.id}"
+        return artifact_paths(self.id)["artifact_dir"]
 
     @property
     def log_path(self) -> str:
         """The file with its output."""
-        return f"{self.artifact_dir}/output.log"
+        return artifact_paths(self.id)["log_path"]
 
     @property
     def result_path(self) -> str:
         """The file with its result."""
-        return f"{self.artifact_dir}/result.json"
+        return artifact_paths(self.id)["result_path"]
 
     def to_json(self) -> dict[str, Any]:
         """The process as plain data, without its lease."""
@@ -146,17 +150,37 @@ class Process(Struct, frozen=True, kw_only=True):
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "attempts": self.attempts,
+            "signal_on_completion": self.options.signal_on_completion,
             "progress": None if self.progress is None else msgspec.to_builtins(self.progress),
             "output_tail": self.tail,
         }
         if self.options.artifacts:
-            shown |= {"log_path": self.log_path, "result_path": self.result_path}
+            shown |= artifact_paths(self.id)
         return shown
+
+
+def require_process_id(id: Any) -> str:
+    """An id that a caller chose: it becomes the name of a folder, and part of what the session is told.
+
+    Raises:
+        ProcessError: it is not usable.
+    """
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise ProcessError(
+            f"The id {id!r:.200} of a run is not usable; use 1 to 128 letters, digits, or any of _ . : -, no dot first"
+        )
+    return id
 
 
 def new_process_id() -> str:
     """An id that no other process has, in the order of time."""
     return f"{PREFIX}{uuid7().replace('-', '')}"
+
+
+def artifact_paths(process: str) -> dict[str, str]:
+    """Where the artifacts of the process of an id are, among the files of its session."""
+    folder = f"/.background/{process}"
+    return {"artifact_dir": folder, "log_path": f"{folder}/output.log", "result_path": f"{folder}/result.json"}
 
 
 def scope_of(process: str) -> str:

@@ -20,6 +20,7 @@ from toolwright.processes.running import Running
 from toolwright.processes.runs import LONGEST, Runs
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
+from toolwright.processes.triggers import Triggers, TriggerStore, occur
 from toolwright.processes.worker import Turn, Worker
 from toolwright.session.session import Session
 from toolwright.session.store import Marker, Quotas, require_name
@@ -34,6 +35,9 @@ class Place(Protocol):
 
     @property
     def process_store(self) -> ProcessStore: ...
+
+    @property
+    def trigger_store(self) -> TriggerStore: ...
 
     @property
     def effects(self) -> JournaledController: ...
@@ -62,7 +66,7 @@ class Processes:
         self._place = place
         self._wanted = worker
         self._turns = turns
-        self._closed = False
+        self._drained = False
         self.worker: Worker | None = None
 
     @cached_property
@@ -108,6 +112,21 @@ class Processes:
             raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
         return Run(self.desk, process)
 
+    def triggers(self, session: Session) -> Triggers:
+        """The triggers of a session."""
+        return Triggers(self._place.trigger_store, session, self._place.clock)
+
+    async def occur(self, topic: str, payload: Any, key: str | None) -> builtins.list[Run]:
+        """Start what the triggers of a topic start for what occurred."""
+        ids = await occur(self._place.trigger_store, self._place, topic, payload, key)
+        found = [process for process in [await self.desk.store.find(id) for id in ids] if process is not None]
+        for process in found:
+            if not process.over:
+                self._place.session_of(process.session).enter(process.call)
+        if found:
+            self.poke()
+        return [Run(self.desk, process) for process in found]
+
     def open(self) -> None:
         """Begin to work, where the runtime was opened as a worker."""
         if self._wanted:
@@ -115,16 +134,20 @@ class Processes:
 
     def poke(self) -> None:
         """There may be something to do."""
-        if self._wanted is not False and not self._closed:
+        if self._wanted is not False and not self._drained:
             self._work().poke()
 
-    async def close(self, bound: float = 0.0) -> None:
-        """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
-        self._closed = True
-        if self.worker is not None:
-            await self.worker.close(bound)
+    async def close(self) -> None:
+        """Stop working, and tell nobody any more what becomes of processes."""
+        await self.drain()
         if "desk" in self.__dict__:
             self.desk.bell.close()
+
+    async def drain(self, bound: float = 0.0) -> None:
+        """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
+        self._drained = True
+        if self.worker is not None:
+            await self.worker.close(bound)
 
     def _work(self) -> Worker:
         if self.worker is None:
@@ -150,15 +173,21 @@ class Processes:
             place.effects.room.alarms,
             place.quotas,
             sink,
-            start=self._batch,
+            start=partial(self._batch, worker),
             flush=partial(worker.flush),
         )
 
-    def _batch(self, process: Process, sink: Sink) -> Batch:
+    def _batch(self, worker: Worker, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         source: CallSource = "schedule" if process.schedule is not None else "host"
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
-        # Its own time is that of the whole run, which its worker looks after.
-        return session.start_apart(call, scope_of(process.id), sink.push, timeout=LONGEST)
+        keep_event = partial(worker.append, process, sink)
+        own = process.options.timeout is not None
+
+        def timeout(said: float | None) -> float:
+            # That of the run holds, which its worker looks after; without one, that of the tool, and not the policy's.
+            return LONGEST if own or said is None else said
+
+        return session.start_apart(call, scope_of(process.id), sink.push, keep_event, timeout)

@@ -11,15 +11,13 @@ from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import WaitKey
 from toolwright.errors import KeyRefused, ProcessError
 from toolwright.processes.bell import Bell
-from toolwright.processes.ending import make_ending, stopped
+from toolwright.processes.ending import end, stopped
 from toolwright.processes.happenings import ProcessEvent
-from toolwright.processes.output import render
+from toolwright.processes.output import PAGE, printed, render
 from toolwright.processes.process import Process, Status
-from toolwright.processes.store import Piece, ProcessStore
+from toolwright.processes.store import ProcessStore
 from toolwright.session.store import Quotas, require_name, to_json
-from toolwright.tools.outcome import ToolOutcome
-
-PAGE = 500
+from toolwright.tools.outcome import ToolOutcome, encodable
 
 
 class Desk:
@@ -121,31 +119,20 @@ class Run:
                 after = event.number
                 yield event
 
-    async def printed(self) -> tuple[list[Piece], int]:
-        """The pieces of its output so far, and the number of the last event then: `follow` goes on from there."""
-        pieces, last = [], 0
-        async for event in self.events():
-            last = event.number
-            if event.type == "output":
-                pieces.append(Piece(**event.payload))
-        return pieces, last
-
     async def log(self) -> str:
         """Its output so far: all of it, or its beginning and its end where it is very much."""
-        pieces, _ = await self.printed()
-        return render(pieces, (await self.refresh()).log_chars)
+        await self.refresh()
+        return render(*await printed(self._desk.store, self.id))
 
     async def cancel(self, reason: str = "the run was cancelled") -> bool:
         """Ask the process and all that it started to stop; False when it was over already.
 
         What waits for a worker is over at once; what runs is told by its worker, and gets its grace.
         """
-        left = await self._desk.store.cancel(self.id, str(reason), self._desk.clock.now())
+        left = await self._desk.store.cancel(self.id, encodable(str(reason)), self._desk.clock.now())
         for process in left:
             if process.status == "queued":
-                await self._desk.store.finish(
-                    make_ending(process, stopped(process), self._desk.clock.now()), self._desk.quotas
-                )
+                await end(self._desk.store, self._desk.quotas, process, stopped(process), self._desk.clock.now())
         self._desk.poke()
         self._desk.bell.ring([process.id for process in left])
         await self.refresh()
@@ -158,6 +145,8 @@ class Run:
             ProcessError: the process is over.
         """
         require_name("name of a signal", name)
+        if (await self.refresh()).over:
+            raise ProcessError(f"The run {self.id!r} takes no signals: it is over", "over")
         key = WaitKey(self._process.call, "signal", name)
         try:
             return await self._desk.effects.signal(key, to_json("payload of a signal", payload))

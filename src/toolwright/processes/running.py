@@ -6,17 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from msgspec.structs import replace
-
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
-from toolwright.errors import ServiceError, StoreError, ToolwrightError
-from toolwright.processes.ending import abandoned, failed, make_ending, stopped, timed_out
-from toolwright.processes.happenings import ProcessEvent
+from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
+from toolwright.processes.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
 from toolwright.processes.process import Process, Status
 from toolwright.processes.sink import Sink
-from toolwright.processes.store import Claimed, Ending, Piece, ProcessStore
+from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.session.store import Quotas
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -55,6 +52,8 @@ class Running:
         self._late = False
         self._reason: str | None = claimed.process.cancel_reason
         self.let_gone = False
+        self.ending = False
+        self.faulty = False
         self.ended_as: Status | None = None
         """The status that it ended with here, once that is in the store."""
         self.task = asyncio.ensure_future(self._go())
@@ -82,7 +81,9 @@ class Running:
                 self._batch.cancel(reason)
 
     def let_go(self) -> None:
-        """Stop it as a crash would: it is left to another worker."""
+        """Stop it as a crash would: it is left to another worker. One that is about to end still does."""
+        if self.ending:
+            return
         self.let_gone = True
         if self._batch is None:
             self.task.cancel()
@@ -98,13 +99,16 @@ class Running:
         try:
             outcome = await self._outcome()
             if not self.let_gone:
+                self.ending = True
                 await self._end(outcome)
-        except StoreError as fault:
-            # Its lease ends by itself, and another worker goes on with it, or this one.
+        except (StoreError, RuntimeClosed) as fault:
+            # Its worker hands it back, and another goes on with it, or the same.
+            self.faulty = True
             if not self.let_gone:
                 log.warning("The process %r can not go on here: %s", self.id, fault)
-        except Exception:
-            log.exception("The process %r could not be ended", self.id)
+        except Exception:  # the edge of a process: whatever it is, the run must be seen to end
+            log.exception("The process %r could not be ended as it should", self.id)
+            await self._end_badly()
 
     async def _outcome(self) -> ToolOutcome:
         process = self._process
@@ -123,7 +127,7 @@ class Running:
                 (outcome,) = await batch.wait()
             finally:
                 watching.cancel()
-        except StoreError:
+        except (StoreError, RuntimeClosed):
             raise
         except ToolwrightError as error:  # such as an id that was used for something else
             return failed(
@@ -148,7 +152,7 @@ class Running:
             now = bool(runs) and all(run.waiting for run in runs)
             if now != waiting:
                 waiting = now
-                self._sink.wait_for(*(("something outside",) if waiting else ()))
+                self._sink.waits(waiting)
             try:
                 await change
             finally:
@@ -156,35 +160,22 @@ class Running:
 
     async def _end(self, outcome: ToolOutcome) -> None:
         await self._flush(self._sink)
-        pieces, logged = await self._printed()
-        ending = make_ending(self._process, outcome, self._clock.now(), pieces=pieces, logged=logged, gone=self._gone)
-        for smaller in (ending, *_smaller(ending)):
-            try:
-                if await self._store.finish(smaller, self._quotas):
-                    self.ended_as = smaller.status
-            except ServiceError as error:
-                log.warning("Something of the end of process %r can not be written: %s", self.id, error)
-                why = str(error)
-                continue
-            return
-        raise AssertionError(f"an end without files and message was refused: {why}")
+        if await end(self._store, self._quotas, self._process, outcome, self._clock.now(), self._gone):
+            self.ended_as = status_of(outcome, self._gone)
 
-    async def _printed(self) -> tuple[list[Piece], int]:
-        process = await self._store.find(self.id)
-        if process is None or not process.log_chars or not process.options.artifacts:
-            return [], 0
-        pieces: list[Piece] = []
-        events: list[ProcessEvent] = []
-        while page := await self._store.events(self.id, events[-1].number if events else 0, 500):
-            events = page
-            pieces += [Piece(**event.payload) for event in page if event.type == "output"]
-        return pieces, process.log_chars
-
-
-def _smaller(ending: Ending) -> list[Ending]:
-    """The same end with less to write: it must be seen even where there is no room for its artifacts."""
-    told = "its artifacts could not be written"
-    return [
-        replace(ending, files=(), artifact_error=told),
-        replace(ending, files=(), tell=None, artifact_error=f"{told}, nor its message"),
-    ]
+    async def _end_badly(self) -> None:
+        failure = Failure(
+            category="internal",
+            code="internal_error",
+            message="The run ended in a way that can't be told",
+            source="runtime",
+        )
+        try:
+            bare = make_ending(
+                self._process, failed(self._process, failure), self._clock.now(), files=False, tell=False
+            )
+            if await self._store.finish(bare, self._quotas):
+                self.ended_as = bare.status
+        except ToolwrightError as error:
+            self.faulty = True
+            log.warning("The process %r can not be ended here: %s", self.id, error)

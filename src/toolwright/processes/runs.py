@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from toolwright import jsonx
 from toolwright.calls.policy import Policy
-from toolwright.errors import ProcessError
-from toolwright.processes.process import Disposition, Options, Registration, new_process_id
+from toolwright.errors import ProcessError, ServiceError
+from toolwright.processes.process import (
+    Disposition,
+    Options,
+    Registration,
+    new_process_id,
+    require_process_id,
+)
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.store import Limits
-from toolwright.session.store import Marker, require_name, to_json
+from toolwright.session.store import Marker, Room, to_json
+from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool
 
@@ -50,6 +57,11 @@ class Runs:
         self._hides = hides
         self._entered = entered
 
+    @property
+    def current(self) -> str | None:
+        """The id of the run that the call is part of, if it runs in the background."""
+        return self._parent
+
     async def spawn(
         self,
         tool: str,
@@ -67,7 +79,8 @@ class Runs:
             tool: its name.
             args: its arguments.
             title: what people call the run; by default the display name of the tool.
-            timeout: seconds that the whole run may take, from when it first starts.
+            timeout: seconds that the whole run may take, from when it first starts; without it, the tool's own timeout
+                holds for each attempt, if it says one.
             signal_on_completion: append a message to the session when it is over.
             disposition: what becomes of it when its worker is gone: "resume" goes on as the tool's crash policy says,
                 with its durable steps; "rerun" begins it anew; "abandon" ends it.
@@ -78,11 +91,11 @@ class Runs:
         """
         found = backgroundable(self._tools(), tool)
         registration = Registration(
-            id=new_process_id() if id is None else require_name("id of a run", id),
+            id=new_process_id() if id is None else require_process_id(id),
             session=self._session,
             tool=found.name,
             arguments=require_arguments(args, self._hides),
-            title=title_of(found, title),
+            title=title_of(found, title, self._hides),
             options=options_of(timeout, signal_on_completion, disposition),
             at=self._desk.clock.now(),
             parent=self._parent,
@@ -91,7 +104,8 @@ class Runs:
         mark = self._marker.mark(
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
-        (started,) = await self._desk.store.register([registration], limits_of(self._policy), mark)
+        limits = limits_of(self._policy, self._desk.quotas.resources)
+        (started,) = await self._desk.store.register([registration], limits, mark)
         process = await self._desk.store.find(started)
         if process is None:
             raise ProcessError(f"The run {started!r} was started before, and removed since", "not_found")
@@ -110,10 +124,11 @@ class Runs:
         Raises:
             ProcessError: there is none, or it is another session's.
         """
-        process = await self._desk.store.find(require_name("id of a run", id))
+        known = isinstance(id, str) and encodable(id) == id
+        process = await self._desk.store.find(id) if known else None
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
-            raise ProcessError(f"There is no run {id!r} in this session; `list` shows those that are", "not_found")
+            raise ProcessError(f"There is no run {id!r:.200} in this session; `list` shows those that are", "not_found")
         return Run(self._desk, process)
 
 
@@ -146,16 +161,25 @@ def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
         if args is not None:
             raise ProcessError("Missing required parameter: args (object expected)")
         args = {}
-    data = to_json("arguments of a run", dict(args))
+    try:
+        data = to_json("arguments of a run", dict(args))
+    except ServiceError as error:
+        raise ProcessError(str(error)) from error
     if hides(data):
         raise ProcessError("The arguments hold the value of a secret, and would be kept; give the tool its name")
     return data
 
 
-def title_of(tool: Tool, title: Any) -> str:
-    """What a run is called."""
-    if title is not None and not isinstance(title, str):
+def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] = lambda data: False) -> str:
+    """What a run is called.
+
+    Raises:
+        ProcessError: it is not text, or holds a secret in clear.
+    """
+    if title is not None and (not isinstance(title, str) or encodable(title) != title):
         raise ProcessError(f"The title {title!r:.200} of a run is not usable; use text")
+    if title and hides(jsonx.encode(title)):
+        raise ProcessError("The title holds the value of a secret, and would be shown; use another")
     text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.name}"
     return text[:200]
 
@@ -171,16 +195,17 @@ def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Opt
         raise ProcessError(f"The timeout {timeout!r:.100} of a run is not usable; use seconds, up to {LONGEST:g}")
     if not isinstance(signal_on_completion, bool):
         raise ProcessError(f"signal_on_completion is {signal_on_completion!r:.100}; use True or False")
-    if disposition not in get_args(Disposition):
+    if not isinstance(disposition, str) or disposition not in get_args(Disposition):
         known = ", ".join(get_args(Disposition))
         raise ProcessError(f"The disposition {disposition!r:.100} of a run is not known; use one of {known}")
     return Options(
         timeout=None if timeout is None else float(timeout),
         signal_on_completion=signal_on_completion,
-        disposition=disposition,
+        disposition=cast("Disposition", disposition),
     )
 
 
-def limits_of(policy: Policy) -> Limits:
-    """How many runs a policy allows."""
-    return Limits(policy.background_per_session, policy.background_per_worker, policy.on_background_limit == "queue")
+def limits_of(policy: Policy, resources: Room) -> Limits:
+    """How many runs a policy allows; `resources` is the room for showing them."""
+    queue = policy.on_background_limit == "queue"
+    return Limits(policy.background_per_session, policy.background_per_worker, queue, resources)

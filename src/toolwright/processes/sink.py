@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 from toolwright.clock import Clock
-from toolwright.events import AnyEvent, CallOutput, CallProgress
+from toolwright.events import AnyEvent, CallOutput, CallProgress, CallWaiting
 from toolwright.processes.output import Gathered, LogText, live_tail
 from toolwright.processes.process import Process, Progress
 from toolwright.processes.store import Report
+from toolwright.tools.outcome import encodable
+
+WORDS = 500
+"""Characters of a label, and of the name of what is waited for."""
+STREAM = 50
+"""Characters of the name of a stream."""
 
 
 class Sink:
@@ -28,33 +36,45 @@ class Sink:
         self._text = LogText(process.tail)
         self._progress: Progress | None = None
         self._status_text: str | None = None
-        self._waiting: tuple[str, ...] | None = None
+        self._wanted: tuple[str, str] = ("something", "")
+        self._waiting = self._waited = False
 
     def push(self, event: AnyEvent) -> None:
         """Take an event; only what the call of the process says, and what its nested calls print, is of interest."""
         if isinstance(event, CallOutput):
-            self._gathered.add(event.stream, event.text)
+            text = _words(event.text)
+            if text:
+                self._gathered.add(" ".join(_words(event.stream)[:STREAM].split()) or "output", text)
+                self._tell()
         elif isinstance(event, CallProgress) and event.call_id == self.id:
-            self._progress = Progress(event.current, event.total, None, event.label)
-        else:
-            return
-        self._tell()
+            self._progress = _progress(event) or self._progress
+            self._tell()
+        elif isinstance(event, CallWaiting) and event.call_id == self.id:
+            self._wanted = (_words(event.what), _words(event.name)[:WORDS])
 
     def say(self, text: str) -> None:
         """What the process is doing, in words."""
         self._status_text = text
         self._tell()
 
-    def wait_for(self, *what: str) -> None:
-        """It waits for something outside; for nothing: it goes on."""
-        self._waiting = what
+    def waits(self, waiting: bool) -> None:
+        """It waits for something outside, or goes on."""
+        self._waiting = waiting
         self._tell()
 
     def take(self) -> Report | None:
         """What was said since this was last asked for."""
+        told, self._told = self._told, False
+        if not told:
+            return None
         pieces, dropped = self._gathered.take()
         if pieces:
             self._tail = live_tail(self._tail, pieces, self._text)
+        waiting = None
+        if self._waiting is not self._waited:
+            # What came and went since the last report is not told.
+            self._waited = self._waiting
+            waiting = self._wanted if self._waiting else ()
         report = Report(
             id=self.id,
             token=self._token,
@@ -63,14 +83,33 @@ class Sink:
             dropped=dropped,
             progress=self._progress,
             status_text=self._status_text,
-            waiting=self._waiting,
+            waiting=waiting,
             tail=self._tail if pieces else None,
         )
-        told, self._told = self._told, False
-        self._progress = self._status_text = self._waiting = None
-        return report if told else None
+        self._progress = self._status_text = None
+        return report
 
     def _tell(self) -> None:
         if not self._told:
             self._told = True
             self._dirty(self)
+
+
+def _progress(event: CallProgress) -> Progress | None:
+    """What a tool says of its progress, if that is something that can be kept."""
+    current, total = _number(event.current), _number(event.total)
+    if current is None:
+        return None
+    label, unit = (None if each is None else _words(each)[:WORDS] for each in (event.label, event.unit))
+    return Progress(current, total, unit, label)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return value if isinstance(value, (int, float)) and math.isfinite(value) and abs(value) < 2**63 else None
+    except OverflowError:
+        return None
+
+
+def _words(text: Any) -> str:
+    return encodable(text if isinstance(text, str) else str(text))

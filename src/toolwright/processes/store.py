@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.process import Process, Progress, Registration, Status
-from toolwright.session.store import Mark, Quotas
+from toolwright.session.store import Mark, Quotas, Room
 from toolwright.tools.outcome import ToolOutcome
 
 HEAD = 128 * 1024
@@ -21,11 +21,15 @@ LIVE = 2_048
 
 
 class Limits(Struct, frozen=True, gc=False):
-    """How many processes may be active. `queue` lets those that are too many wait instead of refusing them."""
+    """How many processes may be active. `queue` lets those that are too many wait instead of refusing them.
+
+    `resources` is the room that their session has for showing them among its resources.
+    """
 
     per_session: int = 5
     per_worker: int = 64
     queue: bool = False
+    resources: Room = Quotas().resources
 
 
 class Claimed(NamedTuple):
@@ -80,6 +84,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     tell: bytes | None = None
     evidence: bytes = b""
     artifact_error: str | None = None
+    message_error: str | None = None
 
 
 class Renewal(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from toolwright.processes.process import Process, Status
 
 Deed = Literal["started", "taken_over", "completed", "failed", "cancelled", "abandoned", "handed_back", "lost"]
-"""What a worker may do with a process. What is taken over from a dead worker is started, too; "lost" is what became
+"""What a worker may do with a process. What another worker had begun is started, and "taken_over"; "lost" is what became
 another's, or could not be ended for want of the store."""
 
 Listener = Callable[[Deed, Process], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -12,9 +11,10 @@ from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.processes.bell import Bell
+from toolwright.processes.process import Process
 from toolwright.processes.running import Running
 from toolwright.processes.sink import Sink
-from toolwright.processes.store import Claimed, ProcessStore
+from toolwright.processes.store import Claimed, ProcessStore, Report
 from toolwright.processes.tally import Tally
 
 log = logging.getLogger("toolwright.processes")
@@ -59,11 +59,17 @@ class Worker:
         self._start = start
         self._turns = turns
         self._held: dict[str, Running] = {}
-        self._dirty: list[Sink] = []
+        self._faulty: list[Running] = []
+        self._dirty: dict[Sink, None] = {}
+        self._unwritten: list[Report] = []
         self._wake = asyncio.Event()
+        self._fewer = asyncio.Event()
         self._flushing: asyncio.Task[None] | None = None
         self._renewed = float("-inf")
         self._stopping = False
+        self._until = float("inf")
+        self._closing: asyncio.Task[None] | None = None
+        self._ended = False
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
@@ -76,34 +82,50 @@ class Worker:
         self._wake.set()
 
     async def close(self, bound: float = 0.0) -> None:
-        """Claim nothing more, let what runs end within `bound` seconds, and hand back the rest."""
-        if self._stopping:
-            return
+        """Claim nothing more, let what runs end within `bound` seconds, and hand back the rest.
+
+        Closed again, it waits for the same end, which a smaller bound brings nearer.
+        """
         self._stopping = True
+        self._until = min(self._until, self._clock.monotonic() + bound)
         self._wake.set()
-        # Leases are renewed until the last of its processes has ended or is handed back.
-        deadline = self._clock.monotonic() + bound
-        while self._held and self._clock.monotonic() < deadline:
-            await self._pause(min(LOOK, deadline - self._clock.monotonic()))
-            await self._hold_on()
-        self._loop.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._loop
-        left = list(self._held.values())
-        for running in left:
+        self._fewer.set()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        # Its loop renews the leases until the last of its processes has ended or is handed back.
+        while self._held and (left := self._until - self._clock.monotonic()) > 0:
+            self._fewer.clear()
+            await self._pause(left, self._fewer)
+        self._ended = True
+        self._wake.set()
+        # Not cancelled: what it is about to claim would be nobody's until the lease ends.
+        await self._loop
+        held = list(self._held.values())
+        for running in held:
             running.let_go()
-        await asyncio.gather(*(running.ended() for running in left))
-        with contextlib.suppress(StoreError):  # then its leases end by themselves
+        await asyncio.gather(*(running.ended() for running in held))
+        if self._flushing is not None:
+            self._flushing.cancel()
+        held += self._faulty
+        try:
             await self.flush()
-            await self._store.hand_back(self.name, [running.hold for running in left], self._clock.now())
+            await self._store.hand_back(self.name, [running.hold for running in held], self._clock.now())
             await self._store.leave(self.name)
-        for running in left:
-            self.tally.note("handed_back", running.process)
-        self._bell.ring([running.id for running in left])
+        except StoreError as fault:
+            log.warning("The worker can not hand back its processes, whose leases will end: %s", fault)
+        for running in held:
+            if running.let_gone or running.faulty:
+                self.tally.note("handed_back", running.process)
+        self._bell.ring([running.id for running in held])
 
     async def _serve(self) -> None:
         while True:
             self._wake.clear()
+            if self._ended:
+                return
             try:
                 await self._hold_on()
                 if not self._stopping:
@@ -112,24 +134,41 @@ class Worker:
                     await self._claim()
             except StoreError as fault:
                 log.warning("The worker can not use its store, and tries again: %s", fault)
-            await self._pause(LOOK)
+            except Exception:  # the edge of a process: what it holds must not be lost by what another part did
+                log.exception("The worker could not do all of its work, and tries again")
+            await self._pause(LOOK, self._wake)
 
     async def _hold_on(self) -> None:
         """Renew the leases when it is time, and stop what is to be cancelled or is no longer this worker's."""
         now = self._clock.monotonic()
-        if now - self._renewed >= RENEW or self._renewed == float("-inf"):
+        if now - self._renewed >= RENEW:
             held = list(self._held.values())
             until = self._clock.now() + LEASE
             found = await self._store.renew(self.name, [running.hold for running in held], until, self.capacity)
             self._renewed = now
-            for id in found.lost:
-                self._lose(id)
+            lost = set(found.lost)
+            for running in held:
+                if running.id in lost:
+                    self._lose(running)
+            await self._give_up()
             cancelled = found.cancelled
         else:
             cancelled = await self._store.cancelled(self.name) if self._held else {}
         for id, reason in cancelled.items():
             if id in self._held:
                 self._held[id].cancel(reason)
+
+    async def _give_up(self) -> None:
+        """Hand back what could not go on here for a fault of the store: it may fare better the next time."""
+        if self._faulty:
+            faulty, self._faulty = self._faulty, []
+            try:
+                await self._store.hand_back(self.name, [running.hold for running in faulty], self._clock.now())
+            except StoreError:
+                self._faulty += faulty
+                raise
+            for running in faulty:
+                self.tally.note("handed_back", running.process)
 
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
@@ -147,20 +186,25 @@ class Worker:
     def _over(self, running: Running) -> None:
         if self._held.get(running.id) is running and not running.let_gone:
             del self._held[running.id]
-            self.tally.end(running.ended_as, running.process)
+            if running.faulty:
+                self._faulty.append(running)
+            else:
+                self.tally.end(running.ended_as, running.process)
         self._bell.ring([running.id])
         self._wake.set()
+        self._fewer.set()
 
-    def _lose(self, id: str) -> None:
-        running = self._held.pop(id, None)
-        if running is not None:
-            log.warning("The process %r was taken over by another worker", id)
+    def _lose(self, running: Running) -> None:
+        # One that is about to end has perhaps done so; and if it is another's, its end is refused.
+        if self._held.get(running.id) is running and not running.ending:
+            del self._held[running.id]
+            log.warning("The process %r was taken over by another worker", running.id)
             self.tally.note("lost", running.process)
             running.let_go()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait for some time, or until there may be something to do."""
-        woken = asyncio.ensure_future(self._wake.wait())
+    async def _pause(self, seconds: float, event: asyncio.Event) -> None:
+        """Wait for some time, or for an event."""
+        woken = asyncio.ensure_future(event.wait())
         late = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait({woken, late}, return_when=asyncio.FIRST_COMPLETED)
@@ -172,30 +216,60 @@ class Worker:
 
     def dirty(self, sink: Sink) -> None:
         """A process has something to report."""
-        self._dirty.append(sink)
-        if self._flushing is None:
+        self._dirty[sink] = None
+        if self._flushing is None and not self._ended:
             self._flushing = asyncio.ensure_future(self._flush_soon())
 
     async def _flush_soon(self) -> None:
-        try:
+        while self._dirty or self._unwritten:
             await self._clock.sleep(FLUSH)
-            await self.flush()
-        except StoreError as fault:
-            log.warning("What processes report can not be written: %s", fault)
-        finally:
-            self._flushing = None
-            if self._dirty:
-                self._flushing = asyncio.ensure_future(self._flush_soon())
+            try:
+                await self.flush()
+            except StoreError as fault:
+                log.warning("What processes report can not be written, and is tried again: %s", fault)
+        self._flushing = None
 
     async def flush(self, only: Sink | None = None) -> None:
-        """Write what processes have reported, of one or of all."""
-        sinks = [sink for sink in self._dirty if only is None or sink is only]
-        self._dirty = [sink for sink in self._dirty if sink not in sinks]
-        reports = [report for report in (sink.take() for sink in sinks) if report is not None]
-        if reports:
-            for id in await self._store.report(reports):
-                self._lose(id)
-            self._bell.ring([report.id for report in reports])
+        """Write what processes have reported, of one or of all.
+
+        Raises:
+            StoreError: it could not be written. It is kept, and nothing more is taken until it is.
+        """
+        before, self._unwritten = self._unwritten, []
+        await self._write(before)
+        if only is None:
+            sinks, self._dirty = list(self._dirty), {}
+        else:
+            sinks = [only] if only in self._dirty else []
+            self._dirty.pop(only, None)
+        await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
+
+    async def _write(self, reports: list[Report]) -> None:
+        if not reports:
+            return
+        try:
+            lost = set(await self._store.report(reports))
+        except StoreError:
+            self._unwritten = reports + self._unwritten
+            raise
+        for report in reports:
+            running = self._held.get(report.id)
+            if report.id in lost and running is not None and running.hold == (report.id, report.token):
+                self._lose(running)
+        self._bell.ring([report.id for report in reports])
+
+    async def append(self, process: Process, sink: Sink, type: str, payload: bytes, key: str | None) -> None:
+        """Append an event that the tool of a process declares, after all that the process said before.
+
+        Raises:
+            StoreError: it could not be written, or the process is no longer this worker's.
+            ProcessError: the key was used for something else.
+        """
+        await self.flush(sink)
+        now = self._clock.now()
+        if await self._store.append(process.id, process.token, type, payload, key, now) is None:
+            raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
+        self._bell.ring([process.id])
 
     async def answers(self) -> bool:
         """True when it serves, its leases are held, and its store can be read.

@@ -14,7 +14,7 @@ from toolwright.calls.batch import Batch, BatchSetting
 from toolwright.calls.connecting import provider_of
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks
-from toolwright.calls.host import CallHost
+from toolwright.calls.host import CallHost, KeepEvent
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
@@ -56,6 +56,8 @@ from toolwright.tools.clients import (
     RunsClient,
     ScheduleClient,
     SchedulesClient,
+    Trigger,
+    TriggersClient,
 )
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
@@ -90,6 +92,8 @@ class Shared:
     """Makes the runs client of a session, for its host or for a call."""
     schedules: Callable[[Session, Marker, CallKey | None, Policy, Callable[[Any], Any]], SchedulesClient]
     """The same for its schedules."""
+    triggers: Callable[[Session], TriggersClient]
+    """Makes the client of a session's triggers."""
     model: ModelClient | None = None
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
@@ -170,6 +174,8 @@ class Session:
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
         self._batches: dict[Batch, None] = {}  # in the order they were started
+        # Of background runs and what they call: nobody who waits for the session, or cancels it, means these.
+        self._apart: dict[Batch, None] = {}
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it.
@@ -199,7 +205,7 @@ class Session:
         return self._shared.hub.subscribe(self.id, limit)
 
     def cancel(self, reason: str = "the session was cancelled") -> None:
-        """Cancel every batch of the session that is still running."""
+        """Cancel every batch of the session that is still running. Background runs go on; each has its own `cancel`."""
         for batch in list(self._batches):
             batch.cancel(reason)
 
@@ -262,6 +268,7 @@ class Session:
         Raises:
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
+        await self.know_secrets()
         return await self._runs.spawn(tool, args, **options)
 
     async def runs(self, *, active: bool = False) -> list[RunClient]:
@@ -304,6 +311,36 @@ class Session:
     def _schedules(self) -> SchedulesClient:
         self._shared.require_open()
         return self._shared.schedules(self, Unmarked(), None, self.policy, lambda store: store)
+
+    async def on(self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> Trigger:
+        """Start a tool in the background each time something occurs under a topic, as `runtime.occur` says.
+
+        `options` are those of `toolwright.processes.Triggers.add`: match, payload_as, title, timeout,
+        signal_on_completion, id.
+
+        Raises:
+            ProcessError: the tool can not run in the background, there are too many triggers, or something is not
+                usable.
+        """
+        return await self._triggers.add(topic, tool, args, **options)
+
+    async def off(self, trigger: Trigger | str) -> bool:
+        """Start nothing more by a trigger, or the one of an id; what it started goes on. False when there was none."""
+        return await self._triggers.remove(trigger.id if isinstance(trigger, Trigger) else trigger)
+
+    async def triggers(self) -> list[Trigger]:
+        """The triggers of the session, the oldest first."""
+        return await self._triggers.list()
+
+    async def know_secrets(self) -> None:
+        """Read the secrets that an earlier process wrote, once, so that `hides` knows them."""
+        if self._shared.kept_before:
+            await self._know()
+
+    @property
+    def _triggers(self) -> TriggersClient:
+        self._shared.require_open()
+        return self._shared.triggers(self)
 
     @property
     def _runs(self) -> RunsClient:
@@ -376,7 +413,7 @@ class Session:
     async def wait_for_idle(self, timeout: float | None = None) -> bool:
         """Wait until no batch of the session runs, or those that do only wait for something outside.
 
-        False when that is not so after `timeout` seconds. Calls of other processes are not seen.
+        False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
         """
         return await wait_for_idle(self._batches, self._shared.clock, timeout)
 
@@ -476,8 +513,8 @@ class Session:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that still run."""
-        return tuple(self._batches)
+        """The batches that still run, those of background runs among them."""
+        return (*self._batches, *self._apart)
 
     def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
         self._shared.require_open()
@@ -494,16 +531,27 @@ class Session:
                 policy = policy.but(read_only=True)
             setting = self._make_setting(policy)
         batch = Batch(calls, self._all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
-        self._batches[batch] = None
+        if setting.host is self._host:
+            self._batches[batch] = None
+        else:
+            self._apart[batch] = None
         return batch
 
-    def start_apart(self, call: ToolCall, scope: str, push: Callable[[AnyEvent], None], **changes: Any) -> Batch:
+    def start_apart(
+        self,
+        call: ToolCall,
+        scope: str,
+        push: Callable[[AnyEvent], None],
+        keep_event: KeepEvent,
+        timeout: Callable[[float | None], float],
+    ) -> Batch:
         """Start the call of a process, which `push` is told about: it takes no slots of the session's, and no other
-        call waits for it.
+        call waits for it. `timeout` gives its seconds, from those that its tool says.
         """
         self._shared.require_open()
         host, shared = copy.copy(self._host), self._shared
         host.schedule = Schedule(shared.running)
+        host.keep_event = keep_event
         host.channel = Channel(self.id)
         host.channel.pushes = (shared.hub.channel(self.id).publish, push)
         self._hosts.append(host)
@@ -513,13 +561,18 @@ class Session:
             self._hosts.remove(host)
             host.schedule.close()
 
-        setting = self._make_setting(self.policy.but(continue_on_failure=True, **changes), host, ())
-        batch = Batch([call], self._all_tools(), setting, scope=scope, parent=None, ended=ended)
-        self._batches[batch] = None
+        tools = dict(self._all_tools())
+        tool = find(tools, call.name)
+        if tool is not None:
+            tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))
+        setting = self._make_setting(self.policy.but(continue_on_failure=True), host, ())
+        batch = Batch([call], tools, setting, scope=scope, parent=None, ended=ended)
+        self._apart[batch] = None
         return batch.start()
 
     def _ended(self, batch: Batch) -> None:
         self._batches.pop(batch, None)
+        self._apart.pop(batch, None)
 
     def recovering(self, intents: list[Intent], scope: str) -> Batch:
         """A batch of calls that a crash cut off, to be started."""

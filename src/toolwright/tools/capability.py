@@ -26,6 +26,8 @@ class Capability:
         settings: what it was made with, for whoever looks.
         requires: what must be active with it: names, or capabilities.
         comes_with: for one that comes by itself: which tools bring it.
+        whole: for one that comes by itself: gives the capability to take in its place, when it comes. So its tools
+            are not made where they are not needed.
         unusable: why it can not be used yet.
     """
 
@@ -37,6 +39,7 @@ class Capability:
     settings: Mapping[str, Any] = field(default_factory=dict)
     requires: Sequence[str | Capability] = ()
     comes_with: Callable[[ToolDefinition], bool] | None = None
+    whole: Callable[[], Capability] | None = None
     unusable: str | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +85,7 @@ def activate(
             break
         waiting = [one for one in waiting if one not in come]
         for one in come:
-            choice.take(choice.known.get(one.name, one))
+            choice.take(choice.known.get(one.name) or (one if one.whole is None else one.whole()))
     return tuple(choice.active.values())
 
 

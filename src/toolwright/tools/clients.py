@@ -202,6 +202,20 @@ class RunClient(Protocol):
     @property
     def status(self) -> str: ...
 
+    @property
+    def process(self) -> Any:
+        """All that is known of the run, when it was last looked at."""
+        ...
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """Its outcome, once it is known."""
+        ...
+
+    async def refresh(self) -> Any:
+        """Look at it now."""
+        ...
+
     async def wait(self, timeout: float | None = None) -> ToolOutcome:
         """Its outcome, when it is over.
 
@@ -240,6 +254,11 @@ class RunClient(Protocol):
 class RunsClient(Protocol):
     """Tools that run in the background, in the session's name."""
 
+    @property
+    def current(self) -> str | None:
+        """The id of the run that this call is part of, if it runs in the background."""
+        ...
+
     async def spawn(
         self,
         tool: str,
@@ -260,6 +279,50 @@ class RunsClient(Protocol):
 
     async def get(self, id: str) -> RunClient:
         """The handle of a run of this session, or of one that was granted to it."""
+        ...
+
+
+class Trigger(Struct, frozen=True, kw_only=True):
+    """What starts a tool in the background each time something occurs: see `TriggersClient`."""
+
+    id: str
+    session: str
+    topic: str
+    tool: str
+    arguments: dict[str, Any]
+    match: dict[str, Any]
+    payload_as: str | None
+    title: str
+    timeout: float | None
+    signal_on_completion: bool
+    created_at: float
+
+
+class TriggersClient(Protocol):
+    """What starts tools in the background, in the session's name, when something occurs."""
+
+    async def add(
+        self,
+        topic: str,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        match: Mapping[str, Any] | None = None,
+        payload_as: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> Trigger:
+        """Start a tool each time something occurs under a topic with a payload that matches."""
+        ...
+
+    async def list(self) -> builtins.list[Trigger]:
+        """The triggers of the session, the oldest first."""
+        ...
+
+    async def remove(self, id: str) -> bool:
+        """Start nothing more by a trigger; False when there was none."""
         ...
 
 

@@ -32,7 +32,7 @@ class CallServices(Protocol):
 
     def now(self) -> float: ...
 
-    def report_progress(self, current: float, total: float | None, label: str | None) -> None: ...
+    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
 
     def report_output(self, stream: str, text: str) -> None: ...
 
@@ -53,6 +53,8 @@ class CallServices(Protocol):
     async def wait(self, key: str, deadline: float | None) -> Any: ...
 
     async def receive(self, name: str, deadline: float | None) -> Any: ...
+
+    async def emit(self, name: str, payload: Any, key: str | None) -> None: ...
 
 
 class Done:
@@ -126,9 +128,11 @@ class ToolContext:
         """The instant by the runtime's clock, in seconds since the epoch."""
         return self._services.now()
 
-    def progress(self, current: float, total: float | None = None, label: str | None = None) -> Done:
-        """Tell watchers how far the call is."""
-        self._services.report_progress(current, total, label)
+    def progress(
+        self, current: float, total: float | None = None, label: str | None = None, unit: str | None = None
+    ) -> Done:
+        """Tell watchers how far the call is; `unit` says of what, such as "files"."""
+        self._services.report_progress(current, total, label, unit)
         return _DONE
 
     def output(self, stream: Literal["stdout", "stderr"] | str, text: str) -> Done:
@@ -270,6 +274,16 @@ class ToolContext:
             ToolError: none came in time (code "expired"), or the waits of the session were cancelled.
         """
         return await self._services.receive(name, deadline)
+
+    async def emit(self, name: str, payload: Any = None, *, key: str | None = None) -> None:
+        """Tell of something that the tool declares in `events`. A run in the background keeps it among its events.
+
+        There, an event with a `key` is kept once, across attempts and crashes.
+
+        Raises:
+            ServiceError: the tool declares no such event, or the payload is not what it declares.
+        """
+        await self._services.emit(name, payload, key)
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run another tool as part of this call."""

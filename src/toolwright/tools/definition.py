@@ -21,6 +21,25 @@ Deferral = Literal["auto", "never", "always"]
 
 KINDS = ("function", "mcp", "shell", "custom", "client")
 CAPABILITIES = frozenset({"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"})
+RESERVED_EVENTS = frozenset(
+    {
+        "abandoned",
+        "cancel_asked",
+        "cancelled",
+        "completed",
+        "failed",
+        "handed_back",
+        "output",
+        "progress",
+        "queued",
+        "resumed",
+        "started",
+        "status",
+        "waiting",
+    }
+)
+"""The events that every process has, so that no tool declares one of these names."""
+_EVENT = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
@@ -72,6 +91,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     isolation: Isolation = "none"
     on_crash: CrashPolicy = None  # type: ignore[assignment]
     deferral: Deferral = "auto"
+    events: dict[str, dict[str, Any]] = {}
+    """What it may tell of with `ctx.emit`: the names of its own events, and the schema of what each says."""
     script: str | None = None
     """The parameter that holds the script, in tools of the kind "shell"; there it is "command" unless they say so."""
 
@@ -109,6 +130,12 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             raise ToolDefinitionError(
                 f"Tool {name!r} has on_crash {self.on_crash!r}; use rerun, fail, ask or a probe function"
             )
+        for event in self.events:
+            if not isinstance(event, str) or not _EVENT.fullmatch(event) or event in RESERVED_EVENTS:
+                raise ToolDefinitionError(
+                    f"Tool {name!r} has an event {event!r:.200}; use a lower-case name, and none of "
+                    f"{', '.join(sorted(RESERVED_EVENTS))}"
+                )
         timeout = self.timeout
         if timeout is not None and (isinstance(timeout, bool) or not 0 < timeout < float("inf")):
             raise ToolDefinitionError(f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0")

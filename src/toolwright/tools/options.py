@@ -56,6 +56,8 @@ class ToolOptions(TypedDict, total=False):
     isolation: Isolation
     on_crash: CrashPolicy
     deferral: Deferral
+    # what it tells of with `ctx.emit`: a name, and the type or JSON Schema of what it says
+    events: Mapping[str, Mapping[str, Any] | type]
     # runs before the policy decides; its result is in the context as `prepared`, or answers in the tool's place
     prepare: Callable[[dict[str, Any], Any], Any]
     # sees the JSON of the arguments before anything is recorded, and may refuse what must not be written down
@@ -123,6 +125,7 @@ def define(
         isolation=options.get("isolation", "none"),
         on_crash=options.get("on_crash"),  # type: ignore[arg-type]
         deferral=options.get("deferral", "auto"),
+        events=_events(options.get("events"), name),
     )
 
 
@@ -177,6 +180,14 @@ def _resources(options: ToolOptions, option: Literal["reads", "writes"], name: s
     raise ToolDefinitionError(
         f"Tool {name!r} has {option}={given!r:.200}; use names of parameters, or path(), tree() and resource()"
     )
+
+
+def _events(given: Any, name: str) -> dict[str, dict[str, Any]]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ToolDefinitionError(f"Tool {name!r} has events={given!r:.200}; use a dict of names and types or schemas")
+    return {event: _output_schema(schema, name) or {} for event, schema in given.items()}
 
 
 def _output_schema(given: Mapping[str, Any] | type | None, name: str) -> dict[str, Any] | None:

@@ -55,6 +55,7 @@ class Tool:
 
     __slots__ = (
         "__wrapped__",
+        "check_events",
         "check_output",
         "claims",
         "definition",
@@ -70,6 +71,7 @@ class Tool:
     definition: ToolDefinition
     claims: tuple[Claim, ...] | Callable[[Mapping[str, Any]], tuple[Claim, ...]]
     check_output: OutputCheck | None
+    check_events: dict[str, OutputCheck]
 
     def __init__(
         self,
@@ -96,6 +98,9 @@ class Tool:
         self.screen = screen
         self.__wrapped__ = function
         self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
+        self.check_events = {
+            event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
+        }
         self.check_output = (
             None
             if definition.output_schema is None
@@ -192,6 +197,10 @@ class Tool:
         if "output_schema" in changes:
             schema = definition.output_schema
             changed.check_output = None if schema is None else compile_output_schema(schema, owner=changed.name)
+        if "events" in changes:
+            changed.check_events = {
+                event: compile_output_schema(schema, owner=changed.name) for event, schema in definition.events.items()
+            }
         if definition.isolation == "process":
             changed.mode = "process"
         elif self.mode == "process" and self.__wrapped__ is not None:

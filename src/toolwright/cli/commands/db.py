@@ -68,7 +68,7 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove old finished calls, with all that belongs to them. A call that is removed would run again.
+    """Remove old finished calls and background runs, with what belongs to them. A call that is removed would run again.
 
     What is unfinished stays, and what it needs to go on.
     """
@@ -77,17 +77,18 @@ def prune(
         planned = asyncio.run(care.prune(store, instant, sessions=session, dry_run=True))
         if not as_json:
             typer.echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
-        if not dry_run and not yes and (planned.calls or vacuum):
+        something = bool(planned.calls or planned.processes or vacuum)
+        if not dry_run and not yes and something:
             if as_json or not sys.stdin.isatty():
                 raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
             if not typer.confirm(f"Remove what finished before {moment(instant)}?", err=True):
                 raise BadInput("Nothing was removed")
         removed = planned
-        if not dry_run and (planned.calls or vacuum):
+        if not dry_run and something:
             removed = asyncio.run(care.prune(store, instant, sessions=session, vacuum=vacuum))
         if as_json:
             print_json({"before": instant, "dry_run": dry_run, **msgspec.to_builtins(removed)})
-        elif not dry_run and not (planned.calls or vacuum):
+        elif not dry_run and not something:
             typer.echo("Nothing was removed.")
         elif not dry_run:
             typer.echo(f"Removed: {_pruned(removed)}; the file is {removed.bytes:,} bytes smaller")
@@ -108,7 +109,8 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
 
 def _pruned(counts: care.Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
-    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{kept}"
+    runs = f", {counts.processes} background runs" if counts.processes else ""
+    return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{runs}{kept}"
 
 
 def _stats_table(store: Path, found: care.Stats) -> Table:
@@ -116,11 +118,13 @@ def _stats_table(store: Path, found: care.Stats) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     calls = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.calls.items()))
+    runs = ", ".join(f"{count} {status}" for status, count in sorted(found.processes.items()))
     rows = {
         "store": str(store),
         "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free",
         "sessions": str(found.sessions),
         "calls": calls or "none",
+        "background runs": runs or "none",
         "effects": str(found.effects),
         "waits": f"{found.waits}, {found.open_waits} of them open",
         "signals": str(found.signals),

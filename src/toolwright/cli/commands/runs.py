@@ -214,17 +214,20 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
         if given.as_json:
             async for event in run.follow() if follow else run.events():
                 if event.type == "output":
-                    typer.echo(jsonx.encode(event_data(event)))
+                    typer.echo(jsonx.encode({"number": event.number, "at": event.at, **event.payload}))
             return
-        pieces, last = await run.printed()
-        text = LogText()
-        text.of(pieces)  # so that what follows goes on in the same line, of the same stream
-        log = render(pieces, (await run.refresh()).log_chars)
         if not follow:
-            if log:
+            if log := await run.log():
                 print_text(_shown(log))
             return
-        _write(log)
+        pieces, last = [], 0
+        async for event in run.events():
+            last = event.number
+            if event.type == "output":
+                pieces.append(Piece(**event.payload))
+        _write(render(pieces, (await run.refresh()).log_chars))
+        text = LogText()
+        text.of(pieces)  # so that what follows goes on in the same line, of the same stream
         async for event in run.follow(last):
             if event.type == "output":
                 _write(text.of([Piece(**event.payload)]))

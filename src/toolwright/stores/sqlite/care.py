@@ -5,6 +5,7 @@ A store keeps everything. What may go is the owner's decision, a `Retention`, an
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
+from toolwright.effects.effect import PROCESS_SCOPE
 from toolwright.errors import ToolwrightError
 from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import KEY, one
 from toolwright.stores.sqlite.visit import visit
 
@@ -39,6 +42,8 @@ class Stats(Struct, frozen=True):
     """With the log beside it."""
     free_bytes: int
     """What `prune(..., vacuum=True)` could give back of that."""
+    processes: dict[str, int] = {}
+    """How many there are, by status."""
 
 
 class Pruned(Struct, frozen=True):
@@ -49,12 +54,15 @@ class Pruned(Struct, frozen=True):
     waits: int = 0
     signals: int = 0
     spared: int = 0
+    occurrences: int = 0
+    """Their keys are no longer known: said again, they occur again."""
     bytes: int = 0
     """How much smaller the file is."""
+    processes: int = 0
 
 
 class Retention(Struct, frozen=True):
-    """How long finished calls are kept: `seconds` after they finished, and for ever without that."""
+    """How long finished calls and processes are kept: `seconds` after they finished, and for ever without that."""
 
     seconds: float | None = None
 
@@ -85,6 +93,11 @@ async def stats(path: str | Path) -> Stats:
             oldest_unfinished=one(connection, "SELECT min(queued_at) FROM calls WHERE outcome IS NULL"),
             file_bytes=_size(Path(path)),
             free_bytes=one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size"),
+            processes=dict(
+                connection.execute(
+                    "SELECT CASE state WHEN 'held' THEN 'queued' ELSE state END, count(*) FROM processes GROUP BY 1"
+                )
+            ),
         )
 
     return await visit(path, work)
@@ -100,7 +113,9 @@ async def check(path: str | Path) -> list[str]:
             count = one(
                 connection,
                 f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls"
-                " WHERE session = part.session AND scope = part.scope AND call_id = part.call_id)",
+                " WHERE session = part.session AND scope = part.scope AND call_id = part.call_id)"
+                # A process may be sent signals before its call begins, and also if it never does.
+                f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{PROCESS_SCOPE}' || processes.id)",
             )
             if count:
                 told.append(f"{count} {part} belong to no call")
@@ -124,11 +139,13 @@ async def prune(
     vacuum: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove the calls that finished before an instant, of all or some sessions, with all that belongs to them.
+    """Remove calls and processes that finished before an instant, of all or some sessions, with what belongs to them.
 
     What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
-    was made by, with their effects. A call that is removed is not known any more: run again, it runs. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed.
+    was made by, with their effects; every call of a process, and the processes above one. What is removed is not known
+    any more: run again, it runs. The artifacts of processes stay among the files of their sessions. Revoked sessions
+    and remembered decisions stay. Without an instant nothing is removed. The keys of what occurred before it go too,
+    unless only some sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
@@ -148,21 +165,34 @@ async def prune(
 
     def work(connection: apsw.Connection) -> Pruned:
         size = _size(Path(path))
-        counts = dict.fromkeys(("calls", *_PARTS, "spared"), 0)
+        counts = dict.fromkeys(("calls", *_PARTS, "spared", "occurrences", "processes"), 0)
         if before is not None:
             groups: list[Any] = connection.execute("SELECT DISTINCT session, scope FROM calls").fetchall()
             for session, scope in groups:
                 if sessions is None or session in sessions:
                     _prune_group(connection, session, scope, before, counts, dry_run)
+            if sessions is None:  # what occurred is no session's
+                counts["occurrences"] = _prune_occurrences(connection, before, dry_run)
+            only = None if sessions is None else json.dumps(list(sessions))
+            while _prune_processes(connection, only, before, counts, dry_run):
+                pass
         if dry_run:
             return Pruned(**counts)
         if vacuum:
             connection.execute("VACUUM")
-        if vacuum or counts["calls"]:
+        if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 
     return await visit(path, work, writes=not dry_run)
+
+
+def _prune_occurrences(connection: apsw.Connection, before: float, dry_run: bool) -> int:
+    found: int = one(connection, "SELECT count(*) FROM occurrences WHERE at < ?", (before,))
+    if not dry_run:
+        connection.execute("DELETE FROM occurrences WHERE at < ?", (before,))
+        return connection.changes()
+    return found
 
 
 def _prune_group(
@@ -195,6 +225,10 @@ def _prune_chunk(
     ]
     # In the same transaction as the removal: a call that begins meanwhile may belong to one of these.
     needed = _needed(connection, session, scope) if old else set()
+    if old and scope.startswith(PROCESS_SCOPE):
+        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING}"
+        if one(connection, query, (scope.removeprefix(PROCESS_SCOPE),)) is not None:
+            needed.update(old)  # Its worker may be about to end it, or another to go on with it.
     for call_id in old:
         if call_id in needed:
             counts["spared"] += 1
@@ -206,6 +240,36 @@ def _prune_chunk(
                 connection.execute(f"DELETE FROM {table} WHERE {KEY}", (session, scope, call_id))
                 counts[table] += connection.changes()
     return old[-1] if len(old) == CHUNK else None
+
+
+def _prune_processes(
+    connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
+) -> bool:
+    """Prune the next processes that are over, those below before those above; True when there may be more."""
+    connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+    query = (
+        "SELECT id, session FROM processes AS process WHERE ended_at < ?1"
+        " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+        " AND NOT EXISTS (WITH RECURSIVE below(id) AS (SELECT process.id UNION SELECT child.id FROM processes AS child"
+        f" JOIN below ON child.parent = below.id) SELECT 1 FROM below JOIN processes USING (id) WHERE {PENDING})"
+        " LIMIT ?3"
+    )
+    most = -1 if dry_run else CHUNK
+    old: list[Any] = connection.execute(query, (before, sessions, most)).fetchall()
+    counts["processes"] += len(old)
+    if not dry_run:
+        for id, session in old:
+            connection.execute(
+                "DELETE FROM signals WHERE session = ? AND scope = ? AND NOT EXISTS (SELECT 1 FROM calls"
+                " WHERE calls.session = signals.session AND calls.scope = signals.scope)",
+                (session, f"{PROCESS_SCOPE}{id}"),
+            )
+            counts["signals"] += connection.changes()
+            for table in ("process_events", "process_grants"):
+                connection.execute(f"DELETE FROM {table} WHERE process = ?", (id,))
+            connection.execute("DELETE FROM processes WHERE id = ?", (id,))
+    connection.execute("COMMIT")
+    return not dry_run and len(old) == CHUNK
 
 
 def _needed(connection: apsw.Connection, session: str, scope: str) -> set[str]:

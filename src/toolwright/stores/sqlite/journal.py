@@ -11,7 +11,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.effects.effect import CallKey, Kept
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
 from toolwright.effects.journal import Entry, Intent
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
@@ -105,7 +105,9 @@ class SqliteJournalStore:
             if connection.changes() != 1:
                 return False
             for table in ("effects", "waits", "signals"):
-                connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
+                # A process may be sent signals before its call begins: they are not the call's to forget.
+                if table != "signals" or not key.scope.startswith(PROCESS_SCOPE):
+                    connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
             return True
 
         return self._writer.do(work)

@@ -20,18 +20,24 @@ from toolwright.stores.sqlite.files import put_file
 from toolwright.stores.sqlite.messages import put_message
 from toolwright.stores.sqlite.process_rows import LEASED, PENDING, add_event, next_change, put_event
 from toolwright.stores.sqlite.rows import one, packed
+from toolwright.stores.sqlite.run_resources import update_resource
 
 
 def write_report(connection: apsw.Connection, report: Report) -> bool:
     """Write what a process did; False when it is over, or another's."""
     row: Any = connection.execute(
-        f"SELECT state, log_chars, tail_first, tail_chars, last_progress FROM processes"
+        f"SELECT session, state, log_chars, tail_first, tail_chars, last_progress FROM processes"
         f" WHERE id = ? AND token = ? AND {LEASED}",
         (report.id, report.token),
     ).fetchone()
     if row is None:
         return False
-    state, log_chars, tail_first, tail_chars, last_progress = row
+    session, state, log_chars, tail_first, tail_chars, last_progress = row
+    if report.dropped and tail_first is not None:
+        # What is missing came after the tail so far, which has no place then: there is one gap, before the tail.
+        statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
+        connection.execute(statement, (report.id, tail_first))
+        tail_first, tail_chars = None, 0
     for piece in report.pieces:
         number = put_event(connection, report.id, "output", msgspec.json.encode(Output(*piece)), report.at)
         if tail_first is None and log_chars + piece.cost > HEAD:
@@ -69,6 +75,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
             report.id,
         ),
     )
+    update_resource(connection, session, report.id, report.at)
     return True
 
 
@@ -112,9 +119,11 @@ def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> 
         about = jsonx.encode({"run_id": ending.id, "status": ending.status})
         put_message(connection, session, "runtime", ending.tell, about, ending.at, quotas.messages)
     ended: dict[str, Any] = {"summary": ending.summary, "artifact_error": ending.artifact_error}
+    ended["message_error"] = ending.message_error
     if ending.evidence:
         ended["evidence"] = jsonx.decode(ending.evidence)
     add_event(connection, ending.id, ending.status, ended, ending.at)
+    update_resource(connection, session, ending.id, ending.at, ending.status, ending.summary)
     if before != "held":
         _let_follow(connection, session)
     return True
@@ -126,7 +135,7 @@ def _let_follow(connection: apsw.Connection, session: str) -> None:
         "UPDATE processes SET state = 'queued', changed = ?2 WHERE id = (SELECT held.id FROM processes AS held"
         " WHERE held.state = 'held' AND held.session = ?1 AND (held.alone = 0 OR NOT EXISTS (SELECT 1 FROM processes"
         " AS other WHERE other.schedule = held.schedule AND other.state IN ('queued', 'running', 'waiting')))"
-        " ORDER BY held.created_at, held.id LIMIT 1)",
+        " ORDER BY held.created_at, held.rowid LIMIT 1)",
         (session, next_change(connection)),
     )
 

@@ -30,6 +30,7 @@ from toolwright.stores.sqlite.process_rows import (
     to_process,
 )
 from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.run_resources import add_resource, update_resource
 
 _TREE = (
     "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
@@ -71,7 +72,7 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         query = (
             f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
-            f" AND {PENDING if active else '1'} ORDER BY created_at DESC, id DESC LIMIT ?2"
+            f" AND {PENDING if active else '1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
         )
         if session is not None:
             query = query.replace("(?1 IS NULL OR session = ?1)", "session = ?1")
@@ -97,7 +98,7 @@ class SqliteProcessStore:
                 (now, worker, known, most),
             ).fetchall()
             rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, id LIMIT ?",
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
             return [_take(connection, to_process(row), worker, now, until) for row in rows]
@@ -140,13 +141,16 @@ class SqliteProcessStore:
 
         def work(connection: apsw.Connection) -> None:
             for id, token in held:
-                connection.execute(
-                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
-                    f" WHERE id = ? AND token = ? AND {LEASED}",
+                # Its worker stays written there: whoever takes it next goes on with what that one began.
+                session = one(
+                    connection,
+                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
+                    f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
                     (id, token),
                 )
-                if connection.changes() == 1:
+                if session is not None:
                     add_event(connection, id, "handed_back", {"worker": worker}, at)
+                    update_resource(connection, session, id, at)
 
         await self._changes.attempt(work)
 
@@ -241,15 +245,20 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
     Raises:
         ProcessError: a limit is reached, and those that are too many are not to wait.
     """
+    if registration.parent is not None:
+        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
+        if one(connection, query, (registration.parent,)) is None:
+            raise ProcessError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
     query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
     full = one(connection, query, (registration.session, limits.per_session)) >= limits.per_session
+    # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
+    if full and (not limits.queue or registration.parent is not None):
+        raise ProcessError(
+            f"Maximum {limits.per_session} active background runs per session. "
+            "Wait for an existing run to finish before starting another.",
+            "session_limit",
+        )
     if not limits.queue:
-        if full:
-            raise ProcessError(
-                f"Maximum {limits.per_session} active background runs per session. "
-                "Wait for an existing run to finish before starting another.",
-                "session_limit",
-            )
         query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
         most: int = one(connection, query, (registration.at,)) or limits.per_worker
         query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
@@ -263,6 +272,7 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
         query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
         full = full or one(connection, query, (registration.schedule,)) is not None
     insert_process(connection, registration, "held" if full else "queued")
+    add_resource(connection, registration, limits.resources)
     add_event(connection, registration.id, "queued", {}, registration.at)
 
 
@@ -292,7 +302,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:
-    query = f"{_TREE} SELECT {COLUMNS} FROM below JOIN processes USING (id) ORDER BY depth, created_at, id"
+    query = f"{_TREE} SELECT {COLUMNS} FROM below JOIN processes USING (id) ORDER BY depth, created_at, processes.rowid"
     return [to_process(row) for row in connection.execute(query, (id,))]
 
 

@@ -305,8 +305,8 @@ CREATE TABLE processes (
     changed       INTEGER NOT NULL
 );
 
-CREATE INDEX queued_processes ON processes (created_at, id) WHERE state = 'queued';
-CREATE INDEX held_processes ON processes (session, created_at, id) WHERE state = 'held';
+CREATE INDEX queued_processes ON processes (created_at) WHERE state = 'queued';
+CREATE INDEX held_processes ON processes (session, created_at) WHERE state = 'held';
 CREATE INDEX leased_processes ON processes (lease_until) WHERE state IN ('running', 'waiting');
 CREATE INDEX active_processes ON processes (session) WHERE state IN ('queued', 'running', 'waiting');
 CREATE INDEX processes_of_session ON processes (session, created_at);
@@ -375,8 +375,8 @@ CREATE TABLE firings (
 
 -- What starts a process when something occurs: the topic, and what must be in its payload.
 CREATE TABLE triggers (
-    id         TEXT NOT NULL PRIMARY KEY,
     session    TEXT NOT NULL,
+    id         TEXT NOT NULL,
     topic      TEXT NOT NULL,
     pattern    BLOB NOT NULL,
     tool       TEXT NOT NULL,
@@ -384,18 +384,17 @@ CREATE TABLE triggers (
     payload_as TEXT,
     title      TEXT NOT NULL,
     options    BLOB NOT NULL,
-    state      TEXT NOT NULL,
-    created_at REAL NOT NULL
-);
+    created_at REAL NOT NULL,
+    PRIMARY KEY (session, id)
+) WITHOUT ROWID;
 
-CREATE INDEX triggers_of_topic ON triggers (topic) WHERE state = 'active';
-CREATE INDEX triggers_of_session ON triggers (session, created_at);
+CREATE INDEX triggers_of_topic ON triggers (topic);
 
--- What occurred, once for each key, and what it started.
+-- What occurred, once for each key, and what it started. Of the payload, only the digest is kept.
 CREATE TABLE occurrences (
     topic   TEXT NOT NULL,
     key     TEXT NOT NULL,
-    payload BLOB NOT NULL,
+    digest  TEXT NOT NULL,
     at      REAL NOT NULL,
     started BLOB NOT NULL,
     PRIMARY KEY (topic, key)

@@ -15,6 +15,7 @@ from toolwright.stores.sqlite.resources import SqliteResourceStore
 from toolwright.stores.sqlite.schedules import SqliteScheduleStore
 from toolwright.stores.sqlite.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions import SqliteArchiveStore
+from toolwright.stores.sqlite.triggers import SqliteTriggerStore
 
 
 class SqliteServiceStores:
@@ -32,6 +33,7 @@ class SqliteServiceStores:
         self.processes = SqliteProcessStore(changes, owner, path)
         self.resources = SqliteResourceStore(changes)
         self.schedules = SqliteScheduleStore(changes)
+        self.triggers = SqliteTriggerStore(changes)
 
     @classmethod
     def in_memory(cls) -> SqliteServiceStores:

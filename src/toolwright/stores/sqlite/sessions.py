@@ -13,11 +13,13 @@ from toolwright.errors import ServiceError
 from toolwright.session.archive import TABLES, Row, SessionInfo, SessionRows, SessionSink, Table, Usage
 from toolwright.stores.sqlite.blobs import drop_blobs, put_blob
 from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.visit import visit
 
 T = TypeVar("T")
 _CALLS = ("calls", "effects", "waits", "signals", "remembered", "revoked")
+_WORK = ("processes", "process_grants", "schedules", "triggers")
 _ORDER = {
     "files": "path",
     "key_values": "key",
@@ -86,9 +88,10 @@ class SqliteArchiveStore:
                     "SELECT session, count(*), count(*) - count(outcome) FROM calls GROUP BY session"
                 )
             }
+            others = {row[0] for row in connection.execute("SELECT DISTINCT session FROM processes")}
             return [
                 SessionInfo(session, *calls.get(session, (0, 0)), dict(sorted(found.get(session, {}).items())))
-                for session in sorted(found.keys() | calls.keys())
+                for session in sorted(found.keys() | calls.keys() | others)
             ]
 
         return await self._changes.read(work)
@@ -171,7 +174,7 @@ class _Sink:
 
 
 def _exists(connection: apsw.Connection, session: str) -> bool:
-    tables = ("calls", *TABLES)
+    tables = ("calls", "processes", *TABLES)
     return any(one(connection, f"SELECT 1 FROM {table} WHERE session = ? LIMIT 1", (session,)) for table in tables)
 
 
@@ -182,6 +185,17 @@ def _remove(connection: apsw.Connection, session: str) -> None:
             f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",
             "unfinished",
         )
+    active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
+    if active:
+        raise ServiceError(
+            f"The session {session!r:.200} has {active} background runs that are not over; let them end, or cancel them",
+            "unfinished",
+        )
+    for table in ("process_events", "process_grants"):
+        query = f"DELETE FROM {table} WHERE process IN (SELECT id FROM processes WHERE session = ?)"
+        connection.execute(query, (session,))
+    query = "DELETE FROM firings WHERE schedule IN (SELECT id FROM schedules WHERE session = ?)"
+    connection.execute(query, (session,))
     digests = [
         row[0]
         for row in connection.execute(
@@ -190,7 +204,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
             (session,),
         )
     ]
-    for table in (*_CALLS, *TABLES, "usage"):
+    for table in (*_CALLS, *_WORK, *TABLES, "triggers", "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     drop_blobs(connection, digests)
 
