@@ -135,7 +135,7 @@ class WorkerMetrics:
             ("started", "Runs that this worker began or went on with"),
             ("taken_over", "Runs among these that another worker had begun"),
             ("handed_back", "Runs that it left to other workers when it stopped"),
-            ("lost", "Runs that became another worker's, or could not be ended"),
+            ("lost", "Runs that became another worker's meanwhile"),
         ):
             yield CounterMetricFamily(f"toolwright_runs_{name}", about, value=counts[name])
         ended = CounterMetricFamily("toolwright_runs_ended", "Runs that ended here, by status", labels=["status"])

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 from toolwright.processes.process import Process, Status
 
 Deed = Literal["started", "taken_over", "completed", "failed", "cancelled", "abandoned", "handed_back", "lost"]
-"""What a worker may do with a process. What another worker had begun is started, and "taken_over"; "lost" is what became
-another's, or could not be ended for want of the store."""
+"""What a worker may do with a process. What another worker had begun is started, and "taken_over"; "lost" is
+what became another's meanwhile."""
 
 Listener = Callable[[Deed, Process], None]
 """Is told at once, on the loop of the worker. The process is as it was when it was claimed."""
