@@ -136,7 +136,12 @@ def test_the_log_is_printed_so_far_and_followed_to_the_end(
         assert following.stdout.readline() == "[stdout] scene 1 is shot\n"
         assert following.stdout.readline() == "scene 2 is shot\n"
         assert run("runs", "logs", id, *DB).out == "[stdout] scene 1 is shot\nscene 2 is shot\n"
-        run("runs", "signal", id, "go", *DB)
+        with subprocess.Popen([*command, "runs", "logs", id, "-f", *DB], stdout=subprocess.PIPE, text=True) as later:
+            assert later.stdout is not None
+            assert later.stdout.readline() == "[stdout] scene 1 is shot\n"
+            assert later.stdout.readline() == "scene 2 is shot\n"
+            run("runs", "signal", id, "go", *DB)
+            assert later.communicate(timeout=30)[0] == "scene 3 is shot\n"
         out, err = following.communicate(timeout=30)
     assert out == "scene 3 is shot\n"
     assert (following.returncode, "✓ completed" in err) == (0, True)
