@@ -1,5 +1,5 @@
-"""Two acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
-process that is killed in the middle of a batch, and another that goes on where it was.
+"""Three acts. Fifteen calls on real tools: what overlaps, what waits and why, and what goes wrong without harm. Then a
+process that is killed in the middle of a batch, and another that goes on where it was. Then the tools in the box.
 
 Run it with `make demo`. On a terminal the first table moves; anywhere else only the last tables are printed.
 """
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import demo_project
 from toolwright import Policy, Runtime, ToolCall, ToolRegistry
 from toolwright.cli.live import live_table
 from toolwright.cli.outcomes import outcome_table
@@ -143,8 +144,13 @@ def heading(console: Console, text: str) -> None:
     console.print(f"\n[bold]{text}[/]")
 
 
-def main(console: Console | None = None, watch: Watch | None = None, second: Console | None = None) -> None:
-    """Run the demo in a directory of its own, which is gone afterwards; its second act on a console of its own."""
+def main(
+    console: Console | None = None,
+    watch: Watch | None = None,
+    second: Console | None = None,
+    third: Console | None = None,
+) -> None:
+    """Run the demo in a directory of its own, which is gone afterwards; each act on a console of its own if given."""
     console = console or Console()
     if watch is None and console.is_terminal:
         watch = live_table(console)
@@ -158,6 +164,7 @@ def main(console: Console | None = None, watch: Watch | None = None, second: Con
         )
         asyncio.run(run(console, tools, Path(desk), watch))
         crash(second or console, Path(desk))
+        asyncio.run(demo_project.run(third or console, Path(desk)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Draw the pictures of the demo for the README: the table halfway and what follows it, then the second act.
+"""Draw the pictures of the demo for the README: the table halfway and what follows it, then the other acts.
 
-Run it as `python examples/record_demo.py`; it writes docs/images/demo.svg and docs/images/demo-crash.svg.
+Run it as `python examples/record_demo.py`; it writes demo.svg, demo-crash.svg and demo-session.svg to docs/images.
 """
 
 import io
@@ -44,11 +44,11 @@ def record() -> dict[str, str]:
     """Run the demo and return its pictures by their names."""
     acts = {
         name: Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-        for name in ("demo", "demo-crash")
+        for name in ("demo", "demo-crash", "demo-session")
     }
     demo = runpy.run_path(str(HERE / "demo.py"))
-    first, second = acts.values()
-    demo["main"](first, still(first), second)
+    first, second, third = acts.values()
+    demo["main"](first, still(first), second, third)
     return {name: act.export_svg(title="make demo", theme=MONOKAI, unique_id=name) for name, act in acts.items()}
 
 

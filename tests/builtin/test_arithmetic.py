@@ -36,12 +36,16 @@ async def test_dividing_by_zero_is_a_failure_that_says_so(run, zero):
 
 
 @pytest.mark.parametrize(
-    ("tool", "a", "b"), [(multiply, 1e308, 10), (add, 1.7e308, 1.7e308), (divide, 1e308, 1e-10), (multiply, 10**400, 1)]
+    ("tool", "a", "b"),
+    [(multiply, 1e308, 10), (add, 1.7e308, 1.7e308), (divide, 1e308, 1e-10), (subtract, -1.7e308, 1.7e308)],
 )
 async def test_a_result_beyond_all_numbers_is_a_failure(run, tool, a, b):
     outcome = await run(tool, a=a, b=b)
-    assert not outcome.ok
-    assert outcome.failure.category in ("execution", "invalid_arguments")
+    assert (outcome.failure.category, outcome.failure.code) == ("execution", "overflow")
+
+
+async def test_a_number_beyond_all_numbers_is_refused(run):
+    assert (await run(multiply, a=10**400, b=1)).failure.category in ("execution", "invalid_arguments")
 
 
 @pytest.mark.parametrize("wrong", [{"a": 1}, {"a": 1, "b": "two"}, {"a": 1, "b": None}, {"a": 1, "b": 2, "c": 3}])

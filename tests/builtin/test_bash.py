@@ -11,6 +11,7 @@ from tests.support import fail_after
 from toolwright import Policy, Rule, ToolCall, ToolDefinitionError
 from toolwright.builtin.bash import STATE_KEY, BashLimits, bash, bash_tool
 from toolwright.session.files import Files
+from toolwright.session.store import Quotas, Room
 
 QUICK = BashLimits(seconds=1, commands=2_000, loops=2_000, memory=4_000_000)
 
@@ -308,6 +309,39 @@ async def test_a_script_that_changes_too_many_bytes_changes_none(shell):
     outcome = await shell.run("head -c 900 /dev/zero > a; head -c 900 /dev/zero > b")
     assert (outcome.failure.category, outcome.failure.code) == ("resource_limit", "too_large")
     assert await shell.files.list("/") == []
+
+
+@pytest.mark.promise("BLT-02", "SES-02")
+@pytest.mark.parametrize(
+    "script",
+    [
+        "touch 'b\\c'",
+        "mkdir 'b\\c'",
+        "touch ' '",
+        "mkdir ...",
+        "mkdir workspace; echo x > workspace/q",
+        "echo x > workspace",
+        "touch $'e\\u0301' $'\\u00e9'",
+        "echo x > $'ol\\u0065\\u0301'",
+    ],
+)
+async def test_a_name_that_a_session_can_not_have_is_refused_and_nothing_is_changed(shell, script):
+    await shell.open()
+    await shell.files.write("/old", "as it was")
+    await shell.files.write("/olé", "as it was")
+    outcome = await shell.run(f"echo x > a; {script}; rm old; echo x > z")
+    assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "bad_name"), outcome.text
+    assert "Nothing that it did was kept" in outcome.text
+    assert [info.path for info in await shell.files.list("/")] == ["/old", "/olé"]
+    assert (await shell.run("rm -r old; mkdir old; echo x > old/a")).ok
+
+
+async def test_a_script_that_makes_too_many_files_says_how_many_were_kept(shell):
+    await shell.open(quotas=Quotas(files=Room(3, 1_000)))
+    outcome = await shell.run("touch a b c d e")
+    assert (outcome.failure.category, outcome.failure.code) == ("resource_limit", "quota")
+    assert "Of 5 changes that the script made to files, the first 3 were kept" in outcome.text
+    assert [info.path for info in await shell.files.list("/")] == ["/a", "/b", "/c"]
 
 
 async def test_a_script_that_fails_or_does_not_parse_is_a_result_like_any_other(shell):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from toolwright import Policy
 from toolwright.builtin import capability, default_tools
 from toolwright.builtin.capabilities import NAMES
 from toolwright.wire import anthropic, openai_chat
@@ -90,3 +91,28 @@ def test_every_name_of_a_capability_is_one():
         "background_execution",
         "tool_search",
     }
+
+
+@pytest.mark.promise("BLT-01")
+@pytest.mark.parametrize(
+    ("library", "name", "arguments"),
+    [
+        ("re2", "grep_files", {"pattern": "x"}),
+        ("bashkit", "bash", {"command": "ls"}),
+        ("bm25s", "tool_search", {"query": "files"}),
+        (
+            "cryptography.hazmat.primitives.ciphers.aead",
+            "secret_store",
+            {"action": "set", "name": "k", "value": "12345"},
+        ),
+    ],
+)
+async def test_a_tool_whose_library_is_missing_says_which_extra_it_needs(
+    open_runtime, monkeypatch, library, name, arguments
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    boxes = ["files", "virtual_bash", "session_storage", "tool_search"]
+    runtime = await open_runtime(":memory:", capabilities=boxes, policy=Policy(defer_tools_from=1))
+    outcome = await runtime.session("s").call(name, **arguments)
+    assert (outcome.failure.category, outcome.failure.code) == ("unavailable", "not_installed")
+    assert "pip install 'toolwright[" in f"{outcome.failure.message} {outcome.failure.detail}"

@@ -1,7 +1,11 @@
 """What a model may keep in the session under names."""
 
+import base64
+
 import pytest
 
+from tests.session.leaks import files_beside
+from toolwright import ReplayMismatch, Tool, ToolCall, ToolDefinitionError, tool
 from toolwright.builtin.storage import kv_store, secret_store
 from toolwright.builtin.todos import TODOS, write_todos
 from toolwright.testing import FakeClock
@@ -95,3 +99,74 @@ async def test_a_value_that_is_refused_is_not_told_again(run, session, value):
     assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "bad_value")
     assert await session.secrets.list() == []
     assert "hunter2" not in outcome.text
+
+
+def set_call(value: object, **more: object) -> ToolCall:
+    return ToolCall(id="c1", name="secret_store", arguments={"action": "set", "name": "k", "value": value, **more})
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_value_that_a_model_gives_is_neither_shown_nor_written_down(file, open_runtime):
+    value = 'hunter2/hunter2+"é'
+    events_file = file.parent / "events.jsonl"
+    runtime = await open_runtime(file, secret_store, events_file=events_file)
+    session = runtime.session("s")
+    events = session.subscribe()
+    (outcome,) = await session.run_batch([set_call(value)])
+    assert outcome.ok
+    assert await session.secrets.get("k") == value
+    (again,) = await session.run_batch([set_call(value)])
+    assert again.replayed
+    # It is told from another value all the same.
+    with pytest.raises(ReplayMismatch, match=r"\$\.value") as refused:
+        await session.run_batch([set_call("another value")])
+    shown = str(refused.value) + repr(outcome) + "".join(repr((record, record.arguments)) for record in runtime.log)
+    while (event := events.take()) is not None:
+        shown += repr(event) + repr(event.to_json())
+    await runtime.close()
+    assert "[secret]" in shown
+    for name, data in [("shown", shown.encode()), *files_beside(file)]:
+        for form in (b"hunter2", b"another value", base64.b64encode(value.encode())):
+            assert form not in data, name
+    assert events_file.exists()
+
+
+@pytest.mark.promise("SES-03")
+@pytest.mark.parametrize("arguments", ['{"action": "set", "value": "hunter2', '["hunter2"]', '"hunter2"'])
+async def test_arguments_that_are_no_object_are_not_recorded_where_one_would_be_secret(open_runtime, arguments):
+    runtime = await open_runtime(":memory:", secret_store)
+    await runtime.session("s").run_batch([ToolCall(id="c1", name="secret_store", arguments=arguments)])
+    (record,) = runtime.log
+    assert record.arguments == "[secret]"
+
+
+@pytest.mark.promise("SES-03")
+async def test_any_tool_may_have_a_secret_parameter(place, open_runtime):
+    @tool(secret="pin", approval="required")
+    async def unlock(door: str, pin: str) -> str:
+        return f"{door} is open" if pin == "1234" else "wrong"
+
+    runtime = await open_runtime(place, unlock)
+    session = runtime.session("s")
+    events = session.subscribe()
+    batch = session.start_batch([ToolCall(id="c1", name="unlock", arguments={"door": "front", "pin": "1234"})])
+    async for event in events:
+        if event.kind == "call.waiting":
+            break
+    (asked,) = await runtime.approvals()
+    assert asked.arguments == {"door": "front", "pin": "[secret]"}
+    await runtime.approve(asked.key, arguments={**asked.arguments, "door": "back"})
+    assert [outcome.value for outcome in await batch] == ["back is open"]
+    assert [record.arguments for record in runtime.log] == [{"door": "back", "pin": "[secret]"}]
+
+
+def test_the_secret_parameter_has_a_name():
+    with pytest.raises(ToolDefinitionError, match="secret"):
+        Tool.from_schema(name="act", handler=lambda args: None, secret="")
+
+
+@pytest.mark.parametrize("value", ["[secret]", "[secret #0123456789abcdef]"])
+async def test_what_stands_in_the_place_of_a_secret_is_not_taken_for_one(run, session, value):
+    outcome = await run(secret_store, action="set", name="k", value=value)
+    assert (outcome.failure.category, outcome.failure.code) == ("interrupted", "value_not_kept")
+    assert await session.secrets.list() == []

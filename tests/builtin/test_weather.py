@@ -65,3 +65,13 @@ async def test_temperatures_come_in_the_unit_asked_for(run):
 )
 async def test_a_place_a_day_or_a_number_that_is_not_usable_is_refused(run, arguments):
     assert (await run(get_forecast, **arguments)).failure.category == "invalid_arguments"
+
+
+@pytest.mark.parametrize("tool", [get_weather, get_forecast])
+async def test_the_refusal_says_what_is_wrong(run, tool):
+    for arguments, code in (
+        ({"location": "   "}, "bad_location"),
+        ({"location": "Rome", "date": "2026-02-30"}, "bad_date"),
+    ):
+        outcome = await run(tool, **arguments)
+        assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", code)

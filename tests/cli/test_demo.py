@@ -46,7 +46,7 @@ def test_the_first_act_runs_without_a_terminal_and_tells_of_every_call(printed: 
 
 @pytest.mark.promise("EFF-04", "EFF-05", "EFF-06")
 def test_the_second_act_repeats_nothing_but_what_may_be_repeated(printed: str) -> None:
-    _, _, second = printed.partition("Second act")
+    second = printed.partition("Second act")[2].partition("Third act")[0]
     killed, again = re.findall(r"Process (\d+) ", second)
     assert killed != again
     rows = re.findall(r"^ (\S+|)  .*?(replayed|rerun|run|interrupted|)  +(\d) \+ (\d)  (\w+)", second, re.MULTILINE)
@@ -61,7 +61,28 @@ def test_the_second_act_repeats_nothing_but_what_may_be_repeated(printed: str) -
     ]
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-crash"])
+@pytest.mark.promise("BLT-01", "BLT-02", "AUTH-05", "SES-03")
+def test_the_third_act_mends_a_project_shows_no_secret_and_removes_nothing(printed: str) -> None:
+    _, _, third = printed.partition("Third act")
+    for said in (
+        "/till/receipt.py:1: from till.tax import RATE, gross",  # grep_files
+        "  1  RATE = 0.91  # 19 %",  # read_file, with its line numbers
+        "18.4 35.144",  # bash, before the edit
+        "-RATE = 0.91  # 19 %",  # the diff of the edit
+        "+RATE = 0.19  # 19 %",
+        "is not what it was",  # the second edit, which expects what is gone
+        "18.4 21.896",  # bash, by what it remembers of the first script
+        "live: > Bearer [secret:till]",
+        "rule 'no rm'",
+        "it is nowhere",
+    ):
+        assert said in third, said
+    assert third.count("✓") == 7
+    assert third.count("✗") == 2
+    assert "till-7Qz" not in printed
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-crash", "demo-session"])
 def test_the_pictures_show_no_path_of_the_machine_they_were_made_on(name: str) -> None:
     picture = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert "make&#160;demo" in picture or "make demo" in picture

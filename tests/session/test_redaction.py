@@ -151,6 +151,22 @@ def test_a_value_that_is_split_across_chunks_at_any_place_is_found(encode):
     assert "".join([*map(stream.feed, text), stream.end()]) == whole
 
 
+@pytest.mark.promise("SES-03")
+@pytest.mark.parametrize("value", [VALUE, VALUE * 9])
+@pytest.mark.parametrize("width", [76, 64])
+def test_a_value_in_base64_that_is_broken_into_lines_is_found_wherever_they_break(value, width):
+    secrets = known(k=value)
+    data = value.encode()
+    for before in range(60):
+        encoded = base64.b64encode(b"x" * before + data + b"y" * 70).decode()
+        shown = secrets.text("\n".join(encoded[at : at + width] for at in range(0, len(encoded), width)))
+        assert HANDLE in shown
+        left = shown.replace("\n", "")
+        # Of both ends, some bits are a neighbour's.
+        own = encoded[(8 * before + 5) // 6 : 8 * (before + len(data)) // 6]
+        assert not any(own[at : at + 8] in left for at in range(len(own) - 7))
+
+
 texts = st.text(st.sampled_from('ab c\\"%/é\n9'), max_size=30)
 values = st.text(st.sampled_from('ab c\\"%/é\n9'), min_size=4, max_size=12).filter(lambda value: len(value.strip()) > 3)
 
@@ -476,3 +492,74 @@ def test_a_session_without_secrets_loads_no_library_for_them():
     )
     done = subprocess.run([sys.executable, "-c", program, ":memory:"], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.promise("SES-03", "SES-01")
+async def test_a_message_of_a_tool_is_redacted_and_one_of_the_host_is_as_it_was_said(place, open_runtime):
+    @tool
+    async def say(ctx: ToolContext) -> str:
+        message = await ctx.messages.append([f"it is {VALUE}"], metadata={"a": {VALUE: VALUE}})
+        return message.content[0]
+
+    runtime = await open_runtime(place, say)
+    session = runtime.session("s")
+    await session.secrets.set("k", VALUE)
+    await session.call("say")
+    await session.messages.append(VALUE, sender="user")
+    found = await session.messages.list()
+    assert [message.content for message in found] == [[f"it is {HANDLE}"], VALUE]
+    assert found[0].metadata == {"a": {HANDLE: HANDLE}}
+
+
+@pytest.mark.promise("SES-03", "SES-08")
+async def test_a_model_that_a_tool_asks_reads_handles(place, open_runtime):
+    asked = []
+
+    class Model:
+        async def complete(self, request):
+            asked.append(repr(request))
+            return VALUE
+
+    @tool
+    async def ask(ctx: ToolContext) -> bool:
+        await ctx.complete("text", f"what of {VALUE}?", stop=[VALUE])
+        return await ctx.complete("list", [{"role": "user", "content": [VALUE]}]) == VALUE
+
+    runtime = await open_runtime(place, ask, model=Model())
+    await runtime.session("s").secrets.set("k", VALUE)
+    assert (await runtime.session("s").call("ask")).value is True
+    assert len(asked) == 2
+    for request in asked:
+        assert HANDLE in request
+        assert middle(VALUE) not in request
+
+
+@pytest.mark.promise("SES-03", "SES-09")
+async def test_what_a_tool_takes_into_a_child_session_is_redacted_there(file, open_runtime):
+    @tool
+    async def use(ctx: ToolContext, token: str) -> str:
+        await ctx.output("stdout", token)
+        await ctx.messages.append(token)
+        return token if token != VALUE else f"used {token}"
+
+    @tool
+    async def delegate(ctx: ToolContext) -> list:
+        child = ctx.open_child("helper")
+        first = await child.call("use", token=await ctx.secrets.get("k"))
+        await ctx.secrets.set("later", "set while the child is open")
+        await child.secrets.set("k", "of the child, by the same name")
+        second = await child.call("use", token="set while the child is open")
+        third = await child.call("use", token="of the child, by the same name")
+        return [first.text, second.text, third.text]
+
+    runtime = await open_runtime(file, use, delegate, events_file=file.parent / "events.jsonl")
+    session = runtime.session("s")
+    await session.secrets.set("k", VALUE)
+    events = runtime.subscribe()
+    (outcome,) = await session.run_batch([ToolCall(id="c1", name="delegate")])
+    assert outcome.value == [f"used {HANDLE}", "[secret:later]", HANDLE]
+    shown = all_shown(runtime, [outcome], events_of(events)).encode()
+    await runtime.close()
+    for data in (shown, *(path.read_bytes() for path in file.parent.iterdir() if path.suffix != ".key")):
+        for form in (VALUE.encode(), json.dumps(VALUE).encode(), b"while the child", b"by the same name"):
+            assert form not in data

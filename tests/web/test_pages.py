@@ -187,7 +187,7 @@ async def test_a_missing_library_is_named_with_the_extra_that_brings_it(web: Web
     for library in ("httpx", "markdownify"):
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, missing=library: None if name == missing else 1)
         outcome = await web.fetch(f"http://pages.example:{site.port}/")
-        assert outcome.failure.code == "missing_library"
+        assert outcome.failure.code == "not_installed"
         assert library in outcome.failure.message
         assert "pip install 'toolwright[web]'" in outcome.failure.message
 

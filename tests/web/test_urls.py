@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.web.sites import Web, redirect, response
-from toolwright import ToolError
+from toolwright import Runtime, ToolError
 from toolwright.builtin.urls import Target, read_url
+from toolwright.builtin.web import web_fetch
 
 SECRET = "hunter2-s3cret"
 
@@ -228,6 +229,27 @@ async def test_a_failure_does_not_repeat_what_the_url_should_have_kept(web: Web,
     assert outcome.failure is not None
     assert SECRET not in repr(outcome)
     assert SECRET not in outcome.text
+
+
+@pytest.mark.promise("BLT-03")
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("file:///etc/passwd", "scheme_refused"),
+        ("gopher://pages.example/", "scheme_refused"),
+        ("http://me:pass@pages.example/", "credentials_refused"),
+        ("pages.example", "invalid_url"),
+        ("http://pages.example/\\a", "invalid_url"),
+        ("http://pages.example/" + "a" * 5_000, "invalid_url"),
+        ("http://0x7f.1/", "address_refused"),
+        ("http://pages.example:22/", "port_refused"),
+    ],
+    ids=lambda value: value[:30],
+)
+async def test_the_code_says_why_a_url_is_refused(url: str, code: str):
+    async with Runtime.open(tools=[web_fetch]) as runtime:
+        outcome = await runtime.session("s").call("web_fetch", url=url)
+    assert outcome.failure.code == code
 
 
 WORDS = "http https :// // localhost a.example 127.0.0.1 ::1 0x7f 1 %2f %40 80 99999 xn-- xn--a .."

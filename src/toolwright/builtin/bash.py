@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from pydantic import Field
 
-from toolwright.builtin.bash_files import ROOT, Loaded, Plan, carry_out, compare, load
+from toolwright.builtin.bash_files import ROOT, Loaded, Plan, carry_out, compare, load, require_paths
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.context import ToolContext
 from toolwright.tools.function import as_tool, tool
@@ -165,6 +165,7 @@ async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
     if result.error is not None and _LIMIT.match(result.error):
         raise _stopped(result.error, live.tail)
     plan = await asyncio.to_thread(compare, sandbox, loaded, limits.changed_bytes)
+    await require_paths(ctx.files, plan)
     if plan.links:
         notes += f"bash: symbolic links are not kept: {', '.join(plan.links[:5])}\n"
     state: str | None = base64.b64encode(shell.snapshot(exclude_filesystem=True)).decode("ascii")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import unicodedata
 from typing import Any
 
 from msgspec import Struct
 
+from toolwright.errors import ServiceError
 from toolwright.tools.clients import FileInfo, FilesClient
 from toolwright.tools.outcome import ToolError
 
@@ -146,15 +148,54 @@ def _below(path: str, directory: str) -> bool:
 
 
 def _refused(message: str, code: str) -> ToolError:
-    category = "resource_limit" if code == "too_large" else "permission_denied"
+    category = {"too_large": "resource_limit", "bad_name": "invalid_arguments"}.get(code, "permission_denied")
     return ToolError(f"{message}. Nothing that it did was kept.", category=category, code=code)
 
 
+async def require_paths(files: FilesClient, plan: Plan) -> None:
+    """Refuse a plan with names that the session can not have, before any of it is done.
+
+    Raises:
+        ToolError: it has one; then none of it is kept.
+    """
+    new = [*plan.directories, *(path for path, expected, _ in plan.files if not expected)]
+    spelled: dict[str, str] = {}
+    for path in new:
+        if path == ROOT or _below(path, ROOT):
+            raise _refused(
+                f"The script made {ROOT + path!r}, and in the root {ROOT[1:]!r} is another name of the root itself; "
+                "use another name",
+                "bad_name",
+            )
+        twin = spelled.setdefault(unicodedata.normalize("NFC", path), path)
+        if twin != path:
+            raise _refused(f"The script made {path!r} twice, spelled in two ways; keep one of them", "bad_name")
+        try:
+            there = await files.stat(path)
+        except ServiceError as error:
+            raise _refused(str(error), "bad_name") from error
+        if there is not None and there.path not in plan.deleted:
+            raise _refused(f"The script made {path!r}, which is there by another spelling; use that one", "bad_name")
+
+
 async def carry_out(files: FilesClient, plan: Plan) -> None:
-    """Do to the session's files what the script did to its copy; only to what is still as the script saw it."""
-    for path in plan.deleted:
-        await files.delete(path)
-    for path in plan.directories:
-        await files.make_directory(path)
-    for path, expected, content in plan.files:
-        await files.write(path, base64.b64decode(content), expected=expected)
+    """Do to the session's files what the script did to its copy; only to what is still as the script saw it.
+
+    Raises:
+        ToolError: some of it could not be done, such as for want of room; the message says how much was.
+    """
+    done, total = 0, len(plan.deleted) + len(plan.directories) + len(plan.files)
+    try:
+        for path in plan.deleted:
+            await files.delete(path)
+            done += 1
+        for path in plan.directories:
+            await files.make_directory(path)
+            done += 1
+        for path, expected, content in plan.files:
+            await files.write(path, base64.b64decode(content), expected=expected)
+            done += 1
+    except ServiceError as error:
+        category = "resource_limit" if error.code == "quota" else "execution"
+        kept = f"Of {total} changes that the script made to files, the first {done} were kept"
+        raise ToolError(f"{error}. {kept}", category=category, code=error.code) from error

@@ -9,6 +9,8 @@ from pydantic import Field, WithJsonSchema
 from toolwright.builtin.basics import instant
 from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
+from toolwright.errors import SecretsError
+from toolwright.tools.arguments import is_hidden
 from toolwright.tools.clients import KeyInfo
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
@@ -115,6 +117,7 @@ def handle_of(name: str) -> str:
     destructive=True,
     open_world=False,
     requires_secrets=True,
+    secret="value",
     key="secret_store",
     gives=shape(
         {
@@ -164,5 +167,21 @@ async def secret_store(
             category="invalid_arguments",
             code="bad_value",
         )
-    await ctx.secrets.set(chosen, secret)
+    if is_hidden(secret):
+        # A call that a crash cut off, finished by what was written down of it: that was not the value.
+        raise ToolError(
+            f"The value of {chosen!r} was not kept, so it is not known whether it was set; set it again",
+            category="interrupted",
+            code="value_not_kept",
+        )
+    try:
+        await ctx.secrets.set(chosen, secret)
+    except SecretsError as error:
+        # The remedy is the owner's, and may name a path: it is for the record.
+        raise ToolError(
+            "Secrets can not be kept here: the host lacks a key or a library for them",
+            category="unavailable",
+            code="not_installed",
+            detail=str(error),
+        ) from error
     return {"action": action, "handle": handle_of(chosen)}

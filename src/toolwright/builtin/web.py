@@ -238,7 +238,7 @@ def _need(library: str) -> None:
             f"Fetching pages needs the library {library!r}; let the owner of this program run "
             "pip install 'toolwright[web]'.",
             category="unavailable",
-            code="missing_library",
+            code="not_installed",
         )
 
 

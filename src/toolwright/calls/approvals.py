@@ -21,6 +21,7 @@ from toolwright.calls.redact import shown_arguments
 from toolwright.effects.controller import EffectController
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
+from toolwright.tools.arguments import is_hidden
 from toolwright.tools.outcome import Failure, encodable
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ def _why(resolution: Resolution) -> str | None:
 def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
     """Go on with the arguments that a person gave, which must fit the tool like any."""
     assert run.tool is not None
+    secret = run.tool.definition.secret
+    if secret is not None and is_hidden(arguments.get(secret)):
+        # Whoever decided did not see it, and gives back what stood in its place.
+        arguments = {**arguments, secret: jsonx.decode(run.raw).get(secret)}
     failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
     run.record.raw_arguments = shown_arguments(run)
     return failure

@@ -23,6 +23,7 @@ _OF_SERVICES = {
     "not_empty": "invalid_arguments",
     "not_text": "invalid_arguments",
     "no_model": "unavailable",
+    "not_installed": "unavailable",
     "not_found": "not_found",
     "permission_denied": "permission_denied",
     "quota": "resource_limit",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from toolwright import jsonx
+from toolwright.errors import SecretsError
 from toolwright.events import CallNote, CallOutput, CallProgress, CallRetrying, CallWaiting, CallWarning
+from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
 
 if TYPE_CHECKING:
@@ -60,6 +64,18 @@ class Keeper(Protocol):
         ...
 
     def unseal(self, name: str, payload: bytes) -> bytes: ...
+
+    def fingerprint(self, name: str, payload: bytes) -> str:
+        """What tells one payload from another, and nobody what it is.
+
+        Raises:
+            SecretsError: there is no usable key.
+        """
+        ...
+
+    def pass_on(self, heir: Any) -> None:
+        """Let the keeper of a child session redact what is redacted here."""
+        ...
 
 
 SEALED = b'{"toolwright.sealed":'
@@ -153,16 +169,38 @@ def _is_text(content: bytes) -> bool:
 
 def shown_arguments(run: CallRun) -> bytes:
     """The arguments of a call as others may see them."""
-    redactor = run.host.redactor
-    return run.raw if redactor is None else redactor.json(run.raw)
+    redactor, raw = run.host.redactor, run.raw
+    if run.tool is not None and run.tool.definition.secret is not None:
+        raw = _hidden(raw, run.tool.definition.secret, lambda value: HIDDEN)
+    return raw if redactor is None else redactor.json(raw)
 
 
 def written_arguments(run: CallRun) -> bytes:
     """The arguments of a call as they may be written down and hashed: without secrets where a tool gave them.
 
-    What came from outside is written as it came, for after a crash the call may have to run by what is written.
+    What came from outside is written as it came, for after a crash the call may have to run by what is written. The
+    parameter that a tool says is secret is not: of its value there is only what tells it from another.
     """
-    return run.raw if run.parent_id is None else shown_arguments(run)
+    redactor, raw = run.host.redactor, run.raw
+    if run.tool is not None and (secret := run.tool.definition.secret) is not None:
+        raw = _hidden(raw, secret, lambda value: _told_apart(run.host, run.name, value))
+    return raw if run.parent_id is None or redactor is None else redactor.json(raw)
+
+
+def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:
+    arguments = jsonx.decode(raw)
+    if not isinstance(arguments, dict):
+        return jsonx.encode(HIDDEN)  # no JSON object was written, so the secret may be anywhere in it
+    if parameter not in arguments or is_hidden(arguments[parameter]):
+        return raw
+    return jsonx.canonical({**arguments, parameter: instead(arguments[parameter])})
+
+
+def _told_apart(host: CallHost, name: str, value: Any) -> str:
+    try:
+        return f"[secret #{host.keeper.fingerprint(name, jsonx.canonical(value))[:16]}]"
+    except SecretsError:
+        return HIDDEN
 
 
 # --- what a running call reports

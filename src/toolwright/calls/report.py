@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwright.calls.execute import CallRun
 from toolwright.calls.record import CallLog, CallRecord, MemoryCallLog
-from toolwright.calls.redact import publish, rest_of_output
+from toolwright.calls.redact import publish, rest_of_output, shown_arguments
 from toolwright.calls.state import about
 from toolwright.clock import Clock
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
@@ -45,6 +45,7 @@ class Report:
         redactor = runs[0].host.redactor if runs else None
         for run in runs:
             tool = run.tool
+            plain = redactor is None and (tool is None or tool.definition.secret is None)
             run.record = record = CallRecord(
                 session,
                 batch,
@@ -53,7 +54,7 @@ class Report:
                 None if tool is None else tool.definition.id,
                 run.source,
                 run.parent_id,
-                run.raw if redactor is None else redactor.json(run.raw),
+                run.raw if plain else shown_arguments(run),
                 offset,
                 queued,
             )

@@ -95,7 +95,9 @@ class RunServices:
         run = self._run
         if threading.get_ident() != run.host.thread_id:
             raise ToolwrightError("A child session needs an async tool; make it `async def`")
-        return run.host.open_child(run, name, functools.partial(Recorded, run))
+        child = run.host.open_child(run, name, functools.partial(Recorded, run))
+        run.host.keeper.pass_on(child._keeper)
+        return child
 
     async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
         """Ask the model, as a step."""
@@ -103,6 +105,9 @@ class RunServices:
         model = run.host.model
         if model is None:
             raise ServiceError("There is no model to ask; give one to Runtime.open(model=...)", "no_model")
+
+        if run.host.redactor is not None:  # A model that a tool asks is a model like any other.
+            messages, options = run.host.redactor.value(messages), run.host.redactor.value(options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
             return await model.complete(ModelRequest(run.host.session_id, messages, options))

@@ -59,6 +59,7 @@ class ChildSession(SessionState):
     def __init__(self, session: Session, services: Any) -> None:
         super().__init__(session.id, session.definitions, services)
         self._session = session
+        self._keeper = session._known
 
     async def run_batch(self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = "") -> list[ToolOutcome]:
         """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""

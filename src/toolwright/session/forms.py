@@ -8,6 +8,7 @@ import json
 import shlex
 import urllib.parse
 from collections.abc import Iterator
+from itertools import pairwise
 
 from toolwright import jsonx
 
@@ -26,6 +27,8 @@ def forms(value: str) -> set[bytes]:
         texts = _escaped({part}, _DEPTH) | _escaped(set(_quoted(part)), 1)
         found.update(text.encode() for text in texts)
         found.update(_encoded(part.encode()))
+    for whole in {value, value.strip()}:
+        found.update(_in_lines(whole.encode()))
     return {form for form in found if len(form) >= SHORTEST}
 
 
@@ -97,3 +100,15 @@ def _encoded(data: bytes) -> Iterator[bytes]:
     yield digits.upper().encode()
     for each in (digits, digits.upper()):
         yield "".join(f"%{each[at : at + 2]}" for at in range(0, len(each), 2)).encode()
+
+
+def _in_lines(data: bytes) -> Iterator[bytes]:
+    """The bytes of a value in base64 that is broken into lines, as many programs do, wherever the lines end."""
+    for width in (76, 64):
+        for before in range(width * 3 // 4):
+            whole = base64.b64encode(bytes(before) + data)
+            start, end = (8 * before + 5) // 6, 8 * (before + len(data)) // 6
+            breaks = range(start // width * width + width, end, width)
+            if breaks:
+                places = [start, *breaks, end]
+                yield b"\n".join(whole[here:there] for here, there in pairwise(places))

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from toolwright.errors import ServiceError, ToolwrightError
+from toolwright.errors import ServiceError
 from toolwright.tools.clients import GrepMatch
 from toolwright.tools.outcome import encodable
 
@@ -167,7 +167,9 @@ def _compile(pattern: Any) -> Any:
     try:
         import re2
     except ImportError as error:
-        raise ToolwrightError("Searching files needs google-re2; pip install 'toolwright[files]'") from error
+        raise ServiceError(
+            "Searching files needs google-re2; pip install 'toolwright[files]'", "not_installed"
+        ) from error
     options = re2.Options()
     options.never_nl = True  # a match is within a line
     options.never_capture = True

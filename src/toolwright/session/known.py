@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -37,7 +38,10 @@ class KnownSecrets:
         self.vault = vault
         self._session = session
         self._changed = changed
+        self._own: dict[tuple[str, str], None] = {}
+        self._inherited: dict[tuple[str, str], None] = {}
         self._pairs: dict[tuple[str, str], None] = {}
+        self._heirs: weakref.WeakSet[KnownSecrets] = weakref.WeakSet()
         self._current: dict[str, str] = {}
         self._patterns: tuple[dict[tuple[str, str], None], Patterns] | None = None
         self._loading: asyncio.Future[None] | None = None
@@ -47,17 +51,38 @@ class KnownSecrets:
     def learn(self, name: str, value: str) -> None:
         """From now on this value is redacted."""
         self._current[name] = value
-        if (name, value) not in self._pairs:
+        if (name, value) not in self._own:
             require_library()  # Whoever could not redact it must not know it.
-            pairs = [*self._pairs, (name, value)]
+            pairs = [*self._own, (name, value)]
             former = [pair for pair in pairs if self._current.get(pair[0]) != pair[1]][:-FORMER]
-            self._pairs = dict.fromkeys(pair for pair in pairs if pair not in former)
-            guard_logs(self)
-            self._changed(self)
+            self._own = dict.fromkeys(pair for pair in pairs if pair not in former)
+            self._redact_all()
+
+    def pass_on(self, heir: Any) -> None:
+        """From now on what is redacted here is redacted there, too: a tool takes what it knows into a child session."""
+        self._heirs.add(heir)
+        heir._inherit(self._pairs)
+
+    def _inherit(self, pairs: dict[tuple[str, str], None]) -> None:
+        if pairs.keys() - self._inherited.keys():
+            self._inherited = {**self._inherited, **pairs}
+            self._redact_all()
+
+    def _redact_all(self) -> None:
+        self._pairs = {**self._own, **self._inherited}
+        guard_logs(self)
+        self._changed(self)
+        for heir in list(self._heirs):
+            heir._inherit(self._pairs)
 
     def forget(self, name: str) -> None:
         """It was deleted: its value is one of the former now."""
         self._current.pop(name, None)
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What takes them out of things; None for as long as there is nothing to take out."""
+        return self if self._pairs else None
 
     async def load(self, store: SecretStore) -> None:
         """Read what the session has, once.
@@ -93,6 +118,10 @@ class KnownSecrets:
         """Part of `Keeper`."""
         row = msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
         return self.vault.open(self._session, f"step {name}", row).encode()
+
+    def fingerprint(self, name: str, payload: bytes) -> str:
+        """Part of `Keeper`."""
+        return self.vault.fingerprint(self._session, f"argument {name}", payload.decode())
 
     # --- `Redactor`
 

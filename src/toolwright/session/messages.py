@@ -9,7 +9,8 @@ from typing import Any, Protocol, get_args
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
-from toolwright.session.store import Mark, Marker, Room, to_json
+from toolwright.session.known import KnownSecrets
+from toolwright.session.store import Mark, Marker, Room, Unmarked, to_json
 from toolwright.tools.clients import Message, Sender
 
 SENDERS: tuple[str, ...] = get_args(Sender)
@@ -35,7 +36,14 @@ class Messages:
     """The messages client of one session, for its host, or for one attempt of a call, which speaks as a tool only."""
 
     def __init__(
-        self, store: MessageStore, session: str, marker: Marker, clock: Clock, room: Room, senders: tuple[str, ...]
+        self,
+        store: MessageStore,
+        session: str,
+        marker: Marker,
+        clock: Clock,
+        room: Room,
+        senders: tuple[str, ...],
+        known: KnownSecrets,
     ) -> None:
         self._store = store
         self._session = session
@@ -43,6 +51,7 @@ class Messages:
         self._clock = clock
         self._room = room
         self._senders = senders
+        self._known = known
 
     async def append(
         self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
@@ -63,6 +72,10 @@ class Messages:
             raise ServiceError(f"The metadata {metadata!r:.200} of a message is not usable; use a mapping")
         data = to_json("content of a message", content)
         about = to_json("metadata of a message", {} if metadata is None else dict(metadata))
+        redactor = None if isinstance(self._marker, Unmarked) else self._known.redactor
+        if redactor is not None:
+            # What is said in a conversation is read by a model. The host says what it wants to.
+            data, about = redactor.json(data), to_json("metadata", redactor.value(jsonx.decode(about)))
         mark = self._marker.mark("messages.append", sender, jsonx.digest(data), jsonx.digest(about))
         now = self._clock.now()
         number, at = await self._store.append_message(self._session, sender, data, about, now, self._room, mark)

@@ -113,7 +113,9 @@ class SessionServices:
     def messages(self) -> Messages:
         """The conversation of the session."""
         store = self._guard(self._stores.messages)
-        return Messages(store, self._session, self._marker, self._clock, self._quotas.messages, self._senders)
+        return Messages(
+            store, self._session, self._marker, self._clock, self._quotas.messages, self._senders, self._known
+        )
 
     @cached_property
     def attachments(self) -> Attachments:

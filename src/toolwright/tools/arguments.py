@@ -1,7 +1,10 @@
-"""Arguments as a raw-schema handler reads them. Owns typed access; does not own schema validation."""
+"""Arguments as a raw-schema handler reads them, and what is shown in the place of a secret one. Owns typed access; does
+not own schema validation.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, overload
@@ -105,3 +108,13 @@ class Arguments:
 
     def __repr__(self) -> str:
         return f"Arguments({dict(self._values)!r})"
+
+
+HIDDEN = "[secret]"
+"""What is shown in the place of an argument that its tool says is secret."""
+_HIDDEN = re.compile(r"\[secret(?: #[0-9a-f]{16})?\]")
+
+
+def is_hidden(value: Any) -> bool:
+    """True for what is shown or written in the place of a secret argument: whoever gets it has not got the secret."""
+    return isinstance(value, str) and _HIDDEN.fullmatch(value) is not None

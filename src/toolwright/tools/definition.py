@@ -95,6 +95,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """What it may tell of with `ctx.emit`: the names of its own events, and the schema of what each says."""
     script: str | None = None
     """The parameter that holds the script, in tools of the kind "shell"; there it is "command" unless they say so."""
+    secret: str | None = None
+    """A parameter whose value is the tool's alone: it is neither shown nor written down."""
 
     def __post_init__(self) -> None:
         if self.approval is None:

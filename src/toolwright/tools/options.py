@@ -28,6 +28,7 @@ class ToolOptions(TypedDict, total=False):
     output_schema: Mapping[str, Any] | type
     kind: Kind
     script: str
+    secret: str
     category: str
     # hints
     readonly: bool
@@ -82,7 +83,7 @@ def define(
             near = difflib.get_close_matches(option, _KNOWN, 1)
             remedy = f"did you mean {near[0]!r}?" if near else f"the options are: {', '.join(sorted(_KNOWN))}"
             raise ToolDefinitionError(f"Tool {name!r} has an unknown option {option!r}; {remedy}")
-    for option in ("id", "display_name", "category", "script"):
+    for option in ("id", "display_name", "category", "script", "secret"):
         text: Any = options.get(option)
         if text is not None and (not isinstance(text, str) or not text):
             raise ToolDefinitionError(f"Tool {name!r} has {option}={text!r:.200}; use a text, or leave it out")
@@ -115,6 +116,7 @@ def define(
         output_schema=_output_schema(options.get("output_schema"), name),
         kind=options.get("kind", "function"),
         script=options.get("script"),
+        secret=options.get("secret"),
         category=options.get("category"),
         hints=hints,
         capabilities=capabilities,

@@ -108,6 +108,18 @@ WRAPPERS: dict[str, Options] = {
         long="null no-run-if-empty verbose exit interactive open-tty replace eof max-lines",
         long_valued="arg-file delimiter max-args max-procs max-chars process-slot-var",
     ),
+    **dict.fromkeys(
+        ("fakeroot", "eatmydata", "chronic", "torsocks", "torify", "tsocks", "dbus-run-session"), Options()
+    ),
+    **dict.fromkeys(("setpriv", "prlimit", "numactl", "systemd-inhibit", "caffeinate", "catchsegv"), Options()),
+    **dict.fromkeys(("linux32", "linux64", "i386"), Options("vR")),
+    **dict.fromkeys(("gosu", "su-exec", "setuidgid", "envdir", "setarch"), Options("R", operands=1)),
+    **dict.fromkeys(("proxychains", "proxychains4"), Options("q", "f")),
+    "pkexec": Options(long="disable-internal-agent keep-cwd", long_valued="user"),
+    "unbuffer": Options("p"),
+    "xvfb-run": Options("al", "nefsp", long="auto-servernum listen-tcp", long_valued="server-num server-args"),
+    "ifne": Options("n"),
+    "entr": Options("acdnprxz"),
     "watch": Options("bcdegpqtw", "n", long="beep color differences errexit no-title precise", long_valued="interval"),
 }
 """Commands that run the command in their arguments."""

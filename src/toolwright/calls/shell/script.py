@@ -11,11 +11,12 @@ import posixpath
 import re
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
-from toolwright.calls.shell import wrappers
+from toolwright.calls.shell import runners, wrappers
 from toolwright.calls.shell.words import Word, literal, names, word_of
 from toolwright.errors import PolicyError
 
@@ -38,8 +39,8 @@ _HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({\[])")
 # Where a subscript is evaluated, so is what stands in it, even if it was quoted when it was written.
 _SUBSCRIPT = re.compile(r"\[[^\]]*(?:\$[({]|`)")
 _COMMENTED = re.compile(r"[\s;&|()`{}]")
-_RESERVED = names("{ } ! ( ) then do else elif if fi while until done time in esac")
-_DECIDING = names("BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 LD_PRELOAD LD_LIBRARY_PATH SHELLOPTS BASHOPTS")
+_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+_RESERVED = names("{ } ! ( ) then do else elif if fi while until done in esac")
 _NO_FILES = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+)")
 
 
@@ -65,6 +66,7 @@ class Script:
         self.commands: list[Command] = []
         self.writes: list[Word] = []
         self.directories: list[Word] = []
+        self._trees: set[Word] = set()
         self.doubts: list[str] = []
         self.renamed = False
         """True when names of commands may mean other programs than usual."""
@@ -130,6 +132,7 @@ class Script:
             self._command(node, [])
         elif kind in ("declaration_command", "unset_command"):
             name = literal(node.children[0].text.decode())
+            self._require_apart(node)
             self.run([name, *(word_of(child) for child in node.named_children)])
         elif kind == "variable_assignment":
             self._assignment(node)
@@ -141,22 +144,23 @@ class Script:
             inner = re.sub(r"\\([$`\\])", r"\1", node.text.decode()[1:-1])
             return self.read(inner)
         elif kind in ("raw_string", "ansi_c_string"):
-            if _SUBSCRIPT.search(word_of(node).text or ""):
-                self.doubt(f"{node.text.decode()[:40]!r} may be evaluated")
+            self._subscript(node)
         elif kind == "expansion" and b"@P" in node.text:
             self.doubt(f"{node.text.decode()[:40]!r} evaluates what it holds")
         elif kind == "heredoc_body":
             return self._here_document(node, depth)
         elif kind in ("string", "expansion") or not node.named_child_count:
             self._residue(node)
+            self._subscript(node)
         for child in node.named_children:
             self._visit(child, depth + 1)
 
     def _command(self, node: Any, redirects: Sequence[Any]) -> None:
         words: list[Word] = []
         fed: list[Any] = []
+        self._require_apart(node)
         for child in [*node.named_children, *redirects]:
-            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+            if child.type in _REDIRECTS:
                 fed.append(child)
                 # `env > file rm x` runs rm: what follows the name of a file is a word of the command.
                 words += [word_of(extra) for extra in _destinations(child)[1:]]
@@ -186,20 +190,26 @@ class Script:
             wrappers.look_into(self, name, words, fed)
             self._nesting -= 1
 
-    def assign(self, name: str) -> None:
+    def assign(self, name: str, value: Word) -> None:
         """Note that a variable is set."""
-        if name in _DECIDING:
-            self.doubt(f"{name} decides what else runs")
-        elif name == "PATH":
-            self.renamed = True
+        runners.assign(self, name, value)
 
-    def write(self, target: Word) -> None:
-        """Note that a file is written."""
+    def write(self, target: Word, *, below: bool = False) -> None:
+        """Note that a file is written, or a directory with all that is `below` it."""
         if not _NO_FILES.fullmatch(target.text or ""):
             self.writes.append(target)
+            if below and target.text is not None:
+                self._trees.add(target)
 
     def paths(self, target: Word) -> list[Word]:
         """The paths that a word may stand for, as the script changes its directory; with pieces that are not known."""
+        found = self._paths(target)
+        if target in self._trees:
+            known = [path.text for path in found if (path.text or "").startswith("/")]
+            found += [Word((f"{text.rstrip('/')}/", None), target.spelled) for text in known if text]
+        return found
+
+    def _paths(self, target: Word) -> list[Word]:
         text = target.text
         if text is None:
             # What is not known may have `..` in it; only a pattern that finds files has not.
@@ -218,8 +228,11 @@ class Script:
 
     def _assignment(self, node: Any) -> None:
         name = node.child_by_field_name("name")
+        if re.search(rb"\[[^\]]*\\[$`]", node.text):
+            self.doubt(f"{node.text.decode()[:40]!r} may be evaluated")
+        value = node.child_by_field_name("value")
         if name is not None:
-            self.assign(re.split(r"[\[+]", name.text.decode())[0])
+            self.assign(re.split(r"[\[+]", name.text.decode())[0], literal("") if value is None else word_of(value))
 
     def _redirect(self, node: Any) -> None:
         signs = "".join(child.type for child in node.children if not child.is_named)
@@ -250,6 +263,17 @@ class Script:
                 )
         if _HIDDEN.search(seen.decode(errors="replace")):
             self.doubt(f"{node.text.decode()[:40]!r} has something to evaluate that was not understood")
+
+    def _require_apart(self, node: Any) -> None:
+        """Doubt words with nothing between them: the shell takes them for one."""
+        for one, other in pairwise(node.named_children):
+            if one.end_byte == other.start_byte and not {one.type, other.type} & _REDIRECTS:
+                self.doubt(f"{node.text.decode()[:40]!r} has words that may be one")
+
+    def _subscript(self, node: Any) -> None:
+        """Doubt what looks like a subscript with something in it to evaluate, once its quotes are gone."""
+        if _SUBSCRIPT.search("".join(piece or "" for piece in word_of(node).pieces)):
+            self.doubt(f"{node.text.decode()[:40]!r} may be evaluated")
 
     def _comment(self, node: Any) -> None:
         before = node.parent.text[: node.start_byte - node.parent.start_byte][-1:].decode(errors="replace")

@@ -6,6 +6,7 @@ A piece that only the shell can know, such as what a variable holds or what a pa
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -34,8 +35,8 @@ class Word(Struct, frozen=True):
 
     @property
     def start(self) -> str:
-        """What it begins with for sure."""
-        return (self.pieces[0] or "") if self.pieces else ""
+        """What it begins with for sure, however that is quoted."""
+        return "".join(piece for piece in takewhile(lambda piece: piece is not None, self.pieces) if piece)
 
 
 def names(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Commands that run commands, or scripts, or write files. Owns what is known of each by name."""
+"""Commands that run commands or scripts. Owns what is known of each by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.shell.options import WRAPPERS
+from toolwright.calls.shell.runners import RUNNERS, look_into_runner, read_text
 from toolwright.calls.shell.words import UNKNOWN, Word, literal, names, word_of
+from toolwright.calls.shell.writing import note_writes
 
 if TYPE_CHECKING:
     from toolwright.calls.shell.script import Script
@@ -17,19 +19,17 @@ _SHELL_VALUED = names("-o +o -O +O --rcfile --init-file")
 # They run what can not be read here: elsewhere, later, from a file, or in a way of their own.
 _OPAQUE = names(
     "source . parallel rush su runuser ssh at batch crontab script expect screen tmux unshare nsenter systemd-run"
-    " bwrap firejail proot strace ltrace gdb complete compgen bind enable"
+    " bwrap firejail proot strace ltrace gdb complete compgen bind enable fc ed ex nix-shell"
 )
 _INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|Rscript)[\d.]*"
 )
-_CODE = re.compile(r"-[a-zA-Z]*[ceErpn]\S*|--eval\b.*|--execute\b.*|--print\b.*|-|eval")
+_CODE = re.compile(r"-[a-zA-Z]*[ceErpn].*|--eval\b.*|--execute\b.*|--print\b.*|-|eval", re.S)
 _AWK = re.compile(r"system|\|.*\"|\".*\||@load|\|&", re.S)
 _SED = re.compile(r"(?:^|[;{}\n\d$/])\s*e(?:\s|$)|[/|,#!@:_][gpIiMm\d]*e[gpIiMm\d]*\s*(?:;|\}|\n|$)")
 _TAR = re.compile(r"--(?:to-command|checkpoint-action|use-compress-program|rsh-command|info-script|new-volume-script)")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _EXEC = names("-exec -execdir -ok -okdir")
-_FIND_WRITES = names("-fprint -fprint0 -fls -fprintf")
-_WRITES_ALL = names("tee touch mkdir rmdir rm unlink mv truncate chmod chown chgrp shred mkfifo mknod")
-_WRITES_LAST = names("cp ln install rsync")
 
 
 def look_into(script: Script, name: str, words: Sequence[Word], fed: Sequence[Any]) -> None:
@@ -40,11 +40,13 @@ def look_into(script: Script, name: str, words: Sequence[Word], fed: Sequence[An
         _SPECIAL[name](script, words)
     elif name in WRAPPERS:
         _wrapper(script, name, words)
+    elif name in RUNNERS:
+        look_into_runner(script, name, words)
     elif name in _OPAQUE:
         script.doubt(f"what {name!r} runs can not be known")
     elif _INTERPRETERS.fullmatch(name) and _has_code(words):
         script.doubt(f"code for {name!r} can not be read here")
-    _writes(script, name, words)
+    note_writes(script, name, words)
 
 
 def _has_code(words: Sequence[Word]) -> bool:
@@ -61,11 +63,15 @@ def _wrapper(script: Script, name: str, words: Sequence[Word]) -> None:
     if name == "command" and given & {"v", "V"}:
         return None
     for option in given:
-        script.assign(option.partition("=")[0])
+        variable, equals, value = option.partition("=")
+        if equals:
+            script.assign(variable, literal(value))
     if name == "xargs":
         return _xargs(script, words, given, inner)
     if name == "watch":
-        return _text(script, inner, "watch")
+        return read_text(script, inner, "watch")
+    if name == "flock" and inner and inner[0].text in ("-c", "--command"):
+        return read_text(script, inner[1:2], "flock -c")
     return script.run(inner) if inner else None
 
 
@@ -95,8 +101,6 @@ def _find(script: Script, words: Sequence[Word]) -> None:
             end = next((i for i in range(at + 1, len(words)) if words[i].text in (";", "+")), len(words))
             script.run([UNKNOWN if "{}" in inner.spelled else inner for inner in words[at + 1 : end]])
             at = end
-        elif text in _FIND_WRITES and at + 1 < len(words):
-            script.write(words[at + 1])
         elif text is None and ((word.splits and not _is_pattern(word)) or (at > 1 and not before.startswith("-"))):
             script.doubt(f"{word.spelled[:40]!r} may be an option of find that runs commands")
         at += 1
@@ -118,21 +122,13 @@ def _fd(script: Script, words: Sequence[Word]) -> None:
 
 def _eval(script: Script, words: Sequence[Word]) -> None:
     rest = words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
-    _text(script, rest, "eval")
-
-
-def _text(script: Script, words: Sequence[Word], name: str) -> None:
-    """Read words as one script, as far as they are known."""
-    texts = [word.text for word in words]
-    if any(text is None for text in texts):
-        return script.doubt(f"what {name!r} evaluates is known only when it runs")
-    return script.read(" ".join(text for text in texts if text is not None))
+    read_text(script, rest, "eval")
 
 
 def _trap(script: Script, words: Sequence[Word]) -> None:
     rest = [word for word in words[1:] if word.text != "--"]
     if rest and rest[0].text not in ("-", "", "-l", "-p"):
-        _text(script, rest[:1], "trap")
+        read_text(script, rest[:1], "trap")
 
 
 def _alias(script: Script, words: Sequence[Word]) -> None:
@@ -157,7 +153,7 @@ def _shell(script: Script, name: str, words: Sequence[Word], fed: Sequence[Any])
             # More options may follow before the script.
             while at < len(words) and (words[at].text or "")[:1] in ("-", "+") and len(words[at].text or "") > 1:
                 at += 2 if words[at].text in _SHELL_VALUED else 1
-            return _text(script, words[at : at + 1], f"{name} -c")
+            return read_text(script, words[at : at + 1], f"{name} -c")
         if text in ("-s", "-", "--") or not text.startswith(("-", "+")):
             break
         at += 2 if text in _SHELL_VALUED or re.fullmatch(r"-[a-zA-Z]*o", text) else 1
@@ -170,7 +166,7 @@ def _fed(script: Script, name: str, fed: Sequence[Any]) -> None:
     """Read the script that a shell is given on its input."""
     for redirect in reversed(fed):
         if redirect.type == "herestring_redirect":
-            return _text(script, [word_of(redirect.named_children[-1])], name)
+            return read_text(script, [word_of(redirect.named_children[-1])], name)
         if redirect.type == "heredoc_redirect":
             body = next((child for child in redirect.named_children if child.type == "heredoc_body"), None)
             start = next((child for child in redirect.named_children if child.type == "heredoc_start"), None)
@@ -203,19 +199,28 @@ def _could_be_program(word: Word, words: Sequence[Word]) -> bool:
 
 
 def _sed(script: Script, words: Sequence[Word]) -> None:
-    in_place = any((word.text or "").startswith(("-i", "--in-place")) for word in words)
-    seen = False
+    named = any(re.match(r"-[a-zA-Z]*e|--expression", word.start) for word in words[1:])
+    scripts = 0 if named else 1  # how many of the words to come are scripts
     for word in words[1:]:
-        if word.text is None and (not seen or word.splits):
-            script.doubt(f"the sed script {word.spelled[:40]!r} is known only when it runs")
-        elif word.text is not None and not word.text.startswith("-"):
-            if not seen and _SED.search(word.text):
-                script.doubt(f"the sed script {word.text[:40]!r} may run commands")
-            seen = True
-        elif (word.text or "").startswith(("-f", "--file", "--expression", "-e")) and len(word.text or "") > 2:
-            script.doubt(f"the sed script {word.spelled[:40]!r} can not be read here")
-        if in_place and seen and (word.text is None or not word.text.startswith("-")):
-            script.write(word)
+        if re.match(r"-[a-zA-Z]*f|--file", word.start):
+            return script.doubt("what 'sed' runs is in a file")
+        known = word.start if word.text is None else word.text
+        if (found := re.match(r"(?:-[a-zA-Z]*?e|--expression=?)(.*)", known, re.S)) is not None:
+            if found[1] or word.text is None:
+                _sed_script(script, word, found[1])
+            else:
+                scripts = 1
+        elif not word.start.startswith("-") and (scripts or word.splits):
+            _sed_script(script, word, known)
+            scripts = 0
+    return None
+
+
+def _sed_script(script: Script, word: Word, known: str) -> None:
+    if word.text is None:
+        script.doubt(f"the sed script {word.spelled[:40]!r} is known only when it runs")
+    elif _SED.search(known):
+        script.doubt(f"the sed script {word.text[:40]!r} may run commands")
 
 
 def _tar(script: Script, words: Sequence[Word]) -> None:
@@ -229,8 +234,30 @@ def _hash(script: Script, words: Sequence[Word]) -> None:
 
 
 def _mapfile(script: Script, words: Sequence[Word]) -> None:
-    if any(word.text is None or word.text.startswith("-C") for word in words[1:]):
+    if any(word.text is None or re.match("-[a-zA-Z]*C", word.text) for word in words[1:]):
         script.doubt("'mapfile' may run commands")
+
+
+def _declare(script: Script, words: Sequence[Word]) -> None:
+    """`export NAME=value` and its like, whose words may be quoted, or known only when they run."""
+    if any(re.match("-[a-zA-Z]*n", word.start) for word in words[1:]) and words[0].text not in ("export", "readonly"):
+        for word in words[1:]:
+            name = word.spelled.partition("=")[2].strip("'\"")
+            script.assign(name, UNKNOWN)  # another name for that one
+    for word in words[1:]:
+        # An assignment that is written as one was seen already.
+        if not _ASSIGNED.match(word.spelled) and not word.start.startswith("-"):
+            name, equals, value = word.start.partition("=")
+            if word.text is None and not equals:
+                script.doubt(f"which variable {word.spelled[:40]!r} sets is known only when it runs")
+            elif equals:
+                script.assign(re.split(r"[\[+]", name)[0], literal(value) if word.text is not None else UNKNOWN)
+
+
+def _read(script: Script, words: Sequence[Word]) -> None:
+    """Commands that set the variables they name."""
+    for word in words[1:]:
+        script.assign(word.start, UNKNOWN)
 
 
 def _cd(script: Script, words: Sequence[Word]) -> None:
@@ -249,33 +276,9 @@ _SPECIAL: dict[str, Callable[[Script, Sequence[Word]], None]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("tar", "bsdtar"), _tar),
+    **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _declare),
+    **dict.fromkeys(("read", "printf", "getopts"), _read),
     "hash": _hash,
     **dict.fromkeys(("mapfile", "readarray"), _mapfile),
     **dict.fromkeys(("cd", "pushd", "popd"), _cd),
 }
-
-
-def _writes(script: Script, name: str, words: Sequence[Word]) -> None:
-    rest = [word for word in words[1:] if not word.start.startswith("-")]
-    if name in _WRITES_ALL:
-        for word in rest:
-            script.write(word)
-    elif name in _WRITES_LAST:
-        named = [word for word in words[1:] if word.start.startswith(("-t", "--target-directory"))]
-        if named:  # it may be in this word or in the next; each of them is taken for it
-            for word in [*named, *rest]:
-                script.write(_value(word))
-        elif rest:
-            script.write(rest[-1])
-    elif name == "dd":
-        for word in words[1:]:
-            if word.start.startswith("of=") or word.text is None:
-                script.write(_value(word))
-
-
-def _value(word: Word) -> Word:
-    """What follows the `=` or the letter of an option."""
-    text = word.text
-    if text is None:
-        return Word((None,), word.spelled)
-    return literal(re.sub(r"^(?:of=|--target-directory=|-t)", "", text))
