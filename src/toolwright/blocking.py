@@ -17,6 +17,7 @@ from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.processes.run import Run
+from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.session.attachments import Attachments
 from toolwright.session.keyvalue import KeyValue
 from toolwright.session.messages import Messages
@@ -32,6 +33,7 @@ _LIVES_THERE = (
     Session,
     Batch,
     Run,
+    ScheduleHandle,
     Subscription,
     MemoryCallLog,
     ToolRegistry,
