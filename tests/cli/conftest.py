@@ -132,13 +132,12 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory with tools in `kit.py` and `background.py`, where the test runs. What is imported is forgotten."""
+    """A directory with tools in `kit.py`, where the test runs. What is imported there is forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "120")
     before = set(sys.modules)
     (tmp_path / "kit.py").write_text(TOOLS)
-    (tmp_path / "background.py").write_text(BACKGROUND)
     yield tmp_path
     for name in set(sys.modules) - before:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
@@ -287,6 +286,12 @@ class Working:
         self.said += err
         assert out == ""
         return self.process.returncode
+
+
+@pytest.fixture
+def background(project: Path) -> None:
+    """Tools that run in the background, in `background.py`."""
+    (project / "background.py").write_text(BACKGROUND)
 
 
 @pytest.fixture

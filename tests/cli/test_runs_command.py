@@ -13,6 +13,8 @@ from tests.cli.conftest import Run, Spawn, Workers
 from tests.cli.test_live import read_until
 from toolwright import jsonx
 
+pytestmark = pytest.mark.usefixtures("background")
+
 DB = ("--db", "agent.db")
 TOOLS = ("--tools", "background.py", *DB)
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.cli.conftest import Run, Workers
 
+pytestmark = pytest.mark.usefixtures("background")
+
 DB = ("--db", "agent.db")
 TOOLS = ("--tools", "background.py", *DB)
 NIGHTLY = ("schedules", "add", "film", "scenes=2", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin")

@@ -8,6 +8,8 @@ import pytest
 from tests.cli.conftest import Run
 from tests.effects.older import make_version_1
 
+pytestmark = pytest.mark.usefixtures("background")
+
 OVER_A_STORE = [
     ("batches",),
     ("batches", "show", "ab"),

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.conftest import Run, Spawn, Workers, Working
 from toolwright import jsonx
 
+pytestmark = pytest.mark.usefixtures("background")
+
 DB = ("--db", "agent.db")
 
 
