@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -249,7 +250,7 @@ class Workers:
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
-        self.all: list[subprocess.Popen[str]] = []
+        self.all: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
     def start(self, *words: str) -> "Working":
         process = subprocess.Popen(
@@ -258,7 +259,10 @@ class Workers:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.all.append(process)
+        # A worker that never says what a test waits for is killed, and the test fails with what it said.
+        limit = threading.Timer(45, process.kill)
+        limit.start()
+        self.all.append((process, limit))
         return Working(process)
 
 
@@ -299,7 +303,8 @@ def workers(project: Path, command: list[str]) -> Iterator[Workers]:
     """Workers for the store `agent.db`; those that still run after the test are killed."""
     made = Workers(command)
     yield made
-    for process in made.all:
+    for process, limit in made.all:
+        limit.cancel()
         process.kill()
         process.communicate()
 

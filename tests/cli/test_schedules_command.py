@@ -1,12 +1,15 @@
 """`toolwright schedules`: schedules from the shell."""
 
+import asyncio
 import signal
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run, Workers
+from toolwright import Runtime, tool
+from toolwright.testing import FakeClock
 
 pytestmark = pytest.mark.usefixtures("background")
 
@@ -87,16 +90,24 @@ def test_a_schedule_that_is_run_now_is_run_by_a_worker(run: Run, workers: Worker
 
 @pytest.mark.promise("CRON-03")
 def test_a_worker_starts_what_is_due(run: Run, workers: Workers) -> None:
-    id = run("schedules", "add", "film", "--at", soon(), "--tell", *TOOLS).out.strip()
+    id = asyncio.run(add_in_the_past())
     working = workers.start()
-    working.until("film (film) completed")
+    working.until("(film) completed")
     (fired,) = run("schedules", "history", id, *DB, "--json").json
-    assert run("runs", "show", fired["run"], *DB, "--json").json["status"] == "completed"
+    shown = run("runs", "show", fired["run"], *DB, "--json").json
+    assert (shown["status"], shown["schedule"]) == ("completed", id)
     assert [one["state"] for one in run("schedules", "list", *DB, "--json").json] == ["ended"]
 
 
-def soon() -> str:
-    return (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+async def add_in_the_past() -> str:
+    """A schedule that was for one instant, which passed while nothing ran."""
+
+    @tool(supports_background=True)
+    async def film() -> None: ...
+
+    async with Runtime.open("agent.db", tools=[film], clock=FakeClock(1_000_000_000.0), worker=False) as runtime:
+        added = await runtime.session("s1").schedule("film", at=datetime.fromtimestamp(runtime.clock.now() + 60, UTC))
+        return added.id
 
 
 @pytest.mark.promise("CRON-01", "CRON-02")
