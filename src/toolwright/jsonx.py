@@ -36,6 +36,11 @@ decode = msgspec.json.decode
 DecodeError = msgspec.DecodeError
 
 
+_SHA256 = hashlib.sha256()  # To look the algorithm up takes longer than to hash what is short.
+
+
 def digest(data: bytes) -> str:
     """Return the SHA-256 of bytes, in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
+    found = _SHA256.copy()
+    found.update(data)
+    return found.hexdigest()

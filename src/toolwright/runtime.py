@@ -10,9 +10,10 @@ from weakref import WeakValueDictionary
 
 from toolwright.calls.approvals import Approval
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
+from toolwright.calls.memory_journal import MemoryJournal
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, MemoryCallLog
-from toolwright.calls.remember import MemoryJournal, StoreJournal
+from toolwright.calls.store_journal import StoreJournal
 from toolwright.clock import Clock, SystemClock
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController

@@ -6,12 +6,11 @@ import hashlib
 import pytest
 
 from toolwright.builtin.basics import instant
+from toolwright.builtin.paging import LINE_CHARS, PAGE_BYTES
 from toolwright.builtin.reading import (
-    LINE_CHARS,
     MOST_BINARY,
     MOST_IMAGE,
     MOST_TEXT,
-    PAGE_BYTES,
     grep_files,
     list_directory,
     read_file,

@@ -1,11 +1,12 @@
 """What a model may keep in the session under names."""
 
 import base64
+import hashlib
 
 import pytest
 
 from tests.session.leaks import files_beside
-from toolwright import ReplayMismatch, Tool, ToolCall, ToolDefinitionError, tool
+from toolwright import ReplayMismatch, Tool, ToolCall, ToolDefinitionError, jsonx, tool
 from toolwright.builtin.storage import kv_store, secret_store
 from toolwright.builtin.todos import TODOS, write_todos
 from toolwright.testing import FakeClock
@@ -129,6 +130,39 @@ async def test_a_value_that_a_model_gives_is_neither_shown_nor_written_down(file
         for form in (b"hunter2", b"another value", base64.b64encode(value.encode())):
             assert form not in data, name
     assert events_file.exists()
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_refusal_of_other_arguments_shows_no_secret_of_the_earlier_ones(place, open_runtime):
+    @tool
+    async def send(text: str) -> str:
+        return "sent"
+
+    session = (await open_runtime(place, secret_store, send)).session("s")
+    await session.run_batch([set_call("hunter2/hunter2")])
+    with pytest.raises(ReplayMismatch) as refused:
+        await session.run_batch([set_call("another value")])
+    await session.run_batch([ToolCall(id="c2", name="send", arguments={"text": "hunter2/hunter2"})])
+    with pytest.raises(ReplayMismatch) as refused_too:
+        await session.run_batch([ToolCall(id="c2", name="send", arguments={"text": "hello"})])
+    for shown in (str(refused.value), str(refused_too.value)):
+        assert "hunter2" not in shown
+        assert "another value" not in shown
+
+
+@pytest.mark.promise("SES-03")
+async def test_no_value_can_be_guessed_from_the_id_of_a_batch(open_runtime):
+    ids = []
+    for value in ("1234", "4321"):
+        session = (await open_runtime(":memory:", secret_store)).session("s")
+        with session.subscribe() as events:
+            await session.run_batch([set_call(value)])
+            started = events.take()
+        ids.append(started.batch)
+        plain = jsonx.canonical(set_call(value).arguments)
+        named = jsonx.encode([("c1", "secret_store")])
+        assert started.batch != "batch_" + hashlib.sha256(named + plain).hexdigest()[:40]
+    assert ids[0] != ids[1]
 
 
 @pytest.mark.promise("SES-03")

@@ -47,7 +47,8 @@ async def test_a_hook_that_never_ends_ends_its_call_when_the_time_is_up(where):
 
 
 @pytest.mark.promise("CANCEL-01", "TIME-01")
-async def test_a_failure_of_a_tool_that_ran_says_that_it_may_have_had_an_effect():
+@pytest.mark.parametrize("after", [(), [lambda call, outcome: None]], ids=["alone", "with a hook"])
+async def test_a_failure_of_a_tool_that_ran_says_that_it_may_have_had_an_effect(after):
     @tool(timeout=0.01)
     async def slow() -> None:
         await asyncio.Event().wait()
@@ -55,7 +56,7 @@ async def test_a_failure_of_a_tool_that_ran_says_that_it_may_have_had_an_effect(
     @tool
     async def wrong(n: int) -> None: ...
 
-    async with fail_after(5), Runtime.open(tools=[slow, wrong]) as runtime:
+    async with fail_after(5), Runtime.open(tools=[slow, wrong], after=after) as runtime:
         ran, refused = await runtime.session("s").run_batch([ToolCall(name="slow"), ToolCall(name="wrong")])
     assert (ran.failure.category, ran.may_have_run) == ("timeout", True)
     assert (refused.failure.category, refused.may_have_run) == ("invalid_arguments", False)

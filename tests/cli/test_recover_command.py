@@ -25,7 +25,7 @@ def test_recovery_tells_what_was_done_for_each_call(run: Run, project: Path, lef
     assert [(one["call_id"], one["action"], one["outcome"]["status"]) for one in ended.json] == [
         ("d1", "interrupted", "failure"),
         ("n2", "rerun", "success"),
-        ("l1", "run", "pending"),
+        ("l1", "waiting", "pending"),
     ]
     assert (project / "ledger").read_text().split() == ["before", "after"]
 
@@ -33,7 +33,7 @@ def test_recovery_tells_what_was_done_for_each_call(run: Run, project: Path, lef
 def test_recovery_shows_people_a_table_and_where_to_decide(run: Run, left: Callable[..., Path]) -> None:
     left(*CALLS)
     ended = run(*RECOVER)
-    for said in ("not run again", "run again", "waits before it runs"):
+    for said in ("not run again", "run again", "went on waiting"):
         assert said in ended.out
     assert "1 still wait; those that a person decides: toolwright approvals --db agent.db" in ended.err
 

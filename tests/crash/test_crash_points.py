@@ -54,6 +54,7 @@ async def test_a_call_cut_off_by_a_crash_is_not_run_again_unless_it_says_so(cras
     assert outcome.failure is not None
     assert (outcome.failure.category, outcome.failure.code) == ("interrupted", "interrupted")
     assert "may have run, and was not run again" in outcome.failure.message
+    assert (outcome.attempts, outcome.may_have_run) == (1, True)
 
 
 @pytest.mark.promise("EFF-04", "EFF-05")
@@ -179,7 +180,7 @@ async def test_a_probe_that_knows_the_outcome_gives_it(crashes):
 
     assert asked == [{"parcel": "p7"}]
     assert (recovered.action, recovered.outcome.value) == ("probed", {"delivered": True})
-    assert (outcome.value, outcome.replayed) == ({"delivered": True}, True)
+    assert (outcome.value, outcome.attempts, outcome.replayed) == ({"delivered": True}, 1, True)
 
 
 @pytest.mark.promise("EFF-05")

@@ -193,6 +193,7 @@ async def test_a_call_that_was_cut_off_and_denied_is_interrupted(crashes):
         (outcome,) = await runtime.session("s").run_batch([call])
     assert (outcome.failure.category, outcome.failure.code) == ("interrupted", "interrupted")
     assert "it is gone already" in outcome.failure.message
+    assert (outcome.attempts, outcome.may_have_run) == (1, True)
 
 
 @pytest.mark.promise("EFF-06", "WAIT-05")

@@ -192,7 +192,7 @@ async def test_a_request_survives_a_restart_with_the_deadline_it_had(file, open_
         (after,) = await second.approvals()
         assert after == before
         (recovered,) = await second.recover()
-        assert (recovered.action, recovered.outcome.status) == ("run", "pending")
+        assert (recovered.action, recovered.outcome.status) == ("waiting", "pending")
         assert await second.approvals() == [before]
         await second.approve(after.key)
         (outcome,) = await second.session("s").run_batch([rm()])

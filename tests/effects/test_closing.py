@@ -8,7 +8,8 @@ import pytest
 from tests.effects.watching import until, waiting
 from tests.support import fail_after
 from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, ToolContext, tool
-from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.stores.sqlite.store import SqliteStore
 
 

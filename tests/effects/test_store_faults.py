@@ -14,7 +14,8 @@ import pytest
 from tests.effects.watching import until_shared
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, ToolContext, tool
-from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite import writer
 from toolwright.testing import FakeClock
@@ -160,7 +161,8 @@ asyncio.run(main())
 FULL = """
 import asyncio, resource, signal, sys
 from toolwright import Runtime, ToolCall, ToolContext, tool
-from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

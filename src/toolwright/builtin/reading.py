@@ -1,6 +1,6 @@
 """Tools that look at the session's files: `read_file`, `list_directory`, `grep_files`, `stat_file`.
 
-Owns how content is shown to a model, page by page; does not own where files are kept or which paths are good.
+Owns how content is shown to a model; does not own where files are kept or which paths are good.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import operator
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from toolwright.builtin.basics import instant
 from toolwright.builtin.boxed import boxed
+from toolwright.builtin.paging import count_lines, page_of
 from toolwright.builtin.shapes import one_of, several, shape
 from toolwright.errors import ServiceError
 from toolwright.tools.claims import tree
@@ -24,8 +24,6 @@ from toolwright.tools.outcome import Image, Success, ToolError
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 
-PAGE_BYTES = 40_000  # with its line numbers and JSON around it, a page fits what a model is shown at once
-LINE_CHARS = 2_000
 MOST_TEXT = 16 * 1024 * 1024
 MOST_BINARY = 32 * 1024
 MOST_IMAGE = 5 * 1024 * 1024
@@ -126,65 +124,15 @@ async def read_file(
         if len(content) > MOST_BINARY:
             raise _too_large(path, len(content), MOST_BINARY, "it is not text and can only be read whole")
         return {**about, "encoding": "base64", "content": base64.b64encode(content).decode("ascii")}
-    page = await asyncio.to_thread(_page, text, offset, limit) if len(text) > LARGE else _page(text, offset, limit)
+    page = await asyncio.to_thread(page_of, text, offset, limit) if len(text) > LARGE else page_of(text, offset, limit)
     if page is None:
-        total = _count_lines(text)
+        total = count_lines(text)
         raise ToolError(
             f"The file {path!r} has {total} lines, and none at offset {offset}; use an offset from 1 to {total}",
             category="invalid_arguments",
             code="wrong_range",
         )
     return {**about, "encoding": "text", **page}
-
-
-def _count_lines(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n")) if text else 0
-
-
-def _page(text: str, offset: int, limit: int) -> dict[str, Any] | None:
-    """Numbered lines from `offset` on, as many as fit; None when there is no such line."""
-    lines = text.split("\n")
-    if not lines[-1]:
-        del lines[-1]
-    total = len(lines)
-    if offset > max(total, 1):
-        return None
-    chosen = lines[offset - 1 : offset - 1 + limit]
-    if max(map(len, chosen), default=0) > LINE_CHARS:
-        chosen = [_shortened(line) for line in chosen]
-    last = offset - 1 + len(chosen)
-    numbers = _NUMBERS[offset - 1 : last] if last <= len(_NUMBERS) else map(_number, range(offset, last + 1))
-    shown = list(map(operator.add, numbers, chosen))
-    content = "\n".join(shown)
-    if len(content) > PAGE_BYTES or not content.isascii():
-        del shown[_fitting(shown) :]
-        content = "\n".join(shown)
-    page: dict[str, Any] = {"content": content, "offset": offset, "lines": len(shown), "total_lines": total}
-    if offset + len(shown) <= total:
-        page["next_offset"] = offset + len(shown)
-    return page
-
-
-def _number(line: int) -> str:
-    return f"{line:>6}\t"
-
-
-_NUMBERS = tuple(map(_number, range(1, 2_001)))  # Writing out numbers would be most of what a small page costs.
-
-
-def _shortened(line: str) -> str:
-    beyond = len(line) - LINE_CHARS
-    return line if beyond <= 0 else f"{line[:LINE_CHARS]}… [{beyond} more characters on this line]"
-
-
-def _fitting(lines: list[str]) -> int:
-    """How many lines fit a page; at least one."""
-    size = 0
-    for count, line in enumerate(lines):
-        size += len(line.encode()) + 1
-        if count and size > PAGE_BYTES:
-            return count
-    return len(lines)
 
 
 def _image_type(content: bytes) -> str | None:

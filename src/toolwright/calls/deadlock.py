@@ -67,7 +67,7 @@ class Running:
         return [
             ticket
             for schedule in self.schedules
-            for ticket in (*schedule.running, *schedule.nested)
+            for ticket in (*schedule.running, *schedule.gate.nested)
             if ticket.state == "running" and limit in ticket.limits
         ]
 
@@ -93,9 +93,17 @@ class Running:
         blockers: Collection[Ticket] = ticket.blockers or ()
         return (blockers if favours else [other for other in blockers if other not in ticket.courtesy]), True
 
+    def drop_kept(self, ticket: Ticket) -> tuple[Limit, ...]:
+        """Give back the slots that were kept for a ticket, which it may take in the next moment; else offer them."""
+        kept, ticket.kept, ticket.passed_over = ticket.kept, (), 0
+        self.favoured = None
+        for limit in kept:
+            limit.in_use -= 1
+        return kept
+
     def drop_favours(self) -> None:
         """Keep slots for nobody, and let those that wait to be fair wait only for what runs."""
-        kept = () if self.favoured is None else self.favoured.schedule._drop_kept(self.favoured)
+        kept = () if self.favoured is None else self.drop_kept(self.favoured)
         courteous = sorted(self.courteous, key=order_of)
         self.courteous.clear()
         free: list[Ticket] = []
@@ -108,5 +116,5 @@ class Running:
             ticket.courtesy = frozenset()
         for ticket in free:
             if ticket.state == "gate" and ticket.blockers is None:
-                ticket.schedule._admit(ticket, courtesy=False)
+                ticket.schedule.admit(ticket, courtesy=False)
         offer(kept)

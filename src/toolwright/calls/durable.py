@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.concluding import lose
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
 from toolwright.calls.outside import enter, expired, failure_of, step_in, step_out
@@ -178,7 +179,7 @@ async def recording(run: CallRun) -> AsyncIterator[None]:
     try:
         yield
     except StoreError as fault:
-        run.lose(fault)
+        lose(run, fault)
         raise Unrecorded from fault
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
+from toolwright.calls.concluding import lose
 from toolwright.calls.durable import Unrecorded
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError
@@ -35,7 +36,7 @@ async def emit(run: CallRun, name: str, payload: Any, key: str | None) -> None:
         try:
             await host.keep_event(name, data, key)
         except StoreError as fault:
-            run.lose(fault)
+            lose(run, fault)
             raise Unrecorded from fault
     if not run.concluded:
         host.channel.publish(CallEmitted(*about(run), name, jsonx.decode(data)))

@@ -1,8 +1,16 @@
-"""Calls that go round in circles. Owns noticing them; does not own what is done about it."""
+"""Calls that go round in circles. Owns noticing them, and refusing them where the policy says so."""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
+
+from toolwright.tools.outcome import Failure
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+    from toolwright.calls.policy import Policy
+    from toolwright.calls.report import Report
 
 ROUNDS = 3
 LONGEST = 4
@@ -49,3 +57,28 @@ class LoopWatch:
                 names = " → ".join(repr(name) for name, _ in tail[:length])
                 return f"The calls {names} were repeated {ROUNDS} times with the same arguments"
         return None
+
+
+def watch_loops(watch: LoopWatch, runs: list[CallRun], policy: Policy, report: Report) -> bool:
+    """Show calls to the watch, and say what it notices; True when one was refused for it."""
+    if len(runs) > SHORT and watch.all_new([run.raw for run in runs]):
+        watch.add([(run.name, run.raw) for run in runs[-KEPT:]])
+        return False
+    refused = False
+    for run in runs:
+        warning = watch.observe(run.name, run.raw)
+        if warning is None or (run.tool is not None and run.tool.definition.hints.polling):
+            continue
+        report.warn(run, "loop", warning)
+        if policy.on_loop == "refuse":
+            refused = True
+            run.decided_by = "on_loop"
+            run.fail(
+                Failure(
+                    category="permission_denied",
+                    code="loop",
+                    message=f"{warning}; do something else, or change the arguments",
+                    source="policy",
+                )
+            )
+    return refused

@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from toolwright import jsonx
+from toolwright.calls.concluding import cancelled, end_now, lose
 from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about, identity
@@ -49,14 +50,14 @@ def complete(run: CallRun, news: Resolution | Exception) -> None:
     run.watch = None
     run.owner.call_goes_on(run)
     if isinstance(news, Exception):
-        run.lose(news)
-        run.end_now(run.cancelled())
+        lose(run, news)
+        end_now(run, cancelled(run))
     elif news.status == "ok":
-        run.end_now(jsonx.decode(news.payload))
+        end_now(run, jsonx.decode(news.payload))
     elif news.status == "cancelled":
-        run.end_now(Cancelled(news.reason or "its completion was cancelled", may_have_run=True))
+        end_now(run, Cancelled(news.reason or "its completion was cancelled", may_have_run=True))
     else:
-        run.end_now(failure_of(news, "its completion"))
+        end_now(run, failure_of(news, "its completion"))
 
 
 def step_out(run: CallRun, what: str, name: str, deadline: float | None) -> None:

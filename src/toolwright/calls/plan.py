@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwright.calls.lanes import Lane
 from toolwright.calls.policy import Policy
-from toolwright.calls.schedule import Limit
+from toolwright.calls.tickets import Limit
 from toolwright.clock import DeadlineBucket
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.tool import Tool
@@ -38,11 +38,16 @@ class RunReport(Protocol):
     def call_started(self, run: CallRun, started: float | None) -> None: ...
 
 
-class RunOwner(Protocol):
-    """The batch, as one of its running calls sees it.
+class RunFinaliser(Protocol):
+    """What makes the outcome of what a tool gave: `settle` when that needs no waiting, else None, and `finish` does."""
 
-    `settle` makes the outcome of what a tool gave when that needs no waiting, else None, and `finish` does.
-    """
+    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None: ...
+
+    async def finish(self, run: CallRun, result: Any) -> ToolOutcome: ...
+
+
+class RunOwner(Protocol):
+    """The batch, as one of its running calls sees it."""
 
     id: str
     scope: str
@@ -54,11 +59,10 @@ class RunOwner(Protocol):
     def report(self) -> RunReport: ...
 
     @property
+    def finaliser(self) -> RunFinaliser: ...
+
+    @property
     def fault(self) -> Exception | None: ...
-
-    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None: ...
-
-    async def finish(self, run: CallRun, result: Any) -> ToolOutcome: ...
 
     def store_failed(self, fault: Exception) -> None: ...
 

@@ -167,9 +167,9 @@ def _is_text(content: bytes) -> bool:
 # --- the arguments of a call
 
 
-def shown_arguments(run: CallRun) -> bytes:
-    """The arguments of a call as others may see them."""
-    redactor, raw = run.host.redactor, run.raw
+def shown_arguments(run: CallRun, raw: bytes | None = None) -> bytes:
+    """The arguments of a call as others may see them: those it has, or `raw`, which it had before."""
+    redactor, raw = run.host.redactor, run.raw if raw is None else raw
     if run.tool is not None and run.tool.definition.secret is not None:
         raw = _hidden(raw, run.tool.definition.secret, lambda value: HIDDEN)
     return raw if redactor is None else redactor.json(raw)

@@ -1,27 +1,21 @@
 """Stage 3: schedule. Owns when a call may start: claims in call order, then slots; hands on a started `Ticket`.
 
 A call waits for the earlier calls of its session that it conflicts with, then for a slot of its batch, session, runtime
-and tool. While it waits it holds none of them, unless it was passed over too often.
-
-A nested call belongs to a call that runs already. It ignores the claims of its ancestors, uses the slots they hold, and
-keeps the order among its siblings. The session's index does not know it, so it goes through the gate: there a call
-waits for those that run and conflict with it and, to be fair, for earlier ones that wait at the gate themselves. A
-nested call that could only wait for itself is refused.
+and tool. While it waits it holds none of them, unless it was passed over too often. Nested calls, and those that meet
+them, go through the gate in between.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
-from toolwright.calls.conflicts import Claimant, ClaimIndex, Presence, overlap
+from toolwright.calls.conflicts import ClaimIndex
 from toolwright.calls.deadlock import Running, can_end
+from toolwright.calls.gate import Gate, ids_of
 from toolwright.calls.tickets import Limit, Ticket, give_back, offer, order_of
 from toolwright.tools.claims import PARALLEL
-
-__all__ = ["Limit", "Running", "Schedule", "Ticket"]
 
 PATIENCE = 100
 """How often a call may find one limit free and another one full before the free slots are kept for it."""
@@ -30,15 +24,13 @@ PATIENCE = 100
 class Schedule:
     """The order of one session's calls."""
 
-    __slots__ = ("_gated", "_index", "_runtime", "nested", "running")
+    __slots__ = ("_index", "_runtime", "gate", "running")
 
     def __init__(self, runtime: Running) -> None:
         self._runtime = runtime
         self._index = ClaimIndex()
         self.running: set[Ticket] = set()
-        # Nested calls that run; and calls that wait at the gate, or were there and have not started, by their index.
-        self.nested = Presence()
-        self._gated: dict[ClaimIndex, set[Ticket]] = {}
+        self.gate = Gate(runtime, self.running)
         runtime.schedules.append(self)
 
     def close(self) -> None:
@@ -48,7 +40,7 @@ class Schedule:
     @property
     def idle(self) -> bool:
         """True when no ticket is left, running or waiting."""
-        return self._index.empty and not (self.running or self.nested.there or self._gated)
+        return self._index.empty and not (self.running or self.gate.nested.there or self.gate.waiting)
 
     def submit(self, ticket: Ticket, siblings: ClaimIndex | None = None) -> None:
         """Put a call into the order; it starts now or when its turn comes.
@@ -61,12 +53,12 @@ class Schedule:
         index = ticket.index = self._index if parent is None else self._nest(parent, ticket, siblings)
         if ticket.claims is PARALLEL and not index.exclusive:
             index.shared[ticket] = None
-            self._admit(ticket)
+            self.admit(ticket)
         elif index.add(ticket, ticket.claims):
-            self._admit(ticket)
+            self.admit(ticket)
         else:
             ticket.state = "blocked"
-            ticket.waited_for = _names(index.ahead_of(ticket))
+            ticket.waited_for = ids_of(index.ahead_of(ticket))
 
     def _nest(self, parent: Ticket, ticket: Ticket, siblings: ClaimIndex | None) -> ClaimIndex:
         if parent.children is None:
@@ -93,15 +85,15 @@ class Schedule:
             freed: list[Any] | None = None
         else:
             freed = index.remove(ticket)
-        if ticket.parent is not None or self._gated:
-            freed = [*(freed or ()), *self._leave_gate(ticket)]
+        if ticket.parent is not None or self.gate.waiting:
+            freed = [*(freed or ()), *self.gate.leave(ticket)]
         if freed:
             # Before the slots: those that are freed may be older than those that wait for one.
             if len(freed) > 1:
                 freed.sort(key=order_of)
             for follower in freed:
                 if follower.state == "blocked" or follower.state == "gate":  # and not stopped by one before it
-                    self._admit(follower)
+                    self.admit(follower)
         if held and (freed or ticket.parent is not None or not self._hand_over(ticket.limits)):
             give_back(ticket.limits)
 
@@ -117,8 +109,8 @@ class Schedule:
             queue is None
             or queue[0].rejoins
             or queue[0].limits is not limits
-            or self.nested.there
-            or self._gated
+            or self.gate.nested.there
+            or self.gate.waiting
             or queue[0].kept
         ):
             return False
@@ -144,7 +136,7 @@ class Schedule:
     def rejoin(self, ticket: Ticket) -> None:
         """Take the slots again, now or when they are free; the ticket is told by `rejoined`."""
         ticket.rejoins = True
-        self._admit(ticket)
+        self.admit(ticket)
 
     def leave_slots(self, ticket: Ticket) -> None:
         """Ask for no slots any more: the call was stopped while it waited to rejoin."""
@@ -152,21 +144,22 @@ class Schedule:
             ticket.waiting_in.leave(ticket)
             ticket.waiting_in = None
             ticket.state = "paused"
-            offer(self._drop_kept(ticket) if ticket.kept else ())
+            offer(self._runtime.drop_kept(ticket) if ticket.kept else ())
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take a ticket that has not started out of the order."""
         if ticket.waiting_in is not None:
             ticket.waiting_in.leave(ticket)
             ticket.waiting_in = None
-        kept = self._drop_kept(ticket) if ticket.kept else ()
+        kept = self._runtime.drop_kept(ticket) if ticket.kept else ()
         self.finish(ticket)
         offer(kept)
 
-    def _admit(self, ticket: Ticket, courtesy: bool = True) -> None:
+    def admit(self, ticket: Ticket, courtesy: bool = True) -> None:
         """Start a ticket that no earlier call conflicts with, or let it wait at the gate or for a slot."""
-        meets = self.nested.there or self._gated or ticket.parent is not None
-        if meets and not ticket.rejoins and not self._pass_gate(ticket, courtesy):
+        gate = self.gate
+        meets = gate.nested.there or gate.waiting or ticket.parent is not None
+        if meets and not ticket.rejoins and not gate.lets_pass(ticket, courtesy):
             return
         limits = ticket.limits
         for limit in limits:
@@ -174,7 +167,7 @@ class Schedule:
                 self._wait_for_slot(ticket, limit)
                 return
         if ticket.kept:
-            self._drop_kept(ticket)
+            self._runtime.drop_kept(ticket)
         for limit in limits:
             limit.in_use += 1
         ticket.state = "running"
@@ -185,9 +178,9 @@ class Schedule:
         if ticket.parent is None:
             self.running.add(ticket)
         else:
-            self.nested.add(ticket, ticket.claims)
-        if self._gated:
-            self._ungate(ticket)
+            gate.nested.add(ticket, ticket.claims)
+        if gate.waiting:
+            gate.forget(ticket)
         ticket.start()
 
     def _wait_for_slot(self, ticket: Ticket, limit: Limit) -> None:
@@ -214,117 +207,16 @@ class Schedule:
             if not can_end(ticket, runtime.needs):
                 self._rejoin_at_once(ticket, limit)
         elif ticket.parent is not None or runtime.courteous or runtime.favoured is not None:
-            self._avoid_deadlock(ticket, [limit.name])
+            self.gate.avoid_deadlock(ticket, [limit.name])
 
     def _rejoin_at_once(self, ticket: Ticket, limit: Limit) -> None:
         """Let a call go on beyond its limits: those that hold the slots wait, in the end, for this one."""
         limit.leave(ticket)
         ticket.waiting_in = None
-        kept = self._drop_kept(ticket) if ticket.kept else ()
+        kept = self._runtime.drop_kept(ticket) if ticket.kept else ()
         for taken in ticket.limits:
             taken.in_use += 1
         ticket.state = "running"
         ticket.rejoins = False
         ticket.rejoined()
         offer(kept)
-
-    def _drop_kept(self, ticket: Ticket) -> tuple[Limit, ...]:
-        """Give back the slots that were kept for a ticket, which it may take in the next moment; else offer them."""
-        kept, ticket.kept, ticket.passed_over = ticket.kept, (), 0
-        self._runtime.favoured = None
-        for limit in kept:
-            limit.in_use -= 1
-        return kept
-
-    # --- nested calls, and those that meet them
-
-    def _pass_gate(self, ticket: Ticket, courtesy: bool) -> bool:
-        """True when the ticket conflicts with no call that runs and no earlier one at the gate; else it waits."""
-        claims = ticket.claims
-        blockers: set[Any] = set(self.nested.conflicting(claims))
-        if ticket.parent is not None:
-            blockers.update(other for other in self.running if overlap(claims, other.claims))
-            blockers -= ticket.ancestors()
-        if courtesy:
-            ticket.courtesy = frozenset(
-                other
-                for index, group in self._gated.items()
-                if index is not ticket.index  # which keeps the order of its own
-                for other in group
-                if other.order < ticket.order and overlap(claims, other.claims)
-            )
-            blockers |= ticket.courtesy
-        self._runtime.courteous.discard(ticket)
-        if not blockers:
-            return True
-        kept = self._drop_kept(ticket) if ticket.kept else ()
-        ticket.state = "gate"
-        ticket.blockers = blockers
-        ticket.waited_for = ticket.waited_for or _names(blockers)
-        for other in blockers:
-            if other.followers is None:
-                other.followers = []
-            other.followers.append(ticket)
-        self._gated.setdefault(ticket.index, set()).add(ticket)
-        if ticket.courtesy:
-            self._runtime.courteous.add(ticket)
-        if ticket.parent is not None or self._runtime.courteous or self._runtime.favoured is not None:
-            self._avoid_deadlock(ticket, None)
-        offer(kept)
-        return False
-
-    def _leave_gate(self, ticket: Ticket) -> list[Ticket]:
-        """Forget a ticket that is over; return those that waited at the gate for it and nothing else."""
-        parent = ticket.parent
-        if parent is not None:
-            self.nested.discard(ticket)
-            if parent.children is not None:
-                parent.children.pop(ticket, None)
-        self._ungate(ticket)
-        freed: list[Ticket] = []
-        for follower in ticket.followers or ():
-            if follower.blockers is not None:
-                follower.blockers.discard(ticket)
-                if not follower.blockers:
-                    follower.blockers = None
-                    freed.append(follower)
-        ticket.followers = ticket.blockers = None
-        return freed
-
-    def _ungate(self, ticket: Ticket) -> None:
-        group = self._gated.get(ticket.index)
-        if group is not None:
-            group.discard(ticket)
-            if not group:
-                del self._gated[ticket.index]
-        self._runtime.courteous.discard(ticket)
-
-    def _avoid_deadlock(self, ticket: Ticket, others: list[str] | None) -> None:
-        """Look whether a ticket that begins to wait can ever go on; drop courtesies or refuse it when it can not."""
-        runtime, parent, limit = self._runtime, ticket.parent, ticket.waiting_in
-        favours = bool(runtime.courteous) or runtime.favoured is not None
-        if limit is not None and parent is not None and not favours:
-            for sibling in parent.children or ():
-                if sibling.state == "running" and limit in sibling.limits:
-                    return  # Their parent waits for both, so this adds nothing to what waits for what.
-        if can_end(ticket, runtime.needs):
-            return
-        if parent is None or (favours and can_end(ticket, runtime.needs_strictly)):
-            runtime.drop_favours()
-            return
-        if others is None:
-            blockers = ticket.blockers or set()
-            others = sorted(other.call_id for other in blockers if not can_end(other, runtime.needs))
-        if limit is not None:
-            limit.leave(ticket)
-            ticket.waiting_in = None
-        kept = self._drop_kept(ticket) if ticket.kept else ()
-        ticket.blockers = None
-        ticket.state = "refused"
-        self._ungate(ticket)
-        ticket.refuse_deadlock(others)
-        offer(kept)
-
-
-def _names(tickets: Iterable[Claimant]) -> tuple[str, ...]:
-    return tuple(sorted(ticket.call_id for ticket in tickets if isinstance(ticket, Ticket))[:3])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
 from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
@@ -162,7 +163,7 @@ class Recorded:
             try:
                 return await verb(*args, **options)
             except StoreError as fault:
-                run.lose(fault)
+                lose(run, fault)
                 raise durable.Unrecorded from fault
 
         return use

@@ -11,8 +11,7 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.plan import Plan, RunOwner
 from toolwright.calls.prepare import EMPTY
 from toolwright.calls.redact import Stream
-from toolwright.calls.schedule import Ticket
-from toolwright.calls.timing import QueueDeadline
+from toolwright.calls.tickets import Ticket
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey
 from toolwright.tools.outcome import ToolOutcome
@@ -20,6 +19,7 @@ from toolwright.tools.outcome import ToolOutcome
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
     from toolwright.calls.places import Place
+    from toolwright.calls.stopping import QueueDeadline
 
 
 class RunState(Ticket):

@@ -102,7 +102,7 @@ def offer(limits: tuple[Limit, ...]) -> None:
         assert best.waiting_in is not None
         best.waiting_in.waiting.popleft()
         best.waiting_in = None
-        best.schedule._admit(best)  # the slot may go to another session
+        best.schedule.admit(best)  # the slot may go to another session
         if best.limits is limits and best.state == "running":
             return
 

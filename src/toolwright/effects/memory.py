@@ -1,4 +1,4 @@
-"""A journal without memory beyond the process. Owns its rows; what they mean is written once, above it.
+"""A journal without memory beyond the process. Owns its verbs; what they mean is written once, above it.
 
 It keeps every promise of `JournalStore` and `WaitStore` but the one about crashes, and is small enough to read as
 their model. Several stores may share one database, as several processes share a file.
@@ -6,13 +6,13 @@ their model. Several stores may share one database, as several processes share a
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.waits import (
     Arrivals,
     Refused,
@@ -27,35 +27,6 @@ from toolwright.ids import uuid7
 from toolwright.tools.outcome import ToolOutcome
 
 NOBODY = ""
-
-
-class _Call:
-    """One row: a call, what it did, and what it waits for. A call that only entered has no intent."""
-
-    __slots__ = ("effects", "entry", "over", "owner", "signals", "waits")
-
-    def __init__(self, owner: str, entry: Entry | None = None) -> None:
-        self.owner = owner
-        self.entry = entry
-        self.over = False
-        self.effects: dict[str, Kept] = {}
-        self.waits: dict[WaitKey, Wait] = {}
-        self.signals: dict[WaitKey, list[bytes]] = {}
-
-
-class MemoryDatabase:
-    """What the stores of several owners share."""
-
-    def __init__(self) -> None:
-        self.secret = secrets.token_bytes(32)
-        self.owners: set[str] = set()
-        self.calls: dict[CallKey, _Call] = {}
-        self.revoked: dict[str, Resolution] = {}
-        self.remembered: list[Remembered] = []
-        # In the order they came, for those who look for what is new. With their calls: one that was forgotten, and
-        # begun anew under the same key, has nothing to do with what came in for it before.
-        self.resolved: list[tuple[_Call, WaitKey]] = []
-        self.signalled: list[tuple[_Call, WaitKey]] = []
 
 
 class MemoryStore:
@@ -88,7 +59,7 @@ class MemoryStore:
         """A call that has no intent here begins to use effects."""
         call = self._calls.get(key)
         if call is None or call.over:  # and comes again, because it was stopped before it ran
-            self._calls[key] = _Call(self.owner)
+            self._calls[key] = CallRow(self.owner)
 
     def leave(self, key: CallKey) -> None:
         """Such a call is over."""
@@ -113,7 +84,7 @@ class MemoryStore:
             for intent in intents:
                 entry = known.get(intent.key)
                 if entry is None:
-                    self._calls[intent.key] = _Call(self.owner, Entry(intent, self.owner))
+                    self._calls[intent.key] = CallRow(self.owner, Entry(intent, self.owner))
                 elif entry.outcome is None:
                     call = self._calls[intent.key]
                     completion = call.waits.get(WaitKey(intent.key, "completion"))
@@ -256,7 +227,7 @@ class MemoryStore:
             self._database.revoked.setdefault(session, resolution)
         return [wait.key for _, wait in cancelled]
 
-    def _settle(self, call: _Call, key: WaitKey, resolution: Resolution) -> None:
+    def _settle(self, call: CallRow, key: WaitKey, resolution: Resolution) -> None:
         call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
         self._database.resolved.append((call, key))
 
@@ -305,7 +276,7 @@ class MemoryStore:
         """Part of `WaitStore`."""
         return [decision for decision in self._database.remembered if decision.session == session]
 
-    def _mine(self, key: CallKey) -> _Call | None:
+    def _mine(self, key: CallKey) -> CallRow | None:
         call = self._calls.get(key)
         return None if call is None or call.over or call.owner != self.owner else call
 

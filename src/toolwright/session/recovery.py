@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from toolwright.calls.batch import Batch
+from toolwright.calls.execute import CallRun
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.session.session import Session
@@ -16,8 +17,9 @@ class Recovered(NamedTuple):
     """What recovery did for one call, and the outcome it has now.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "probed", "asked" where a person must decide,
-    "waiting" where its completion or a connection is awaited, or "left" where its tool is not known or its arguments
-    no longer fit. The outcome of a call that still waits is "pending": the call goes on in this process.
+    "waiting" where its completion, a connection or a person's leave is awaited, or "left" where its tool is not known
+    or its arguments no longer fit. The outcome of a call that still waits is "pending": the call goes on in this
+    process.
     """
 
     session: str
@@ -58,7 +60,13 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
     runs = batch.runs
     outcomes = await batch.start().quiet()
     return [
-        Recovered(session, scope, run.call_id, run.name, run.recovered or "left", outcome)
+        Recovered(session, scope, run.call_id, run.name, _action(run), outcome)
         for run, outcome in zip(runs, outcomes, strict=True)
         if not outcome.replayed  # else another process was first
     ]
+
+
+def _action(run: CallRun) -> str:
+    if run.asking is not None and run.recovered in ("run", "rerun"):
+        return "waiting"  # It would have been run, but may not without leave.
+    return run.recovered or "left"

@@ -10,20 +10,23 @@ from functools import cached_property
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.batch import Batch, BatchSetting
+from toolwright.calls.batch import Batch
 from toolwright.calls.connecting import provider_of
+from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost, KeepEvent
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
+from toolwright.calls.memory_journal import MemoryJournal
 from toolwright.calls.outside import enter
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
-from toolwright.calls.remember import MemoryJournal
-from toolwright.calls.schedule import Limit, Running, Schedule
+from toolwright.calls.schedule import Schedule
+from toolwright.calls.setting import BatchSetting
 from toolwright.calls.threads import ThreadPool
+from toolwright.calls.tickets import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Intent

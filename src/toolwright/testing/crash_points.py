@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from toolwright import runtime
-from toolwright.calls import batch, plan
+from toolwright.calls import plan, setting
 from toolwright.calls.isolate import ProcessPool
 from toolwright.effects.store import Store
 from toolwright.session import session
@@ -135,7 +135,7 @@ def install() -> None:
         (store, "Writer", CrashingWriter),
         (runtime, "open_store", open_store),
         (session, "ProcessPool", CrashingProcessPool),
-        (batch, "Plan", CrashingPlan),
+        (setting, "Plan", CrashingPlan),
     ]
     for module, name, with_points in seams:
         setattr(module, name, with_points)

@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.effects.interleaving.ledger import Ledger
 from tests.effects.interleaving.loop import Process, SeededLoop
-from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError
 
 

@@ -15,7 +15,7 @@ from tests.effects.interleaving.loop import LoopClock, Process, SeededLoop
 from tests.effects.interleaving.scripts import make_tools
 from toolwright import Batch, KeyRefused, Policy, Runtime, RuntimeClosed, StoreError, ToolRegistry
 from toolwright.effects.effect import CallKey
-from toolwright.effects.memory import MemoryDatabase
+from toolwright.effects.memory_rows import MemoryDatabase
 
 TOOLS = ToolRegistry(make_tools())
 

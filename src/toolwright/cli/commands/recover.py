@@ -80,12 +80,6 @@ def _data(one: Recovered) -> dict[str, Any]:
     return {**one._asdict(), "outcome": one.outcome.to_json()}
 
 
-def _done(one: Recovered) -> str:
-    if one.action in ("run", "rerun") and one.outcome.status == "pending":
-        return "waits before it runs"
-    return MEANINGS.get(one.action, one.action)
-
-
 def recovered_table(done: Sequence[Recovered]) -> Table:
     """One line for each call: what was done, and the outcome it has now."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
@@ -101,7 +95,7 @@ def recovered_table(done: Sequence[Recovered]) -> Table:
             Text(short(one.call_id)),
             Text(where),
             Text(short(one.tool)),
-            _done(one),
+            MEANINGS.get(one.action, one.action),
             state_text(one.outcome.status),
             first_line(one.outcome),
         )

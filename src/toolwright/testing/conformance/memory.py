@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.effects.store import Store
 
 

@@ -1,4 +1,4 @@
-"""Calls and the journal. Owns what a call's past means for it: fresh, finished, running elsewhere, or cut off.
+"""What calls remember in a store. Owns what a call's past means for it: fresh, finished, running, or cut off.
 
 Intent before effect: a batch's intents are one commit, before any of its tools runs. Outcome before answer: a call's
 outcome is committed before its claims are freed and its caller sees it. A fault of the store is raised at whoever
@@ -9,130 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright import jsonx
 from toolwright.calls.adrift import Adrift
-from toolwright.calls.approach import ANSWERS
-from toolwright.calls.approvals import interrupted
 from toolwright.calls.connecting import waits_of
+from toolwright.calls.cut_off import recover
 from toolwright.calls.execute import CallRun
-from toolwright.calls.hooks import Answer, ask
-from toolwright.calls.mishaps import internal
-from toolwright.calls.redact import shown_arguments, written_arguments
+from toolwright.calls.past import AGAIN, LEFT, require_same
+from toolwright.calls.redact import written_arguments
 from toolwright.clock import Clock
-from toolwright.effects.effect import CallKey, differences
+from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
-from toolwright.effects.memory import MemoryStore
-from toolwright.errors import ReplayMismatch, StoreError
-from toolwright.tools.outcome import ToolError, ToolOutcome
-
-log = logging.getLogger("toolwright.calls")
+from toolwright.errors import StoreError
+from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
-LEFT = "left"
-"""What was done so far for a call that a crash cut off: nothing."""
-AGAIN = "again"
-"""A call that ended for want of a connection, and is run again now that there is one. What it did then stays done."""
-
-
-class Met(Struct, gc=False):
-    """A call that was given an id, as it was given: a hook may replace its arguments later.
-
-    `end` is its run until it has an outcome. The garbage collector never sees it, so the end must come.
-    """
-
-    tool_id: str
-    arguments: bytes
-    end: CallRun | ToolOutcome | None
-
-
-class MemoryJournal:
-    """What the calls of one session remember for the life of the process.
-
-    Only calls that were given an id can come again, so only these are kept.
-    """
-
-    takes_time = False
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._scopes: dict[str, dict[str, Met]] = {}
-
-    def meet(self, runs: Iterable[CallRun], scope: str) -> bool:
-        """Let the calls of a batch that were given an id meet their past, all or none; True when one has a past.
-
-        Raises:
-            ReplayMismatch: an identity was used before, for something else.
-        """
-        calls, met, past = self._scopes.setdefault(scope, {}), [], False
-        try:
-            for run in runs:
-                if not run.named or run.outcome is not None or run.tool is None:
-                    continue
-                known = calls.get(run.call_id)
-                if known is None:
-                    run.key = calls[run.call_id] = Met(run.tool.definition.id, run.raw, run)
-                else:
-                    past = True
-                    self._meet(run, known)
-                met.append(run)
-        except ReplayMismatch:
-            for run in met:
-                if run.key is not None and run.before is not None:
-                    run.key.end = run.before
-                elif run.key is not None:
-                    del calls[run.call_id]
-                    run.key.end = None
-                if run.shares is not None:
-                    run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
-            raise
-        return past
-
-    def clear(self) -> None:
-        """Remember nothing. No call of the session may be running."""
-        self._scopes.clear()
-
-    def _meet(self, run: CallRun, known: Met) -> None:
-        past = known.end
-        assert past is not None
-        if isinstance(past, CallRun):
-            _require_same(run, past.name, known.tool_id, known.arguments)
-            run.shares = past
-            past.sharers = (*past.sharers, run)
-        else:
-            _require_same(run, past.tool, known.tool_id, known.arguments)
-            if past.status == "connection_required" and past.provider in run.host.connected:
-                run.key, known.end, run.before, run.recovered = known, run, past, AGAIN
-            else:
-                run.outcome = replace(past, replayed=True)
-
-    def enter(self, key: CallKey) -> None:
-        """A call begins to use effects."""
-        self._store.enter(key)
-
-    def leave(self, key: CallKey) -> None:
-        """Such a call is over."""
-        self._store.leave(key)
-
-    def marks_start(self, run: CallRun) -> bool:
-        """Memory ends with the process, so there is nothing to mark."""
-        return False
-
-    def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
-        """Keep the outcome of a call."""
-        if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:
-            run.key.end = run.before
-        elif outcome.status == "cancelled" and not outcome.may_have_run:
-            self._scopes[run.owner.scope].pop(run.call_id, None)
-            run.key.end = None
-        else:
-            run.key.end = outcome
 
 
 class StoreJournal:
@@ -166,7 +60,7 @@ class StoreJournal:
             if run.outcome is not None and run.outcome.status == "connection_required":
                 await self._run_again(run, intent.key, run.outcome, batch)
             if run.recovered == LEFT:
-                await self._recover(run)
+                await recover(run, self._store)
         for run in waiting:
             if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(run))
@@ -224,7 +118,7 @@ class StoreJournal:
         for run, entry in zip(waiting, entries, strict=True):
             if entry is not None:
                 before = entry.intent
-                _require_same(run, before.tool, before.tool_id, before.arguments)
+                require_same(run, before.tool, before.tool_id, before.arguments)
         if stopped is not None:
             raise stopped
         return not any(self._runs_elsewhere(entry) for entry in entries)
@@ -261,40 +155,6 @@ class StoreJournal:
     def _drop(self, run: CallRun) -> None:
         if self._live.get(run.key) is run:
             del self._live[run.key]
-
-    async def _recover(self, run: CallRun) -> None:
-        """A call was cut off by a crash: do what its tool says, unless it had not even begun."""
-        assert run.tool is not None
-        policy = run.tool.definition.on_crash
-        run.connecting, run.parked_for = waits_of(await self._store.effects(run.key))
-        if run.pending_before:
-            run.recovered = "waiting"
-        elif run.parked_for is not None:
-            # It said that it did nothing, so nothing is in doubt.
-            if run.owner.policy.on_connection != "wait":
-                run.parked_for = None
-            run.recovered = "run" if run.parked_for is None else "waiting"
-        elif policy == "rerun":
-            run.recovered = "rerun"
-        elif run.cut_off_after_start is None:
-            run.recovered = "run"
-        elif callable(policy):
-            try:
-                found = await ask(policy, jsonx.decode(run.raw))
-            except ToolError as error:
-                found = error.failure
-            except Exception as error:  # a tool's code
-                log.exception("The probe of tool %r failed for call %r", run.name, run.call_id)
-                found = replace(internal(error), code="probe_failed")
-            if found is not None:
-                run.answer = found if isinstance(found, ANSWERS) else Answer(found)
-            run.recovered = "probed"
-        elif policy == "ask" and run.owner.policy.on_ask == "wait":
-            run.recovered = "asked"
-            run.doubt = repr(run.cut_off_after_start)  # Another crash of the same call asks another question.
-        else:
-            run.recovered = "interrupted"
-            run.answer = interrupted(run.name)
 
     def enter(self, key: CallKey) -> None:
         """The journal has the call's intent: there is nothing to say."""
@@ -375,19 +235,3 @@ def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
     about, arguments = run.tool.definition, written_arguments(run)
     rerun = about.on_crash == "rerun"
     return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun)
-
-
-def _require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:
-    assert run.tool is not None
-    # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
-    if tool_id != run.tool.definition.id and tool != run.name:
-        differing = [f"tool: {tool!r} before, {run.name!r} now"]
-    elif arguments not in (run.raw, written_arguments(run)):
-        differing = list(differences("$", jsonx.decode(arguments), jsonx.decode(shown_arguments(run))))[:5]
-    else:
-        return
-    raise ReplayMismatch(
-        f"The call {run.call_id!r} was run before with something else ({'; '.join(differing)}); "
-        "give each call its own id, or separate ids that are used again by scope=",
-        differing,
-    )

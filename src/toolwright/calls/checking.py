@@ -1,0 +1,69 @@
+"""What a value must keep to. Owns holding it against the tool's output schema and the limits of its size."""
+
+from __future__ import annotations
+
+import logging
+
+from toolwright.calls.policy import Policy
+from toolwright.calls.returned import failed_after
+from toolwright.tools.outcome import Failure, ToolOutcome, told
+from toolwright.tools.schema import OutputCheck, summarise
+from toolwright.tools.tool import Tool
+
+log = logging.getLogger("toolwright.calls")
+
+QUOTE = ord('"')
+"""How the JSON of a string begins: only such a value can have lines."""
+
+
+def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
+    """True when the outcome is done as it is: nothing to check, nothing to cut."""
+    if outcome.status == "success" and tool is not None:
+        payload = outcome.payload
+        return (
+            tool.check_output is None
+            and len(payload) <= policy.plain_bytes
+            and (payload[0] != QUOTE or payload.count(b"\\n") < policy.max_lines)
+        )
+    # Escaped for JSON, a character takes at most six bytes.
+    if outcome.failure is None:
+        return len(f"{outcome.reason}{outcome.provider}") * 6 + 64 <= policy.max_bytes
+    message = outcome.failure.message
+    return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
+
+
+def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> ToolOutcome:
+    """Hold a value against the tool's output schema and the size limit; a mismatch is a failure, never silent."""
+    if outcome.status != "success":
+        return outcome
+    failure: Failure | None = None
+    if len(outcome.payload) > policy.max_output_bytes:
+        failure = Failure(
+            category="resource_limit",
+            code="output_too_long",
+            message=f"The tool returned {len(outcome.payload)} bytes and the limit is {policy.max_output_bytes}",
+            source="runtime",
+        )
+    elif tool is not None and tool.check_output is not None:
+        failure = _misfit(outcome, tool.check_output)
+    return outcome if failure is None else failed_after(outcome, failure)
+
+
+def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
+    """What is wrong with a value by its schema; one that can not be checked does not fit either."""
+    detail: str | None = None
+    try:
+        problems = check(outcome.payload)
+        if not problems:
+            return None
+        wrong = f"does not fit its output schema:\n{summarise(problems)}"
+    except Exception as error:  # the validator gives up on some values, such as very deep ones
+        log.exception("The value of call %r could not be checked", outcome.call_id)
+        wrong, detail = "could not be held against its output schema", told(error)
+    return Failure(
+        category="execution",
+        code="invalid_output",
+        message=f"What {outcome.tool!r} returned {wrong}",
+        source="tool",
+        detail=detail,
+    )

@@ -1,0 +1,95 @@
+"""The end of a call. Owns that it has exactly one outcome, and that the journal has it before anybody sees it."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from toolwright.calls.mishaps import Cancelled
+from toolwright.calls.state import identity
+from toolwright.tools.claims import PARALLEL
+from toolwright.tools.outcome import ToolOutcome
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute import CallRun
+
+UNRECORDED = "what the calls do could not be recorded"
+"""Why calls are stopped when the journal can not be written."""
+
+
+def end_now(run: CallRun, result: Any) -> None:
+    """End a call from outside its task."""
+    if run.concluded:
+        return
+    run.concluded = True
+    outcome = run.owner.finaliser.settle(run, result)
+    if outcome is not None:
+        give(run, outcome)
+    else:
+        run.late = run.host.loop.create_task(_finish_late(run, result))
+        run.host.keep(run.late)
+
+
+async def _finish_late(run: CallRun, result: Any) -> None:
+    outcome = await run.owner.finaliser.finish(run, result)
+    if run.late is not None:
+        run.late = None
+        give(run, outcome)
+
+
+def give(run: CallRun, outcome: ToolOutcome) -> None:
+    """Give a call its outcome and free what it held, once the journal has it."""
+    if run.key is None:
+        _given(run, outcome)
+        return
+    journal = run.host.journal
+    if not journal.takes_time:
+        journal.keep(run, outcome)
+        if run.sharers:
+            _recorded(run, outcome, None)
+        else:
+            _given(run, outcome)
+        return
+    if run.order and not run.done and run not in run.host.lingering:
+        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        (run.schedule.finish if run.claims is PARALLEL else run.schedule.free_slots)(run)
+    journal.finish(run, outcome, functools.partial(_recorded, run, outcome))
+
+
+def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> None:
+    fault = fault or run.fault
+    if outcome.status == "cancelled" and outcome.may_have_run:
+        fault = fault or run.owner.fault  # It was let go of: this outcome is not kept.
+    if fault is not None:
+        run.owner.store_failed(fault)
+    _given(run, outcome)
+    for sharer in run.sharers:
+        if fault is not None:
+            sharer.owner.store_failed(fault)
+        elif outcome.status == "cancelled" and not outcome.may_have_run and not sharer.concluded:
+            sharer.owner.start_over(sharer)
+            continue
+        end_now(sharer, replace(outcome, replayed=True))
+
+
+def _given(run: CallRun, outcome: ToolOutcome) -> None:
+    host = run.host
+    if run.entered and (run.key is None or outcome.status != "connection_required"):  # else it may come again
+        host.journal.leave(identity(run))
+    run.owner.call_concluded(run, outcome, host.monotonic())
+    if run.order and not run.done and run not in host.lingering:
+        run.schedule.finish(run)
+
+
+def cancelled(run: CallRun) -> Cancelled:
+    """What a call that is stopped ends with."""
+    return Cancelled(run.cancel_reason or "the program is stopping", may_have_run=run.ran)
+
+
+def lose(run: CallRun, fault: Exception) -> None:
+    """What a call does can not be recorded: it must not have an outcome that says more than is known."""
+    if run.fault is None and not run.concluded:  # One that was given up has its outcome: nobody loses anything.
+        run.fault = fault
+        run.owner.store_failed(fault)

@@ -1,0 +1,65 @@
+"""What the batches of a session under one policy have in common. Owns making it once, and the plan of each tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolwright.calls.authorise import Judge
+from toolwright.calls.finalise import Finaliser
+from toolwright.calls.hooks import Hooks
+from toolwright.calls.host import CallHost
+from toolwright.calls.loops import LoopWatch
+from toolwright.calls.plan import Plan
+from toolwright.calls.policy import Policy
+from toolwright.calls.record import CallLog
+from toolwright.calls.report import Report
+from toolwright.calls.store_journal import StoreJournal
+from toolwright.calls.tickets import Limit
+from toolwright.tools.tool import Tool
+
+
+class BatchSetting:
+    """The parts that a batch and its calls use, one of each stage, made for one policy."""
+
+    __slots__ = (
+        "_tool_limit",
+        "finaliser",
+        "hooks",
+        "host",
+        "judge",
+        "loops",
+        "outer_limits",
+        "plans",
+        "policy",
+        "report",
+        "store",
+    )
+
+    def __init__(
+        self,
+        *,
+        host: CallHost,
+        policy: Policy,
+        hooks: Hooks,
+        loops: LoopWatch,
+        call_log: CallLog,
+        outer_limits: tuple[Limit, ...],
+        tool_limit: Callable[[Tool], Limit | None],
+    ) -> None:
+        self.host = host
+        self.policy = policy
+        self.hooks = hooks
+        self.store = host.journal if isinstance(host.journal, StoreJournal) else None
+        self.judge = Judge(policy, host.session_id)
+        self.loops = loops
+        self.outer_limits = outer_limits
+        self._tool_limit = tool_limit
+        self.plans: dict[Tool, Plan] = {}
+        self.finaliser = Finaliser(host, policy, hooks)
+        self.report = Report(host.channel, host.clock, call_log, policy.record_bytes)
+
+    def plan(self, tool: Tool) -> Plan:
+        """Make the plan of a tool, to be found in `plans` from then on."""
+        bucket = self.host.deadlines.bucket(tool.definition.timeout or self.policy.timeout)
+        plan = self.plans[tool] = Plan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
+        return plan

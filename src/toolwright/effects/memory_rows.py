@@ -1,0 +1,38 @@
+"""The rows of a journal in memory. Owns what is kept, and who shares it; does not own the verbs over it."""
+
+from __future__ import annotations
+
+import secrets
+
+from toolwright.effects.effect import CallKey, Kept
+from toolwright.effects.journal import Entry
+from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
+
+
+class CallRow:
+    """One row: a call, what it did, and what it waits for. A call that only entered has no intent."""
+
+    __slots__ = ("effects", "entry", "over", "owner", "signals", "waits")
+
+    def __init__(self, owner: str, entry: Entry | None = None) -> None:
+        self.owner = owner
+        self.entry = entry
+        self.over = False
+        self.effects: dict[str, Kept] = {}
+        self.waits: dict[WaitKey, Wait] = {}
+        self.signals: dict[WaitKey, list[bytes]] = {}
+
+
+class MemoryDatabase:
+    """What the stores of several owners share."""
+
+    def __init__(self) -> None:
+        self.secret = secrets.token_bytes(32)
+        self.owners: set[str] = set()
+        self.calls: dict[CallKey, CallRow] = {}
+        self.revoked: dict[str, Resolution] = {}
+        self.remembered: list[Remembered] = []
+        # In the order they came, for those who look for what is new. With their calls: one that was forgotten, and
+        # begun anew under the same key, has nothing to do with what came in for it before.
+        self.resolved: list[tuple[CallRow, WaitKey]] = []
+        self.signalled: list[tuple[CallRow, WaitKey]] = []
