@@ -62,5 +62,5 @@ $(READY): pyproject.toml
 	fi
 	@echo 'Installing toolwright and its development tools into $(VENV)'
 	@$(PY) -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[cli,builtin]' --group dev
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[cli,builtin,worker]' --group dev
 	@touch $@

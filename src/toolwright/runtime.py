@@ -20,15 +20,16 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.store import Store
-from toolwright.errors import StoreError, ToolwrightError
+from toolwright.errors import ScheduleError, StoreError, ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.processes.processes import Processes
 from toolwright.processes.run import Run
 from toolwright.processes.runs import limits_of
 from toolwright.processes.store import Limits, ProcessStore
 from toolwright.processes.triggers import TriggerStore
+from toolwright.processes.worker import Worker
 from toolwright.schedules.firing import Scheduler
-from toolwright.schedules.schedules import ScheduleDesk, Schedules
+from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.kept import KeptSessions
@@ -37,7 +38,7 @@ from toolwright.session.recovery import Recovered, recover
 from toolwright.session.secrets import rotate
 from toolwright.session.services import ServiceStores
 from toolwright.session.session import Session, Shared, require_session_id
-from toolwright.session.store import Marker, Quotas
+from toolwright.session.store import Marker, Quotas, Unmarked
 from toolwright.session.vault import Vault
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools
@@ -232,16 +233,57 @@ class Runtime:
     def _make_schedules(
         self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
     ) -> Schedules:
-        stores: Any = self._shared.stores()
-        limits = self._queueing(policy)
-        desk = ScheduleDesk(guard(stores.schedules), self.clock, limits, self._processes.poke)
+        desk = self._schedule_desk(policy, guard)
         origin = {"by": "host"} if call is None else {"by": "call", "scope": call.scope, "call_id": call.call_id}
         most = policy.schedules_per_session
         return Schedules(desk, session.id, marker, session.all_tools, most, origin=origin, hides=session.hides)
 
+    def _schedule_desk(self, policy: Policy, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
+        stores: Any = self._shared.stores()
+        return ScheduleDesk(guard(stores.schedules), self.clock, self._queueing(policy), self._processes.poke)
+
     async def drain(self, bound: float) -> None:
         """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
         await self._processes.drain(bound)
+
+    async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
+        """The background runs of the store, or of one of its sessions, the newest first: all, or those not over."""
+        self._require_open()
+        return await self._processes.list(session, active=active, limit=limit)
+
+    async def run(self, id: str) -> Run:
+        """The handle of a background run of any session.
+
+        Raises:
+            ProcessError: there is none.
+        """
+        self._require_open()
+        return await self._processes.find(id)
+
+    async def schedules(self, session: str | None = None, *, active: bool = False) -> list[ScheduleHandle]:
+        """The schedules of the store, or of one of its sessions, the oldest first: all, or those not over."""
+        self._require_open()
+        desk = self._schedule_desk(self.policy)
+        found = await desk.store.list(session, active=active)
+        return [ScheduleHandle(desk, schedule, Unmarked()) for schedule in found]
+
+    async def scheduled(self, id: str) -> ScheduleHandle:
+        """The handle of a schedule of any session.
+
+        Raises:
+            ScheduleError: there is none.
+        """
+        self._require_open()
+        desk = self._schedule_desk(self.policy)
+        found = await desk.store.find(id)
+        if found is None:
+            raise ScheduleError(f"There is no schedule {id!r} in the store; `schedules` lists them", "not_found")
+        return ScheduleHandle(desk, found, Unmarked())
+
+    @property
+    def worker(self) -> Worker | None:
+        """What runs background runs in this runtime, if something does."""
+        return self._processes.worker
 
     # --- whole sessions
 

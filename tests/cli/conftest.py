@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,6 +66,53 @@ async def hang() -> None:
     """Never end."""
     print("hanging", flush=True)
     await asyncio.Event().wait()
+'''.replace("\\\\n", "\\n")
+
+
+BACKGROUND = '''
+import asyncio
+import os
+import threading
+from pathlib import Path
+from toolwright import ToolContext, ToolError, tool
+
+
+@tool(supports_background=True, idempotent=True)
+async def film(ctx: ToolContext, scenes: int = 3, gate: str = "") -> str:
+    """Shoot some scenes, and wait for the gate before the last one."""
+    with open("ledger", "a") as file:
+        file.write(f"{os.getpid()}\\\\n")
+    for scene in range(1, scenes + 1):
+        if gate and scene == scenes:
+            await ctx.receive(gate)
+        await ctx.progress(scene, total=scenes, label=f"scene {scene}")
+        await ctx.output("stdout", f"scene {scene} is shot\\\\n")
+    return f"{scenes} scenes"
+
+
+@tool(supports_background=True)
+async def refuse() -> None:
+    """Fail in an expected way."""
+    raise ToolError("Nothing doing", code="refused")
+
+
+@tool(supports_background=True)
+async def produce(ctx: ToolContext) -> str:
+    """Start another run, and wait for it."""
+    run = await ctx.runs.spawn("film", {"gate": "go"}, title="The film")
+    return (await run.wait()).text
+
+
+@tool(supports_background=True)
+def stuck() -> None:
+    """Never end, whoever asks."""
+    Path("stuck").touch()
+    threading.Event().wait()
+
+
+@tool
+async def shy() -> None:
+    """Run in the foreground only."""
 '''.replace("\\\\n", "\\n")
 
 
@@ -195,3 +243,82 @@ async def main(store, session, calls):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+
+class Workers:
+    """Starts workers in processes of their own, and ends those that are left."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self.all: list[tuple[subprocess.Popen[str], threading.Timer]] = []
+
+    def start(self, *words: str) -> "Working":
+        process = subprocess.Popen(
+            [*self._command, "worker", "--tools", "background.py", "--db", "agent.db", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # A worker that never says what a test waits for is killed, and the test fails with what it said.
+        limit = threading.Timer(45, process.kill)
+        limit.start()
+        self.all.append((process, limit))
+        return Working(process)
+
+
+class Working:
+    """A worker in a process of its own, and what it says on stderr."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.said = ""
+
+    def until(self, word: str) -> str:
+        """Read until a line has this word, and return the line."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if word in line:
+                return line
+        pytest.fail(f"It ended without {word!r}: {self.said}")
+
+    def end(self, number: int | None = None) -> int:
+        """Send a signal, if one is given, and wait for the end of the process; returns its code."""
+        if number is not None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        self.said += err
+        assert out == ""
+        return self.process.returncode
+
+
+@pytest.fixture
+def background(project: Path) -> None:
+    """Tools that run in the background, in `background.py`."""
+    (project / "background.py").write_text(BACKGROUND)
+
+
+@pytest.fixture
+def workers(project: Path, command: list[str]) -> Iterator[Workers]:
+    """Workers for the store `agent.db`; those that still run after the test are killed."""
+    made = Workers(command)
+    yield made
+    for process, limit in made.all:
+        limit.cancel()
+        process.kill()
+        process.communicate()
+
+
+Spawn = Callable[..., str]
+
+
+@pytest.fixture
+def spawn(run: Run) -> Spawn:
+    """Starts a tool of `background.py` in the background, and returns the id of its run."""
+
+    def start(*words: str) -> str:
+        ended = run("spawn", *words, "--tools", "background.py", "--db", "agent.db")
+        assert ended.code == 0, ended.err
+        return ended.out.strip()
+
+    return start

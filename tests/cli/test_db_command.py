@@ -57,9 +57,9 @@ def test_pruning_shows_what_it_would_remove_and_needs_a_yes(run: Run, left: Call
     assert "To remove: 1 calls" in run(*prune).err
     assert run(*prune, "--dry-run").out.startswith("Would remove: 1 calls")
     assert run(*prune, "--dry-run", "--session", "s2", "--json").json["calls"] == 0
-    assert len(run("runs", *DB, "--json").json) == 2
+    assert len(run("batches", *DB, "--json").json) == 2
     assert run(*prune, "--yes", "--vacuum", "--json").json["calls"] == 1
-    assert [batch["unfinished"] for batch in run("runs", *DB, "--json").json] == [2]
+    assert [batch["unfinished"] for batch in run("batches", *DB, "--json").json] == [2]
 
 
 def test_pruning_removes_what_schedules_did_also_where_no_call_is_old(run: Run, left: Callable[..., Path]) -> None:

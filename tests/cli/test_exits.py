@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 from toolwright import ToolOutcome, ToolwrightError, jsonx
 from toolwright.cli.exits import exit_code, reported
 
-CODES = ("0", "1", "2", "3", "4", "70", "130", "141")
+CODES = ("0", "1", "2", "3", "4", "5", "70", "130", "141")
 
 
 def test_the_version_is_that_of_the_package(run: Run) -> None:
@@ -29,8 +29,12 @@ def test_the_version_is_that_of_the_package(run: Run) -> None:
         ["tools"],
         ["call"],
         ["batch"],
+        ["batches"],
+        ["batches", "show"],
         ["runs"],
-        ["runs", "show"],
+        ["runs", "logs"],
+        ["spawn"],
+        ["worker"],
         ["approvals"],
         ["approvals", "deny"],
         ["db"],

@@ -8,9 +8,21 @@ import pytest
 from tests.cli.conftest import Run
 from tests.effects.older import make_version_1
 
+pytestmark = pytest.mark.usefixtures("background")
+
 OVER_A_STORE = [
+    ("batches",),
+    ("batches", "show", "ab"),
     ("runs",),
     ("runs", "show", "ab"),
+    ("runs", "logs", "ab"),
+    ("runs", "cancel", "ab"),
+    ("runs", "wait", "ab"),
+    ("runs", "signal", "ab", "go"),
+    ("runs", "follow"),
+    ("worker", "--tools", "background.py"),
+    ("schedules", "list"),
+    ("schedules", "pause", "ab"),
     ("approvals",),
     ("approvals", "approve", "c1"),
     ("approvals", "deny", "c1"),
@@ -79,29 +91,29 @@ def test_the_project_names_the_store_relative_to_itself(
     monkeypatch.chdir(deep)
     assert run("call", "add", "a=1", "--id", "c1").code == 0
     assert (project / "kept.db").exists()
-    assert [batch["calls"] for batch in run("runs", "--json").json] == [1]
+    assert [batch["calls"] for batch in run("batches", "--json").json] == [1]
     assert run("call", "add", "a=1", "--id", "c1", "--db", ":memory:", "--json").json["replayed"] is False
-    assert run("runs", "--db", "other.db").code == 2
+    assert run("batches", "--db", "other.db").code == 2
 
 
 def test_a_project_may_name_a_store_and_no_tools(run: Run, project: Path) -> None:
     (project / "pyproject.toml").write_text('[tool.toolwright]\ndb = "kept.db"\n')
     run("call", "add", "a=1", "-t", "kit.py")
-    assert len(run("runs", "--json").json) == 1
+    assert len(run("batches", "--json").json) == 1
     assert "has no tools; write a list" in run("tools").err
 
 
 @pytest.mark.parametrize("value", ["5", '""', "[]"])
 def test_a_store_that_is_no_path_is_named_with_the_remedy(run: Run, project: Path, value: str) -> None:
     (project / "pyproject.toml").write_text(f"[tool.toolwright]\ndb = {value}\n")
-    ended = run("runs")
+    ended = run("batches")
     assert ended.code == 2
     assert 'write a path, as in db = "agent.db"' in ended.err
 
 
 def test_an_older_store_says_how_to_bring_it_up_to_date(run: Run, project: Path) -> None:
     make_version_1(project / "old.db")
-    assert "toolwright db migrate" in run("runs", "--db", "old.db").err
-    assert run("db", "migrate", "--db", "old.db").out == "old.db went from version 1 to 3.\n"
-    assert run("db", "migrate", "--db", "old.db", "--json").json == {"before": 3, "after": 3}
-    assert run("runs", "--db", "old.db").code == 0
+    assert "toolwright db migrate" in run("batches", "--db", "old.db").err
+    assert run("db", "migrate", "--db", "old.db").out == "old.db went from version 1 to 4.\n"
+    assert run("db", "migrate", "--db", "old.db", "--json").json == {"before": 4, "after": 4}
+    assert run("batches", "--db", "old.db").code == 0

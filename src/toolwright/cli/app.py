@@ -9,20 +9,23 @@ from typing import Annotated, Any
 import typer
 
 import toolwright
-from toolwright.cli.commands import approvals, db, files, kv, runs, secrets, session
+from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session
 from toolwright.cli.commands.batch import batch
 from toolwright.cli.commands.call import call
 from toolwright.cli.commands.recover import recover
 from toolwright.cli.commands.resolve import resolve
+from toolwright.cli.commands.spawn import spawn
 from toolwright.cli.commands.tools import tools
+from toolwright.cli.commands.worker import worker
 from toolwright.cli.exits import MEANINGS
 from toolwright.cli.output import print_json
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
 EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
-COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve]
+COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve, spawn, worker]
 LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
-    runs.runs: [runs.show],
+    batches.batches: [batches.show],
+    runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.signal],
     approvals.approvals: [approvals.approve, approvals.deny],
 }
 """Commands that list something, and what can be done with one of these."""
@@ -32,6 +35,19 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
         [session.list_, session.show, session.export, session.import_, session.delete],
     ),
     "files": ("List, print, write and fetch the files of a session.", [files.ls, files.cat, files.put, files.get]),
+    "schedules": (
+        "Start tools at an instant or again and again, and look after what is scheduled.",
+        [
+            schedules.list_,
+            schedules.add,
+            schedules.next_,
+            schedules.history,
+            schedules.pause,
+            schedules.resume,
+            schedules.run_now,
+            schedules.rm,
+        ],
+    ),
     "kv": ("Read and write what a session keeps under names.", [kv.list_, kv.get, kv.set_, kv.rm]),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",
@@ -58,7 +74,9 @@ def _group(name: str, says: str, verbs: list[Callable[..., None]], *, alone: boo
     app.add_typer(group, name=name, help=says, epilog=EPILOG, invoke_without_command=alone)
     for verb in verbs:
         # Some verbs are names that Python has already, and are written with a line behind.
-        group.command(verb.__name__.rstrip("_"), epilog=EPILOG, context_settings=SETTINGS.get(verb))(verb)
+        group.command(verb.__name__.rstrip("_").replace("_", "-"), epilog=EPILOG, context_settings=SETTINGS.get(verb))(
+            verb
+        )
     return group
 
 

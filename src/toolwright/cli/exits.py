@@ -3,11 +3,12 @@
 | code | meaning                                                                  |
 |------|--------------------------------------------------------------------------|
 | 0    | every call succeeded, or what was asked for is done                      |
-| 1    | a call failed, was cancelled, or waits for something                     |
+| 1    | a call or run failed, was cancelled, or waits for something              |
 | 2    | the command was used wrongly, its input is bad, or tools, a store or a   |
 |      | key can't be used                                                        |
 | 3    | somebody else decided or resolved it first; nothing was changed          |
 | 4    | the store is damaged                                                     |
+| 5    | what was waited for is not over yet                                      |
 | 70   | toolwright itself failed; the traceback is on stderr                     |
 | 130  | interrupted by Ctrl-C; what happened until then was printed              |
 | 141  | whoever read the output stopped reading                                  |
@@ -32,16 +33,18 @@ FAILED = 1
 BAD_INPUT = 2
 OUTRUN = 3
 DAMAGED = 4
+UNFINISHED = 5
 BROKEN = 70
 INTERRUPTED = 130
 UNREAD = 141
 
 MEANINGS = {
     SUCCEEDED: "every call succeeded, or what was asked for is done",
-    FAILED: "a call failed, was cancelled, or waits for something",
+    FAILED: "a call or run failed, was cancelled, or waits for something",
     BAD_INPUT: "wrong usage, bad input, or tools, a store or a key that can't be used",
     OUTRUN: "somebody else decided or resolved it first",
     DAMAGED: "the store is damaged",
+    UNFINISHED: "what was waited for is not over yet",
     BROKEN: "toolwright itself failed",
     INTERRUPTED: "interrupted by Ctrl-C",
     UNREAD: "the reader of the output went away",

@@ -133,7 +133,7 @@ def find_batch(batches: Sequence[PastBatch], word: str) -> PastBatch:
     """
     found = [batch for batch in batches if word and batch.batch.removeprefix(_PREFIX).startswith(_bare(word))]
     if not found:
-        raise BadInput(f"There is no batch {word!r}; toolwright runs lists those that there are")
+        raise BadInput(f"There is no batch {word!r}; toolwright batches lists those that there are")
     if len(found) > 1:
         choices = "; ".join(
             f"{batch.batch} of session {batch.session!r}" + (f", scope {batch.scope!r}" if batch.scope else "")

@@ -43,7 +43,10 @@ def until(instant: float | None, now: float) -> str:
     if instant is None:
         return "no deadline"
     left = instant - now
-    if left <= 0:
-        return "over"
-    unit = next((name for name in ("d", "h", "m") if left >= 2 * _UNITS[name]), "s")
-    return f"{left / _UNITS[unit]:.0f} {unit} left"
+    return "over" if left <= 0 else f"{length(left)} left"
+
+
+def length(duration: float) -> str:
+    """A duration in one unit, as coarse as it is still told apart."""
+    unit = next((name for name in ("d", "h", "m") if duration >= 2 * _UNITS[name]), "s")
+    return f"{max(0.0, duration) / _UNITS[unit]:.0f} {unit}"

@@ -33,14 +33,16 @@ class StderrHandler(logging.Handler):
         typer.echo(self.format(record), err=True)
 
 
-def set_up_log(verbose: bool) -> None:
-    """Show the library's log on stderr, or keep it away from a person who reads outcomes."""
+def set_up_log(verbose: bool, *, warnings: bool = False) -> None:
+    """Show the library's log on stderr, or its warnings, or keep it away from a person who reads outcomes."""
     log = logging.getLogger("toolwright")
     log.handlers.clear()
     log.propagate = False
     if verbose:
         log.setLevel(logging.DEBUG)
-    log.addHandler(StderrHandler() if verbose else logging.NullHandler())
+    log.addHandler(StderrHandler() if verbose or warnings else logging.NullHandler())
+    if warnings and not verbose:
+        log.setLevel(logging.WARNING)
 
 
 @contextmanager

@@ -27,6 +27,10 @@ LOOKS = {
     "cut off": Look("!", "bold yellow"),
     "unfinished": Look("○", "bold yellow"),
     "connection_required": Look("⇄", "magenta"),
+    "queued": Look("○", "dim"),
+    "completed": Look("✓", "green"),
+    "failed": Look("✗", "bold red"),
+    "abandoned": Look("!", "bold yellow"),
 }
 
 
@@ -51,6 +55,11 @@ def seconds(duration: float) -> str:
 def short(name: str, room: int = 22) -> str:
     """A name cut in its middle: ids of providers are long, and differ at their ends."""
     return name if len(name) <= room else f"{name[: room // 2]}…{name[len(name) - room // 2 + 1 :]}"
+
+
+def plain(text: str) -> str:
+    """A text in one line, without what could steer a terminal: a tool or a model may have written it."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def pick(items: Sequence[Item], most: int, rank: Callable[[Item], Any]) -> list[Item]:

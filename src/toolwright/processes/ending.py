@@ -133,6 +133,11 @@ def make_ending(
     )
 
 
+def status_of(outcome: ToolOutcome, gone: str | None) -> Status:
+    """The status that a process ends with by its outcome."""
+    return _status(outcome, gone)[0]
+
+
 def _status(outcome: ToolOutcome, gone: str | None) -> tuple[Status, str]:
     if outcome.status == "success":
         return "completed", outcome.text

@@ -83,6 +83,11 @@ class LogText:
         self._stream = ""
         self._ended = not tail or tail.endswith("\n")
 
+    @property
+    def at_line_start(self) -> bool:
+        """True when what comes next begins a line."""
+        return self._ended
+
     def of(self, pieces: Iterable[Piece]) -> str:
         """The text of the next pieces."""
         parts: list[str] = []

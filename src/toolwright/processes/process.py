@@ -24,6 +24,8 @@ Disposition = Literal["resume", "rerun", "abandon"]
 """What becomes of a process whose worker is gone: "resume" lets its tool's crash policy decide, and what its durable
 steps did stays done; "rerun" begins it anew, from nothing; "abandon" ends it, with what is known of it as evidence."""
 
+PREFIX = "bg_"
+"""What the id of a process begins with, unless its starter chose one."""
 OVER: tuple[Status, ...] = ("completed", "failed", "cancelled", "abandoned")
 """The states that nothing follows."""
 _ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
@@ -172,7 +174,7 @@ def require_process_id(id: Any) -> str:
 
 def new_process_id() -> str:
     """An id that no other process has, in the order of time."""
-    return f"bg_{uuid7().replace('-', '')}"
+    return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
 def artifact_paths(process: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journaled import JournaledController
+from toolwright.errors import ProcessError
 from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
@@ -21,7 +23,7 @@ from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
 from toolwright.processes.worker import Turn, Worker
 from toolwright.session.session import Session
-from toolwright.session.store import Marker, Quotas
+from toolwright.session.store import Marker, Quotas, require_name
 from toolwright.tools.call import CallSource, ToolCall
 
 
@@ -95,11 +97,26 @@ class Processes:
             entered=session.enter,
         )
 
+    async def list(self, session: str | None, *, active: bool, limit: int) -> builtins.list[Run]:
+        """The runs of a session or of all, the newest first, for the owner of the store."""
+        return [Run(self.desk, process) for process in await self.desk.store.list(session, active=active, limit=limit)]
+
+    async def find(self, id: str) -> Run:
+        """The run of an id, whosever it is, for the owner of the store.
+
+        Raises:
+            ProcessError: there is none.
+        """
+        process = await self.desk.store.find(require_name("id of a run", id))
+        if process is None:
+            raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
+        return Run(self.desk, process)
+
     def triggers(self, session: Session) -> Triggers:
         """The triggers of a session."""
         return Triggers(self._place.trigger_store, session, self._place.clock)
 
-    async def occur(self, topic: str, payload: Any, key: str | None) -> list[Run]:
+    async def occur(self, topic: str, payload: Any, key: str | None) -> builtins.list[Run]:
         """Start what the triggers of a topic start for what occurred."""
         ids = await occur(self._place.trigger_store, self._place, topic, payload, key)
         found = [process for process in [await self.desk.store.find(id) for id in ids] if process is not None]

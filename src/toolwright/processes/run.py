@@ -117,6 +117,14 @@ class Run:
                     await self.refresh()
                     return
 
+    async def events(self) -> AsyncIterator[ProcessEvent]:
+        """What happened to the process so far."""
+        after = 0
+        while page := await self._desk.store.events(self.id, after, PAGE):
+            for event in page:
+                after = event.number
+                yield event
+
     async def log(self) -> str:
         """Its output so far: all of it, or its beginning and its end where it is very much."""
         await self.refresh()

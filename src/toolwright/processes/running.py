@@ -10,8 +10,8 @@ from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
 from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
-from toolwright.processes.ending import abandoned, end, failed, make_ending, stopped, timed_out
-from toolwright.processes.process import Process
+from toolwright.processes.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
+from toolwright.processes.process import Process, Status
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.session.store import Quotas
@@ -54,12 +54,19 @@ class Running:
         self.let_gone = False
         self.ending = False
         self.faulty = False
+        self.ended_as: Status | None = None
+        """The status that it ended with here, once that is in the store."""
         self.task = asyncio.ensure_future(self._go())
 
     @property
     def id(self) -> str:
         """The id of the process."""
         return self._process.id
+
+    @property
+    def process(self) -> Process:
+        """The process, as it was when it was claimed."""
+        return self._process
 
     @property
     def hold(self) -> tuple[str, int]:
@@ -153,7 +160,8 @@ class Running:
 
     async def _end(self, outcome: ToolOutcome) -> None:
         await self._flush(self._sink)
-        await end(self._store, self._quotas, self._process, outcome, self._clock.now(), self._gone)
+        if await end(self._store, self._quotas, self._process, outcome, self._clock.now(), self._gone):
+            self.ended_as = status_of(outcome, self._gone)
 
     async def _end_badly(self) -> None:
         failure = Failure(
@@ -166,7 +174,8 @@ class Running:
             bare = make_ending(
                 self._process, failed(self._process, failure), self._clock.now(), files=False, tell=False
             )
-            await self._store.finish(bare, self._quotas)
+            if await self._store.finish(bare, self._quotas):
+                self.ended_as = bare.status
         except ToolwrightError as error:
             self.faulty = True
             log.warning("The process %r can not be ended here: %s", self.id, error)

@@ -15,6 +15,7 @@ from toolwright.processes.process import Process
 from toolwright.processes.running import Running
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore, Report
+from toolwright.processes.tally import Tally
 
 log = logging.getLogger("toolwright.processes")
 
@@ -50,6 +51,7 @@ class Worker:
     ) -> None:
         self.name = f"worker_{uuid7()}"
         self.capacity = capacity
+        self.tally = Tally()
         self._store = store
         self._clock = clock
         self._bell = bell
@@ -114,6 +116,9 @@ class Worker:
             await self._store.leave(self.name)
         except StoreError as fault:
             log.warning("The worker can not hand back its processes, whose leases will end: %s", fault)
+        for running in held:
+            if running.let_gone or running.faulty:
+                self.tally.note("handed_back", running.process)
         self._bell.ring([running.id for running in held])
 
     async def _serve(self) -> None:
@@ -151,6 +156,8 @@ class Worker:
                 if running.id in lost:
                     self._lose(running)
             # They are no longer held, and so were handed back: they may fare better the next time.
+            for running in self._faulty[:faulty]:
+                self.tally.note("handed_back", running.process)
             del self._faulty[:faulty]
             cancelled = found.cancelled
         else:
@@ -166,6 +173,9 @@ class Worker:
         if free <= 0 or not await self._store.work_waits(self.name, tools, now):
             return
         for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
+            self.tally.note("started", claimed.process)
+            if claimed.before is not None:
+                self.tally.note("taken_over", claimed.process)
             running = self._held[claimed.process.id] = self._start(self, claimed)
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
@@ -174,6 +184,8 @@ class Worker:
             del self._held[running.id]
             if running.faulty:
                 self._faulty.append(running)
+            else:
+                self.tally.end(running.ended_as, running.process)
         self._bell.ring([running.id])
         self._wake.set()
         self._fewer.set()
@@ -183,6 +195,7 @@ class Worker:
         if self._held.get(running.id) is running and not running.ending:
             del self._held[running.id]
             log.warning("The process %r was taken over by another worker", running.id)
+            self.tally.note("lost", running.process)
             running.let_go()
 
     async def _pause(self, seconds: float, event: asyncio.Event) -> None:
@@ -254,6 +267,28 @@ class Worker:
             raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
         self._bell.ring([process.id])
 
+    async def answers(self) -> bool:
+        """True when it serves, its leases are held, and its store can be read.
+
+        Raises:
+            StoreError: the store can not be read.
+        """
+        await self._store.changed(-1)
+        silent = self.silent_for
+        return not self._stopping and not self._loop.done() and silent is not None and silent < LEASE
+
+    @property
+    def silent_for(self) -> float | None:
+        """Seconds since it last renewed its leases; None before it first did."""
+        return None if self._renewed == float("-inf") else self._clock.monotonic() - self._renewed
+
     def state(self) -> dict[str, Any]:
-        """What there is to say of the worker, for whoever looks after it."""
-        return {"worker": self.name, "capacity": self.capacity, "running": len(self._held), "stopping": self._stopping}
+        """What there is to say of the worker, for whoever looks after it; a thread may ask."""
+        return {
+            "worker": self.name,
+            "capacity": self.capacity,
+            "running": len(self._held),
+            "stopping": self._stopping,
+            "silent_for": self.silent_for,
+            "runs": dict(self.tally.counts),
+        }

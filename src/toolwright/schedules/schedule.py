@@ -13,6 +13,8 @@ from toolwright.processes.process import Options
 from toolwright.schedules.misfires import Misfire
 from toolwright.schedules.timing import Timing
 
+PREFIX = "sch_"
+"""What the id of a schedule begins with."""
 State: TypeAlias = Literal["active", "paused", "ended", "cancelled"]
 Overlap: TypeAlias = Literal["skip", "queue", "allow"]
 """What becomes of an instant while a run of the same schedule is not over: it is passed over, its run waits, or not."""
@@ -69,7 +71,7 @@ class Fired(NamedTuple):
 
 def new_schedule_id() -> str:
     """An id that no other schedule has, in the order of time."""
-    return f"sch_{uuid7().replace('-', '')}"
+    return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
 def rfc3339(instant: float | None) -> str | None:

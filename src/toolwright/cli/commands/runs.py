@@ -1,73 +1,294 @@
-"""`toolwright runs`: the batches of a store, and the calls of one."""
+"""`toolwright runs`: what runs in the background, looked at, followed and steered from the shell."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
+from toolwright import jsonx
 from toolwright.cli import options
-from toolwright.cli.exits import reported
-from toolwright.cli.history import batch_data, batch_table, call_data, call_table, find_batch
-from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json
-from toolwright.cli.stores import require_store
-from toolwright.stores.sqlite.history import PastBatch, PastCall, batches, calls
+from toolwright.cli.arguments import read_json
+from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
+from toolwright.cli.following import follow_runs
+from toolwright.cli.outcomes import explain
+from toolwright.cli.output import print_json, print_text
+from toolwright.cli.processes import event_data, find_run, readable, run_data, run_details, run_table
+from toolwright.cli.states import seconds, state_text
+from toolwright.cli.stores import opened, require_store
+from toolwright.processes.happenings import ProcessEvent
+from toolwright.processes.output import LogText, render
+from toolwright.processes.process import Process
+from toolwright.processes.run import Run
+from toolwright.processes.store import Piece
+from toolwright.runtime import Runtime
 
-_ALL = 1 << 40
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; its beginning is enough.")]
+_MOST = 10_000
+"""Runs that are followed at once, at most."""
 
 
 def runs(
     context: typer.Context,
     db: options.Db = None,
     session: options.OfSession = None,
+    active: Annotated[bool, typer.Option("--active", help="Only those that are not over.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """List the batches of a store, the newest first; `runs show` tells of one.
-
-    Those with unfinished calls were cut off, wait for something, or run now.
-    """
+    """List what runs or ran in the background, the newest first; the other commands look at one, or steer it."""
     if context.invoked_subcommand is not None:
         context.obj = options.Before(db, session, as_json)
         return
     with reported():
-        store = require_store(db)
-        found = asyncio.run(batches(store, session, limit=limit))
+        found = asyncio.run(_list(require_store(db), session, active, limit))
         if as_json:
-            print_json([batch_data(batch) for batch in found])
+            print_json([process.to_json() for process in found])
         elif found:
-            Console().print(batch_table(found))
+            Console().print(run_table(found, time.time()))
         else:
-            Console(stderr=True).print("There are no batches.")
+            Console(stderr=True).print("Nothing runs in the background." if active else "There are no runs.")
 
 
 def show(
     context: typer.Context,
-    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The id of a batch; its beginning is enough.")],
+    run: RunId,
     db: options.Db = None,
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the calls of a batch: how each stands, what it was given, what came of it, and what it waits for."""
+    """Show all that is known of a run: its facts, the runs that it started, its events, and what came of it."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
-        one, found = asyncio.run(_read(require_store(given.db), batch, given.session))
+        tree, events = asyncio.run(_show(require_store(given.db), run, given.session))
         if given.as_json:
-            print_json({**batch_data(one), "calls": [call_data(call) for call in found]})
+            below = [process.to_json() for process in tree[1:]]
+            print_json({**run_data(tree[0]), "children": below, "events": [event_data(event) for event in events]})
+        else:
+            Console().print(run_details(tree, events, time.time()))
+
+
+def logs(
+    context: typer.Context,
+    run: RunId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it prints until it is over.")] = False,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the output of a run so far: all of it, or its beginning and its end where it is very much.
+
+    With --json: one line of JSON for each piece of it.
+    """
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        asyncio.run(_logs(require_store(given.db), run, given, follow))
+
+
+def follow(
+    context: typer.Context,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN…", help="Ids of runs, or their beginnings; without any: all.")
+    ] = None,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Follow runs with progress bars until they are over, with those that they start. Ctrl-C leaves them running.
+
+    Without a terminal: a line for each thing that happens. With --json: the runs, once they are over.
+    """
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        ended = asyncio.run(_follow(require_store(given.db), runs or [], given))
+        if given.as_json:
+            print_json([run_data(process) for process in ended])
+        elif not ended:
+            Console(stderr=True).print("Nothing runs in the background.")
+        raise typer.Exit(SUCCEEDED if all(process.status == "completed" for process in ended) else FAILED)
+
+
+def wait(
+    context: typer.Context,
+    run: RunId,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Wait at most so long; the run goes on.")
+    ] = None,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Wait until a run is over, and print what a model would read of it.
+
+    Ends with 0 when it completed, with 1 when it failed, was cancelled or abandoned, with 5 when it is not over yet.
+    """
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        process = asyncio.run(_wait(require_store(given.db), run, given.session, timeout))
+        if given.as_json:
+            print_json(run_data(process))
+        elif process.outcome is not None:
+            print_text(process.outcome.text)
+        if not process.over:
+            complain(f"The run {process.id!r} is {process.status} after {timeout:g} s; it goes on")
+            raise typer.Exit(UNFINISHED)
+        if not given.as_json:
+            _say_end(process)
+        raise typer.Exit(SUCCEEDED if process.status == "completed" else FAILED)
+
+
+def cancel(
+    context: typer.Context,
+    run: RunId,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stands in the outcome.")] = "cancelled by hand",
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Ask a run, and all that it started, to stop. Ends with 3 when it was over already."""
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        asked, process = asyncio.run(_cancel(require_store(given.db), run, given.session, reason))
+        if given.as_json:
+            print_json({**run_data(process), "cancelled": asked})
+        elif not asked:
+            typer.echo(f"{process.id} was over already: {process.status}")
+        elif process.over:
+            typer.echo(f"{process.id} is cancelled")
+        else:
+            typer.echo(f"{process.id} is to stop; its worker is told")
+        raise typer.Exit(SUCCEEDED if asked else OUTRUN)
+
+
+def signal(
+    context: typer.Context,
+    run: RunId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that its tool waits for.")],
+    payload: Annotated[
+        str | None, typer.Argument(metavar="JSON", help="What it is given, or - for JSON on stdin; null without it.")
+    ] = None,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send a signal to a run, which its tool takes by `ctx.receive(NAME)`, in the order of sending."""
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        store = require_store(given.db)
+        value = None if payload is None else read_json(payload)
+        id, number = asyncio.run(_signal(store, run, given.session, name, value))
+        if given.as_json:
+            print_json({"run_id": id, "name": name, "number": number})
+        else:
+            typer.echo(f"{name} is sent to {id}; it is number {number} of this name")
+
+
+@asynccontextmanager
+async def _run(store: Path, word: str, session: str | None) -> AsyncIterator[tuple[Runtime, Run]]:
+    id = await find_run(store, word, session)
+    async with opened(store, worker=False) as runtime:
+        yield runtime, await runtime.run(id)
+
+
+async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[Process]:
+    async with opened(store, worker=False) as runtime:
+        return [run.process for run in await runtime.runs(session, active=active, limit=limit)]
+
+
+async def _show(store: Path, word: str, session: str | None) -> tuple[list[Process], list[ProcessEvent]]:
+    async with _run(store, word, session) as (_, run):
+        below = [child.process for child in await run.children()]
+        events = [event async for event in run.events() if event.type != "output"]
+        return [await run.refresh(), *below], events
+
+
+async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> None:
+    async with _run(store, word, given.session) as (_, run):
+        if given.as_json:
+            async for event in run.follow() if follow else run.events():
+                if event.type == "output":
+                    typer.echo(jsonx.encode({"number": event.number, "at": event.at, **event.payload}))
             return
-        console = Console()
-        scope = f", scope {one.scope}" if one.scope else ""
-        console.print(Text(one.batch, style="bold"), soft_wrap=True)
-        console.print(Text(f"session {one.session}{scope}, begun {moment(one.first_at)}", style="dim"), soft_wrap=True)
-        console.print(call_table(found))
+        if not follow:
+            if log := await run.log():
+                print_text(_shown(log))
+            return
+        pieces, last = [], 0
+        async for event in run.events():
+            last = event.number
+            if event.type == "output":
+                pieces.append(Piece(**event.payload))
+        _write(render(pieces, (await run.refresh()).log_chars))
+        text = LogText()
+        text.of(pieces)  # so that what follows goes on in the same line, of the same stream
+        async for event in run.follow(last):
+            if event.type == "output":
+                _write(text.of([Piece(**event.payload)]))
+        if not text.at_line_start:
+            _write("\n")
+        _say_end(await run.refresh())
 
 
-async def _read(store: Path, word: str, session: str | None) -> tuple[PastBatch, list[PastCall]]:
-    one = find_batch(await batches(store, session, limit=_ALL), word)
-    found = await calls(store, batch=one.batch, session=one.session)
-    return one, [call for call in found if call.key.scope == one.scope]
+def _write(text: str) -> None:
+    if text:
+        typer.echo(_shown(text).encode("utf-8", "replace"), nl=False)
+
+
+def _shown(text: str) -> str:
+    """What a tool printed, as it is for a program; what could steer a terminal does not reach one."""
+    return readable(text) if sys.stdout.isatty() else text
+
+
+async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[Process]:
+    ids = [await find_run(store, word, given.session) for word in words]
+    console = Console()
+    async with opened(store, worker=False) as runtime:
+
+        async def named() -> list[Run]:
+            found = [await runtime.run(id) for id in ids]
+            return [one for run in found for one in (run, *await run.children())]
+
+        async def active() -> list[Run]:
+            return await runtime.runs(given.session, active=True, limit=_MOST)
+
+        for_person = console.is_terminal and not given.as_json
+        told = None if for_person else (lambda line: typer.echo(line, err=given.as_json))
+        ended = await follow_runs(named if ids else active, console, told=told)
+        return [await run.refresh() for run in ended]
+
+
+async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> Process:
+    async with _run(store, word, session) as (_, run):
+        with suppress(TimeoutError):
+            await run.wait(timeout)
+        return run.process
+
+
+async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, Process]:
+    if not reason.strip():
+        raise BadInput("--reason is empty; say why, or leave it out")
+    async with _run(store, word, session) as (_, run):
+        return await run.cancel(reason), run.process
+
+
+async def _signal(store: Path, word: str, session: str | None, name: str, value: Any) -> tuple[str, int]:
+    async with _run(store, word, session) as (_, run):
+        return run.id, await run.signal(name, value)
+
+
+def _say_end(process: Process) -> None:
+    if process.outcome is None:
+        return
+    line = state_text(process.status)
+    if process.started_at is not None and process.ended_at is not None:
+        line.append(f" in {seconds(max(0.0, process.ended_at - process.started_at))}", style="not bold")
+    if why := explain(process.outcome):
+        line.append(f": {why}", style="not bold")
+    Console(stderr=True).print(line, soft_wrap=True)

@@ -19,6 +19,7 @@ from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json
+from toolwright.cli.states import plain
 from toolwright.cli.stores import opened, require_store, store_to_fill
 from toolwright.session.archive import Exported, Imported, SessionInfo
 
@@ -200,6 +201,6 @@ def _details(found: dict[str, Any]) -> Table:
 
 
 def _short(text: str) -> str:
-    """The beginning of a text, in one line, without what could steer a terminal."""
-    line = "".join(character if character.isprintable() else " " for character in text[:500])
+    """The beginning of a text, in one line."""
+    line = plain(text[:500])
     return line if len(text) <= 200 else line[:199] + "…"

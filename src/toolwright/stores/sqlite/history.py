@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from toolwright.effects.effect import CallKey
 from toolwright.errors import ToolwrightError
+from toolwright.processes import process as processes
+from toolwright.schedules import schedule as schedules
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.visit import visit
 from toolwright.tools.outcome import ToolOutcome
@@ -66,6 +68,14 @@ class PastCall(Struct, frozen=True):
         return int(self.started_at is not None) if self.outcome is None else self.outcome.attempts
 
 
+class Named(NamedTuple):
+    """A background run or a schedule, as far as it takes to name it."""
+
+    id: str
+    session: str
+    title: str
+
+
 async def batches(path: str | Path, session: str | None = None, *, limit: int = 50) -> list[PastBatch]:
     """The batches of a store, or of one of its sessions, the newest first.
 
@@ -114,6 +124,55 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
         rows = list(connection.execute(query, tuple(value for value in given.values() if value is not None)))
         dead = dead_among({row[-2] for row in rows if row[-1] is None}, connection, Path(path))
         return [_call(row, dead, connection) for row in rows]
+
+    return await visit(path, work)
+
+
+async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
+    """The background runs whose id is this, or else begins so, with or without the part that most ids share.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    return await _called(path, "processes", processes.PREFIX, word, session, limit)
+
+
+async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
+    """The schedules whose id is this, or else begins so, as with `runs_called`.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
+
+
+async def _called(path: str | Path, table: str, prefix: str, word: str, session: str | None, limit: int) -> list[Named]:
+    query = f"SELECT id, session, title FROM {table} WHERE (?2 IS NULL OR session = ?2) AND "
+    # A range and not a pattern: it is found by the index, whatever characters the word has.
+    begins = "(id >= ?1 AND id < ?1 || char(1114111)) ORDER BY id LIMIT ?3"
+
+    def work(connection: apsw.Connection) -> list[Named]:
+        rows: Any = connection.execute(query + "id = ?1", (word, session)).fetchall()
+        for beginning in (word, prefix + word):
+            if word and not rows:
+                rows = connection.execute(query + begins, (beginning, session, limit)).fetchall()
+        return [Named(*row) for row in rows]
+
+    return await visit(path, work)
+
+
+async def workers(path: str | Path, now: float) -> list[str]:
+    """The names of the workers of a store that are alive at an instant.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+
+    def work(connection: apsw.Connection) -> list[str]:
+        query = "SELECT name, owner FROM workers WHERE until >= ? ORDER BY name"
+        rows: Any = connection.execute(query, (now,)).fetchall()
+        dead = dead_among({owner for _, owner in rows}, connection, Path(path))
+        return [name for name, owner in rows if owner not in dead]
 
     return await visit(path, work)
 

@@ -1,0 +1,74 @@
+"""`toolwright batches`: the batches of a store, and the calls of one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from toolwright.cli import options
+from toolwright.cli.exits import reported
+from toolwright.cli.history import batch_data, batch_table, call_data, call_table, find_batch
+from toolwright.cli.moments import moment
+from toolwright.cli.output import print_json
+from toolwright.cli.stores import require_store
+from toolwright.stores.sqlite import history
+from toolwright.stores.sqlite.history import PastBatch, PastCall
+
+_ALL = 1 << 40
+
+
+def batches(
+    context: typer.Context,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    as_json: options.Json = False,
+) -> None:
+    """List the batches of a store, the newest first; `batches show` tells of one.
+
+    Those with unfinished calls were cut off, wait for something, or run now.
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = options.Before(db, session, as_json)
+        return
+    with reported():
+        store = require_store(db)
+        found = asyncio.run(history.batches(store, session, limit=limit))
+        if as_json:
+            print_json([batch_data(batch) for batch in found])
+        elif found:
+            Console().print(batch_table(found))
+        else:
+            Console(stderr=True).print("There are no batches.")
+
+
+def show(
+    context: typer.Context,
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The id of a batch; its beginning is enough.")],
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show the calls of a batch: how each stands, what it was given, what came of it, and what it waits for."""
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        one, found = asyncio.run(_read(require_store(given.db), batch, given.session))
+        if given.as_json:
+            print_json({**batch_data(one), "calls": [call_data(call) for call in found]})
+            return
+        console = Console()
+        scope = f", scope {one.scope}" if one.scope else ""
+        console.print(Text(one.batch, style="bold"), soft_wrap=True)
+        console.print(Text(f"session {one.session}{scope}, begun {moment(one.first_at)}", style="dim"), soft_wrap=True)
+        console.print(call_table(found))
+
+
+async def _read(store: Path, word: str, session: str | None) -> tuple[PastBatch, list[PastCall]]:
+    one = find_batch(await history.batches(store, session, limit=_ALL), word)
+    found = await history.calls(store, batch=one.batch, session=one.session)
+    return one, [call for call in found if call.key.scope == one.scope]

@@ -1,0 +1,256 @@
+"""`toolwright schedules`: tools that start at an instant or again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolwright.cli import options
+from toolwright.cli.arguments import read_arguments
+from toolwright.cli.exits import OUTRUN, SUCCEEDED, reported
+from toolwright.cli.moments import length, moment
+from toolwright.cli.output import print_json
+from toolwright.cli.processes import short_ids, the_one
+from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.states import plain, short
+from toolwright.cli.stores import opened, require_store, store_to_fill
+from toolwright.schedules.schedule import Fired, Schedule, rfc3339
+from toolwright.schedules.schedules import ScheduleHandle
+from toolwright.schedules.zones import find_zone
+from toolwright.stores.sqlite.history import schedules_called
+from toolwright.tools.registry import ToolRegistry
+
+Result = TypeVar("Result")
+Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]
+Count = Annotated[int, typer.Option("--count", "-n", metavar="N", min=1, max=1_000, help="So many.")]
+
+
+def list_(
+    db: options.Db = None,
+    session: options.OfSession = None,
+    active: Annotated[bool, typer.Option("--active", help="Only those that are not over.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """List the schedules of a store, the oldest first, with their next instants."""
+    with reported():
+        found = asyncio.run(_list(require_store(db), session, active))
+        if as_json:
+            print_json([handle.to_json() for handle in found])
+        elif found:
+            Console().print(_table([handle.schedule for handle in found], time.time()))
+        else:
+            Console(stderr=True).print("There are no schedules.")
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool to start; it must support the background.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS",
+            help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
+        ),
+    ] = None,
+    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help="Five fields, as in '*/10 * * * *'.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="INSTANT", help="Once, as in 2030-01-31T09:00:00Z.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="The zone of --cron, as in Europe/Berlin; UTC without it.")
+    ] = None,
+    tools: options.Tools = None,
+    db: options.Db = None,
+    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session that it belongs to.")] = "cli",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call its runs.")] = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for each run.")] = None,
+    misfire: Annotated[
+        Literal["skip", "once", "all"], typer.Option(help="What becomes of instants at which no worker ran.")
+    ] = "once",
+    overlap: Annotated[
+        Literal["skip", "queue", "allow"], typer.Option(help="What becomes of an instant while a run is not over.")
+    ] = "skip",
+    tell: Annotated[bool, typer.Option("--tell", help="Append a message to the session when a run is over.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Start a tool at an instant, or again and again, and print the id of the schedule. A worker starts it."""
+    with reported():
+        store, registry = store_to_fill(db), load_tools(tools)
+        given = read_arguments(arguments or (), require_tool(registry, name))
+        said: dict[str, Any] = {
+            "cron": cron,
+            "at": at,
+            "timezone": timezone,
+            "title": title,
+            "timeout": timeout,
+            "misfire": misfire,
+            "overlap": overlap,
+            "signal_on_completion": tell,
+        }
+        found = asyncio.run(_add(store, registry, session, name, given, said, made=not store.exists()))
+        if as_json:
+            print_json(found.to_json())
+        else:
+            typer.echo(found.id)
+            typer.echo(f"It is due next at {_local(found, found.next_at)}", err=True)
+
+
+def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Show the next instants of a schedule, in its zone."""
+
+    async def upcoming(handle: ScheduleHandle) -> list[float]:
+        return handle.upcoming(count)
+
+    with reported():
+        schedule, found = _with(db, id, upcoming)
+        if as_json:
+            print_json([rfc3339(instant) for instant in found])
+        elif not found:
+            Console(stderr=True).print(f"None: it is {schedule.state}.")
+        for instant in [] if as_json else found:
+            typer.echo(_local(schedule, instant))
+
+
+def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Show what a schedule did for its instants, the newest first."""
+    with reported():
+        schedule, found = _with(db, id, lambda handle: handle.history(count))
+        if as_json:
+            print_json([{**one._asdict(), "instant": rfc3339(one.instant), "at": rfc3339(one.at)} for one in found])
+        elif found:
+            Console().print(_history(schedule, found))
+        else:
+            Console(stderr=True).print("Nothing yet.")
+
+
+def pause(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Let a schedule start nothing until it is resumed. Ends with 3 when it was not active."""
+    with reported():
+        _change(db, id, as_json, lambda handle: handle.pause(), "paused")
+
+
+def resume(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Let a schedule go on with its next instant from now. Ends with 3 when it was not paused."""
+    with reported():
+        _change(db, id, as_json, lambda handle: handle.resume(), "active again")
+
+
+def rm(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
+    """End a schedule; runs that it started go on. Ends with 3 when it was over already."""
+    with reported():
+        _change(db, id, as_json, lambda handle: handle.cancel(), "removed")
+
+
+def run_now(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Start a run of a schedule beside its instants, and print the id of the run."""
+    with reported():
+        schedule, run = _with(db, id, lambda handle: handle.run_now())
+        if as_json:
+            print_json({"schedule_id": schedule.id, "run_id": run})
+        else:
+            typer.echo(run)
+
+
+def _change(
+    db: Path | None, id: str, as_json: bool, change: Callable[[ScheduleHandle], Awaitable[bool]], told: str
+) -> None:
+    schedule, done = _with(db, id, change)
+    if as_json:
+        print_json({**schedule.to_json(), "changed": done})
+    else:
+        typer.echo(f"{schedule.id} is {told if done else schedule.state + ' already'}")
+    raise typer.Exit(SUCCEEDED if done else OUTRUN)
+
+
+def _with(db: Path | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]]) -> tuple[Schedule, Result]:
+    """Do something with the schedule that a word means; return it as it is then, and what was given."""
+
+    async def work(store: Path) -> tuple[Schedule, Result]:
+        async with _schedule(store, word) as handle:
+            done = await do(handle)
+            return await handle.refresh(), done
+
+    return asyncio.run(work(require_store(db)))
+
+
+@asynccontextmanager
+async def _schedule(store: Path, word: str) -> AsyncIterator[ScheduleHandle]:
+    id = the_one("schedule", await schedules_called(store, word), word, None)
+    async with opened(store, worker=False) as runtime:
+        yield await runtime.scheduled(id)
+
+
+async def _list(store: Path, session: str | None, active: bool) -> list[ScheduleHandle]:
+    async with opened(store, worker=False) as runtime:
+        return await runtime.schedules(session, active=active)
+
+
+async def _add(
+    store: Path,
+    registry: ToolRegistry,
+    session: str,
+    name: str,
+    arguments: dict[str, Any],
+    said: dict[str, Any],
+    *,
+    made: bool,
+) -> Schedule:
+    async with opened(store, made=made, tools=registry.snapshot().values(), worker=False) as runtime:
+        added = await runtime.session(session).schedule(name, arguments, **said)
+        return (await runtime.scheduled(added.id)).schedule
+
+
+def _table(found: Sequence[Schedule], now: float) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    names = short_ids([schedule.id for schedule in found])
+    # What names a schedule and how it stands is never cut.
+    table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
+    table.add_column("session", no_wrap=True)
+    table.add_column("title", ratio=1, min_width=10, no_wrap=True, overflow="ellipsis")
+    table.add_column("tool", no_wrap=True)
+    table.add_column("when", overflow="fold")
+    table.add_column("state", no_wrap=True, min_width=9)
+    table.add_column("next", no_wrap=True, justify="right", min_width=7)
+    for schedule in found:
+        due = schedule.next_at if schedule.state == "active" else None
+        table.add_row(
+            Text(names[schedule.id]),
+            Text(short(plain(schedule.session), 12)),
+            Text(plain(schedule.title)),
+            Text(short(plain(schedule.tool), 16)),
+            Text(_when(schedule)),
+            Text(schedule.state, style={"active": "green", "paused": "yellow"}.get(schedule.state, "dim")),
+            "-" if due is None else f"in {length(due - now)}",
+        )
+    return table
+
+
+def _history(schedule: Schedule, found: Sequence[Fired]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in ("instant", "what", "run"):
+        table.add_column(name, no_wrap=True)
+    for one in found:
+        table.add_row(_local(schedule, one.instant), one.what, one.run or "-")
+    return table
+
+
+def _when(schedule: Schedule) -> str:
+    timing = schedule.timing
+    if timing.cron is None:
+        return f"at {moment(timing.at)[:16]}"
+    return timing.cron + ("" if timing.timezone == "UTC" else f" {timing.timezone}")
+
+
+def _local(schedule: Schedule, instant: float | None) -> str:
+    """An instant on the clocks of the zone of a schedule."""
+    if instant is None:
+        return "-"
+    return datetime.fromtimestamp(instant, find_zone(schedule.timing.timezone)).isoformat(" ", "seconds")

@@ -1,0 +1,100 @@
+"""`toolwright spawn`: one tool, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from toolwright.calls.policy import Policy
+from toolwright.cli import options
+from toolwright.cli.arguments import read_arguments
+from toolwright.cli.exits import reported
+from toolwright.cli.output import print_json
+from toolwright.cli.running import shown_command
+from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.stores import opened, store_to_fill
+from toolwright.processes.process import Process
+from toolwright.stores.sqlite.history import workers
+from toolwright.tools.registry import ToolRegistry
+
+
+def spawn(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool to run; it must support the background.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS",
+            help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
+        ),
+    ] = None,
+    tools: options.Tools = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            "--db",
+            metavar="FILE",
+            dir_okay=False,
+            help="The store, made if need be. Without it: the db of the nearest pyproject.toml.",
+        ),
+    ] = None,
+    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session that it belongs to.")] = "cli",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call the run.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Time for the whole run, from when it first starts.")
+    ] = None,
+    when_lost: Annotated[
+        Literal["resume", "rerun", "abandon"],
+        typer.Option(help="What becomes of it when its worker is gone: go on as its tool says, begin anew, or end."),
+    ] = "resume",
+    tell: Annotated[bool, typer.Option("--tell", help="Append a message to the session when it is over.")] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Let it wait when too many are active, instead of refusing it.")
+    ] = False,
+    run_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The id of the run: asked for again, it is the same run.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` tells of it."""
+    with reported():
+        store, registry = store_to_fill(db), load_tools(tools)
+        given = read_arguments(arguments or (), require_tool(registry, name))
+        said: dict[str, Any] = {
+            "title": title,
+            "timeout": timeout,
+            "disposition": when_lost,
+            "signal_on_completion": tell,
+            "id": run_id,
+        }
+        policy = Policy(on_background_limit="queue" if queue else "refuse")
+        process, served = asyncio.run(
+            _spawn(store, registry, policy, session, name, given, said, made=not store.exists())
+        )
+        if as_json:
+            print_json(process.to_json())
+            return
+        typer.echo(process.id)
+        if not served and not process.over:
+            typer.echo(f"It waits for a worker: {shown_command('worker', store)} --tools …", err=True)
+
+
+async def _spawn(
+    store: Path,
+    registry: ToolRegistry,
+    policy: Policy,
+    session: str,
+    name: str,
+    arguments: dict[str, Any],
+    said: dict[str, Any],
+    *,
+    made: bool,
+) -> tuple[Process, bool]:
+    tools = registry.snapshot().values()
+    async with opened(store, made=made, tools=tools, policy=policy, worker=False) as runtime:
+        run = await runtime.session(session).spawn(name, arguments, **said)
+        found = await runtime.run(run.id)
+    return found.process, bool(await workers(store, time.time()))

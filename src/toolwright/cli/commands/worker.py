@@ -1,0 +1,164 @@
+"""`toolwright worker`: runs what waits in the background, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolwright.calls.policy import Policy
+from toolwright.cli import options
+from toolwright.cli.exits import BadInput, reported
+from toolwright.cli.health import Health
+from toolwright.cli.moments import moment
+from toolwright.cli.output import set_up_log, stdout_kept_clean
+from toolwright.cli.sources import load_tools
+from toolwright.cli.states import plain, seconds, short
+from toolwright.cli.stores import opened, require_store
+from toolwright.processes.process import Process
+from toolwright.processes.tally import Deed
+from toolwright.tools.registry import ToolRegistry
+
+Say = Callable[[str], None]
+_SAME = 0.25
+"""Seconds within which signals are one: a supervisor may send it to the program and to its group."""
+_TOLD: dict[Deed, str] = {
+    "started": "started",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "abandoned": "abandoned, as its worker was gone,",
+    "handed_back": "handed over to other workers",
+    "lost": "became another worker's",
+}
+
+
+def worker(
+    tools: options.Tools = None,
+    db: options.Db = None,
+    capacity: Annotated[int | None, typer.Option(metavar="N", min=1, help="Run at most so many at once.")] = None,
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="How long what runs may go on when it is told to stop.")
+    ] = 30.0,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Answer /healthz and /metrics over HTTP on this port; 0 takes a free one.",
+        ),
+    ] = None,
+    health_host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address for --health-port; only this machine, unless it says so.")
+    ] = "127.0.0.1",
+    timeout: options.Timeout = None,
+    read_only: options.ReadOnly = False,
+    approve: options.Approve = None,
+    spill_dir: options.SpillDir = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of runs, only what goes wrong.")] = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Run what waits in the background, and what is scheduled, until SIGTERM or Ctrl-C.
+
+    Then it takes nothing more, gives what runs its grace, hands the rest over to other workers, and ends with 0.
+    A second signal ends it at once: other workers take over what it ran.
+
+    Any number of workers may share a store, and may be killed and started again at any time.
+    """
+    with reported(), ExitStack() as stack:
+        set_up_log(verbose, warnings=True)
+        policy = options.make_policy(timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir)
+        if capacity is not None:
+            policy = policy.but(background_per_worker=capacity)
+        store, registry = require_store(db), load_tools(tools)
+        _require_background(registry)
+        health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
+        stack.enter_context(stdout_kept_clean())
+        say = _silent if quiet else _say
+        asyncio.run(_work(store, registry, policy, grace, health, say))
+
+
+def _require_background(registry: ToolRegistry) -> None:
+    if not any(tool.definition.hints.supports_background for tool in registry.snapshot().values()):
+        raise BadInput(
+            "None of the tools can run in the background; a worker would have nothing to do: "
+            "write @tool(supports_background=True) above one that can"
+        )
+
+
+async def _work(
+    store: Path, registry: ToolRegistry, policy: Policy, grace: float, health: Health | None, say: Say
+) -> None:
+    tools = registry.snapshot().values()
+    with told_to_stop() as stop:
+        async with opened(store, tools=tools, policy=policy, worker=True) as runtime:
+            worker = runtime.worker
+            assert worker is not None
+            worker.tally.listen(_Teller(say))
+            if health is not None:
+                health.watch(worker)
+                say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
+            say(f"{worker.name} runs up to {worker.capacity} at once from {store}")
+            await stop.wait()
+            if worker.running:
+                say(f"Stopping: {worker.running} may end within {seconds(grace)}; a second signal ends them at once")
+            await runtime.drain(grace)
+    say("Stopped")
+
+
+class _Teller:
+    """Says what a worker does, a line for each start and end."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._began: dict[str, float] = {}
+
+    def __call__(self, deed: Deed, process: Process) -> None:
+        told = _TOLD.get(deed)
+        if told is None:
+            return
+        if deed == "started":
+            self._began[process.id] = time.monotonic()
+            told += f", attempt {process.attempts}" if process.attempts > 1 else ""
+        else:
+            began = self._began.pop(process.id, None)
+            told += f" after {seconds(time.monotonic() - began)}" if began is not None else ""
+        self._say(f"{process.id} {short(plain(process.title), 40)} ({plain(process.tool)}) {told}")
+
+
+@contextmanager
+def told_to_stop() -> Iterator[asyncio.Event]:
+    """An event that the first SIGTERM or Ctrl-C sets; the second ends the program as it would without us."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    first: list[float] = []
+
+    def handle(number: int, frame: object) -> None:
+        # Also while a tool keeps the loop busy: this runs between two steps of whatever runs.
+        first.append(time.monotonic())
+        if first[-1] - first[0] > _SAME:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        loop.call_soon_threadsafe(stop.set)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(line: str) -> None:
+    typer.echo(f"{moment(time.time())} {line}", err=True)
+
+
+def _silent(line: str) -> None:
+    pass

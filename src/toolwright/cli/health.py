@@ -1,0 +1,175 @@
+"""What a worker tells over HTTP. Owns /healthz and /metrics, and the thread that serves them; starts no worker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from socketserver import TCPServer, ThreadingMixIn
+from types import TracebackType
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from toolwright import jsonx
+from toolwright.cli.exits import BadInput
+from toolwright.errors import StoreError
+from toolwright.processes.process import OVER
+from toolwright.processes.worker import Worker
+
+PATIENCE = 5.0
+"""Seconds that a loop and a store may take to answer, and a client to ask."""
+_TYPE = "application/json"
+Start = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class Health:
+    """Listens on a port while it is entered. Until it watches a worker, the worker counts as not ready.
+
+    Raises:
+        BadInput: the address can not be listened on, or the package for metrics is missing.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            import prometheus_client
+        except ModuleNotFoundError as error:
+            raise BadInput(
+                f"--health-port needs {error.name!r}, which is missing; run: pip install 'toolwright[worker]'"
+            ) from None
+        self._registry = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=self._registry)
+        self._metrics: Any = prometheus_client.make_wsgi_app(self._registry, disable_compression=True)
+        self._worker: Worker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+                0
+            ]
+            self._server = _Server(family, address[:2], self)
+        except OSError as error:
+            reason = error.strerror or error
+            raise BadInput(
+                f"Port {port} of {host!r} can not be listened on ({reason}); use another --health-port or --health-host"
+            ) from None
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="toolwright-health")
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        host, port = self._server.server_address[:2]
+        shown = f"[{host!s}]" if ":" in str(host) else str(host)
+        return f"http://{shown}:{port}"
+
+    def watch(self, worker: Worker) -> None:
+        """Tell of this worker from now on; to be called on its loop."""
+        self._loop = asyncio.get_running_loop()
+        self._worker = worker
+        self._registry.register(WorkerMetrics(worker))
+
+    def __enter__(self) -> Health:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """Answer one request, on a thread of its own."""
+        path, method = environ.get("PATH_INFO", ""), environ.get("REQUEST_METHOD", "")
+        if method not in ("GET", "HEAD"):
+            return _answer(start, "405 Method Not Allowed", {"error": "use GET"}, method)
+        if path == "/metrics":
+            found: Iterable[bytes] = self._metrics({**environ, "REQUEST_METHOD": "GET"}, start)
+            return [] if method == "HEAD" else found
+        if path == "/healthz":
+            why = self._unwell()
+            state = {} if self._worker is None else self._worker.state()
+            status = "200 OK" if why is None else "503 Service Unavailable"
+            return _answer(start, status, {"healthy": why is None, "why": why, **state}, method)
+        return _answer(start, "404 Not Found", {"error": "there are /healthz and /metrics"}, method)
+
+    def _unwell(self) -> str | None:
+        """Why the worker does not work, if it does not."""
+        worker, loop = self._worker, self._loop
+        if worker is None or loop is None:
+            return "it is starting"
+        if worker.state()["stopping"]:
+            return "it is stopping"
+        try:
+            asked = asyncio.run_coroutine_threadsafe(worker.answers(), loop)
+        except RuntimeError:
+            return "it has stopped"
+        try:
+            return None if asked.result(PATIENCE) else "it does not renew its leases"
+        except TimeoutError:
+            asked.cancel()
+            return f"its loop or its store does not answer within {PATIENCE:g} s"
+        except StoreError as error:
+            return str(error)
+
+
+def _answer(start: Start, status: str, body: dict[str, Any], method: str) -> list[bytes]:
+    data = jsonx.encode(body) + b"\n"
+    start(status, [("Content-Type", _TYPE), ("Content-Length", str(len(data))), ("Cache-Control", "no-store")])
+    return [] if method == "HEAD" else [data]
+
+
+class WorkerMetrics:
+    """What a worker did and does, as Prometheus collects it: read when it is asked for, also while its loop hangs."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Any]:
+        """Part of what a registry asks of its collectors."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        state = self._worker.state()
+        counts = state["runs"]
+        for name, about in (
+            ("started", "Runs that this worker began or went on with"),
+            ("taken_over", "Runs among these that another worker had begun"),
+            ("handed_back", "Runs that it left to other workers when it stopped"),
+            ("lost", "Runs that became another worker's meanwhile"),
+        ):
+            yield CounterMetricFamily(f"toolwright_runs_{name}", about, value=counts[name])
+        ended = CounterMetricFamily("toolwright_runs_ended", "Runs that ended here, by status", labels=["status"])
+        for status in OVER:
+            ended.add_metric([status], counts[status])
+        yield ended
+        yield GaugeMetricFamily("toolwright_runs_running", "Runs that it runs now", value=state["running"])
+        yield GaugeMetricFamily("toolwright_worker_capacity", "Runs that it runs at most", value=state["capacity"])
+        yield GaugeMetricFamily("toolwright_worker_stopping", "1 while it stops", value=float(state["stopping"]))
+        if state["silent_for"] is not None:
+            about = "Seconds since it last renewed its leases"
+            yield GaugeMetricFamily("toolwright_worker_seconds_since_renewal", about, value=state["silent_for"])
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = PATIENCE
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A probe that comes every few seconds is nothing to tell of."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def __init__(self, family: int, address: Any, app: Any) -> None:
+        self.address_family = family
+        super().__init__(address, _Handler)
+        self.set_app(app)
+
+    def server_bind(self) -> None:
+        """Bind without asking the network for the name of the host, which may take long."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is nothing to tell of."""
