@@ -87,6 +87,10 @@ class CrashKit:
         """Start a program: hear it, tell it, kill it, or wait for it."""
         return self._start(program, given, None, 1)
 
+    def start_doomed(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
+        """Start a program that is killed when it reaches a crash point for the n-th time, while others go on."""
+        return self._start(program, given, point, nth)
+
     def points(self, program: Program, **given: Any) -> list[tuple[str, int]]:
         """Run a program to its end, here, and list the points it passed: each name with 1, 2, … as often as passed."""
         passed = self.run(program, **given).passed
