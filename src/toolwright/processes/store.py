@@ -140,8 +140,8 @@ class ProcessStore(Protocol):
         """
         ...
 
-    async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
-        """Let go of processes: any worker may take them at once."""
+    async def hand_back(self, worker: str, at: float) -> builtins.list[str]:
+        """Let go of all that a worker holds, and return the ids: any other may take them at once."""
         ...
 
     async def leave(self, worker: str) -> None:

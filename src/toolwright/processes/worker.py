@@ -93,9 +93,9 @@ class Worker:
         await asyncio.gather(*(running.ended() for running in left))
         with contextlib.suppress(StoreError):  # then its leases end by themselves
             await self.flush()
-            await self._store.hand_back(self.name, [running.hold for running in left], self._clock.now())
+            # All that it holds, also what it was about to claim when its loop was stopped.
+            self._bell.ring(await self._store.hand_back(self.name, self._clock.now()))
             await self._store.leave(self.name)
-        self._bell.ring([running.id for running in left])
 
     async def _serve(self) -> None:
         while True:

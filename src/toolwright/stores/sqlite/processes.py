@@ -135,20 +135,20 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         return await self._changes.attempt(lambda connection: end_process(connection, ending, quotas))
 
-    async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
+    async def hand_back(self, worker: str, at: float) -> builtins.list[str]:
         """Part of `ProcessStore`."""
 
-        def work(connection: apsw.Connection) -> None:
-            for id, token in held:
-                connection.execute(
-                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
-                    f" WHERE id = ? AND token = ? AND {LEASED}",
-                    (id, token),
-                )
-                if connection.changes() == 1:
-                    add_event(connection, id, "handed_back", {"worker": worker}, at)
+        def work(connection: apsw.Connection) -> builtins.list[str]:
+            rows: Any = connection.execute(
+                "UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
+                f" WHERE worker = ? AND {LEASED} RETURNING id",
+                (worker,),
+            ).fetchall()
+            for (id,) in rows:
+                add_event(connection, id, "handed_back", {"worker": worker}, at)
+            return [id for (id,) in rows]
 
-        await self._changes.attempt(work)
+        return await self._changes.attempt(work)
 
     async def leave(self, worker: str) -> None:
         """Part of `ProcessStore`."""
