@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from tests.crash.workers import INSIDE, PER_SESSION, PER_WORKER, REPEATED, SESSIONS, SURE, worker
+from tests.crash.workers import FENCED, INSIDE, PER_SESSION, PER_WORKER, REPEATED, SESSIONS, SURE, worker
 from toolwright.testing import CrashKit, Ended, Running
 from toolwright.testing.crash_points import POINTS, PROCESS_POINTS
 
@@ -68,6 +68,20 @@ class WorkerStory:
         self._check()
         self._check_end()
 
+    def play_frozen(self, ahead: float) -> None:
+        """Let one worker stand still at the point until another, for which its leases have passed, has done all."""
+        assert self._point is not None
+        way = "drain" if any(word in self._point for word in DRAINED) else "finish"
+        frozen = self._kit.start_frozen(self._point, worker, numbers=[2], way=way, tools=FENCED)
+        self._hear(self._kit.run(worker, numbers=[7], way="finish", ahead=ahead, tools=FENCED))
+        self._check()
+        frozen.thaw()
+        self._hear(frozen.wait(), warned=True)
+        self._check()
+        if way == "drain":
+            self._hear(self._kit.run(worker, numbers=[2], way="finish", tools=FENCED))
+        self._check_end()
+
     def _start(self) -> Running:
         self._workers += 1
         # Now and then it starts what another started: that is the same run.
@@ -95,8 +109,8 @@ class WorkerStory:
         self.kills[point if ended.killed else "none"] += 1
         return ended
 
-    def _hear(self, ended: Ended) -> None:
-        assert ended.output == "", ended.output
+    def _hear(self, ended: Ended, *, warned: bool = False) -> None:
+        assert warned or ended.output == "", ended.output
         for what, id, how in ended.said:
             if what == "started":
                 self._started.add(id)

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ async def keeper(ctx: ToolContext, key: str) -> str:
 @tool(on_crash="rerun", supports_background=True)
 async def family(ctx: ToolContext, key: str) -> str:
     for child in ("a", "b"):
-        await ctx.runs.spawn("steady", {"key": f"{key}{child}"}, title=key, signal_on_completion=True)
+        await ctx.runs.spawn("doubtful", {"key": f"{key}{child}"}, title=key, signal_on_completion=True)
         await pause(f"{key}{child}")
     return effect("family", key)
 
@@ -124,30 +124,39 @@ SURE = {"read", "steady", "keeper", "family"}
 """Those that succeed in the end, however often they are killed."""
 REPEATED = {"read", "keeper", "family"}
 """The names of effects that may come again; all others come once at most."""
+FENCED = ["read", "pay", "doubtful", "keeper", "family"]
+"""Those that hold what they promise also when two workers are at it, one of which stood still: no probe can know then
+whether something is still about to happen."""
 
 
-def wish(id: str) -> tuple[str, str]:
+def wish(id: str, tools: Sequence[str]) -> tuple[str, str]:
     """The session and the tool of a run: always the same ones for an id."""
     chance = random.Random(id)
-    return chance.choice(SESSIONS), chance.choice(CHOICE)
+    return chance.choice(SESSIONS), chance.choice(tools)
 
 
-async def begin(runtime: Runtime, id: str) -> None:
+async def begin(runtime: Runtime, id: str, tools: Sequence[str]) -> None:
     """Start a run that may be there already, say so, and say how it ends if that is seen."""
-    session, name = wish(id)
+    session, name = wish(id, tools)
     run = await runtime.session(session).spawn(name, {"key": id}, id=id, signal_on_completion=True)
     say(["started", id, None])
     outcome = await run.wait()
     say(["ended", id, [outcome.status, outcome.value]])
 
 
-async def worker(numbers: list[int], way: str = "work", sync: Any = "normal", ahead: float = 0.0) -> None:
+async def worker(
+    numbers: list[int],
+    way: str = "work",
+    sync: Any = "normal",
+    ahead: float = 0.0,
+    tools: Sequence[str] = CHOICE,
+) -> None:
     """Start the runs of these numbers and work: until it is killed, or everything is over, or it is drained."""
     policy = Policy(background_per_session=PER_SESSION, background_per_worker=PER_WORKER, on_background_limit="queue")
     clock = HastyClock(ahead=ahead)
     async with Runtime.open("agent.db", tools=TOOLS, policy=policy, clock=clock, worker=True, sync=sync) as runtime:
         ids = [f"{number}.{place}" for number in numbers for place in range(RUNS)]
-        begun = [asyncio.ensure_future(begin(runtime, id)) for id in ids]
+        begun = [asyncio.ensure_future(begin(runtime, id, tools)) for id in ids]
         if way == "drain":
             await asyncio.sleep(0.03)
             await runtime.drain(0.0)

@@ -18,7 +18,7 @@ from toolwright.effects.store import Store
 from toolwright.session import session
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.writer import Writer
-from toolwright.testing.stage import crash_point
+from toolwright.testing.stage import crash_point, writing
 
 POINTS = (
     "before the intents are written",
@@ -142,6 +142,10 @@ class CrashingStore:
 
 class CrashingWriter(Writer):
     """The writer of a SQLite store, with a crash point between a commit and whoever waits for it."""
+
+    def _commit(self, jobs: list[Any]) -> None:
+        with writing:
+            super()._commit(jobs)
 
     def _deliver(self, jobs: list[Any], results: list[Any]) -> None:
         if not isinstance(results[0], Exception):
