@@ -44,6 +44,7 @@ class Running:
     ) -> None:
         self._process = claimed.process
         self._gone = claimed.before
+        self._done = claimed.done
         self._store = store
         self._clock = clock
         self._alarms = alarms
@@ -101,14 +102,17 @@ class Running:
 
     async def _outcome(self) -> ToolOutcome:
         process = self._process
-        if self._reason is not None:
-            return stopped(process)
-        if self._gone is not None and process.options.disposition == "abandon":
-            return abandoned(process)
-        if process.deadline is not None and process.deadline <= self._clock.now():
-            return timed_out(process)
+        if not self._done:  # else its outcome stands, whatever came after
+            if self._reason is not None:
+                return stopped(process)
+            if self._gone is not None and process.options.disposition == "abandon":
+                return abandoned(process)
+            if process.deadline is not None and process.deadline <= self._clock.now():
+                return timed_out(process)
         self._sink.say("Running")
-        alarm = None if process.deadline is None else self._alarms.set(process.deadline, self._time_is_up)
+        alarm = None
+        if process.deadline is not None and not self._done:
+            alarm = self._alarms.set(process.deadline, self._time_is_up)
         try:
             batch = self._batch = self._start(process, self._sink)
             watching = asyncio.ensure_future(self._watch(batch))

@@ -29,10 +29,14 @@ class Limits(Struct, frozen=True, gc=False):
 
 
 class Claimed(NamedTuple):
-    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one."""
+    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one.
+
+    `done` says that the outcome of its call is known already, and that only its end is missing.
+    """
 
     process: Process
     before: str | None
+    done: bool = False
 
 
 class Piece(NamedTuple):
@@ -119,9 +123,12 @@ class ProcessStore(Protocol):
         ...
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+        self, worker: str, tools: Sequence[str], now: float, until: float, most: int, but: Sequence[str] = ()
     ) -> builtins.list[Claimed]:
-        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest."""
+        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest.
+
+        `but` are those that the worker is still busy with, even where their leases have passed.
+        """
         ...
 
     async def renew(self, worker: str, held: Sequence[tuple[str, int]], until: float, capacity: int) -> Renewal:
@@ -182,6 +189,6 @@ class ProcessStore(Protocol):
         """Those of a worker's processes that are to stop, and why."""
         ...
 
-    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+    async def work_waits(self, tools: Sequence[str], now: float, but: Sequence[str] = ()) -> bool:
         """True when there may be something to claim. It only reads."""
         ...

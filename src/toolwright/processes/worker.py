@@ -57,6 +57,7 @@ class Worker:
         self._start = start
         self._turns = turns
         self._held: dict[str, Running] = {}
+        self._leaving: set[Running] = set()
         self._dirty: list[Sink] = []
         self._wake = asyncio.Event()
         self._flushing: asyncio.Task[None] | None = None
@@ -131,15 +132,18 @@ class Worker:
         free = self.capacity - len(self._held)
         tools = self._tools()
         now = self._clock.now()
-        if free <= 0 or not await self._store.work_waits(self.name, tools, now):
+        # What it lost it may take again, but not before it has stopped here.
+        busy = [*self._held, *(running.id for running in self._leaving)]
+        if free <= 0 or not await self._store.work_waits(tools, now, busy):
             return
-        for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
+        for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free, busy):
             running = self._held[claimed.process.id] = self._start(self, claimed)
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     def _over(self, running: Running) -> None:
         if self._held.get(running.id) is running and not running.let_gone:
             del self._held[running.id]
+        self._leaving.discard(running)
         self._bell.ring([running.id])
         self._wake.set()
 
@@ -147,6 +151,7 @@ class Worker:
         running = self._held.pop(id, None)
         if running is not None:
             log.warning("The process %r was taken over by another worker", id)
+            self._leaving.add(running)
             running.let_go()
 
     async def _pause(self, seconds: float) -> None:

@@ -29,7 +29,7 @@ from toolwright.stores.sqlite.process_rows import (
     insert_process,
     to_process,
 )
-from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.rows import KEY, one
 
 _TREE = (
     "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
@@ -37,6 +37,7 @@ _TREE = (
 )
 
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
+_NOT_BUSY = "id NOT IN (SELECT value FROM json_each(?))"
 
 
 class SqliteProcessStore:
@@ -84,21 +85,22 @@ class SqliteProcessStore:
         return await self._changes.read(lambda connection: _tree(connection, id))
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+        self, worker: str, tools: Sequence[str], now: float, until: float, most: int, but: Sequence[str] = ()
     ) -> builtins.list[Claimed]:
         """Part of `ProcessStore`."""
-        known = json.dumps(list(tools))
+        known, busy = json.dumps(list(tools)), json.dumps(list(but))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
             self._end_leases_of_the_dead(connection)
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND lease_until < ? AND worker != ?"
+                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND lease_until < ? AND {_NOT_BUSY}"
                 f" AND {_KNOWN} ORDER BY lease_until LIMIT ?",
-                (now, worker, known, most),
+                (now, busy, known, most),
             ).fetchall()
             rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, id LIMIT ?",
-                (known, most - len(rows)),
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_NOT_BUSY} AND {_KNOWN}"
+                " ORDER BY created_at, id LIMIT ?",
+                (busy, known, most - len(rows)),
             ).fetchall()
             return [_take(connection, to_process(row), worker, now, until) for row in rows]
 
@@ -207,16 +209,16 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
 
-    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+    async def work_waits(self, tools: Sequence[str], now: float, but: Sequence[str] = ()) -> bool:
         """Part of `ProcessStore`."""
-        known = _KNOWN.replace("?", "?3")
+        mine = f"{_NOT_BUSY.replace('?', '?2')} AND {_KNOWN.replace('?', '?3')}"
         query = (
-            f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
-            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND lease_until < ?1 AND worker != ?2 AND {known})"
+            f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {mine})"
+            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND lease_until < ?1 AND {mine})"
         )
 
         def work(connection: apsw.Connection) -> bool:
-            values = (now, worker, json.dumps(list(tools)))
+            values = (now, json.dumps(list(but)), json.dumps(list(tools)))
             return bool(one(connection, query, values)) or bool(self._dead_workers(connection))
 
         return await self._changes.read(work)
@@ -269,7 +271,9 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
 def _take(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
-    if process.attempts and process.options.disposition == "rerun":
+    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
+    done = one(connection, f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NOT NULL", process.call) is not None
+    if process.attempts and process.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "waits"):
             connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
     elif process.attempts:
@@ -288,7 +292,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     add_event(connection, process.id, "started", started, now)
     taken = find_process(connection, process.id)
     assert taken is not None
-    return Claimed(taken, process.worker)
+    return Claimed(taken, process.worker, done)
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:
