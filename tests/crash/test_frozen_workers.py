@@ -52,7 +52,7 @@ async def first(what: str) -> None:
         elif what == "messages":
             await ctx.messages.append("late")
         elif what == "attachments":
-            await ctx.attachments.put(b"late", name="late")
+            await ctx.attachments.put(b"late", name="late", media_type="text/plain")
         elif what == "run":
             await ctx.runs.spawn("quick", {}, title="late")
         elif what == "call":

@@ -82,7 +82,7 @@ async def test_a_drained_worker_ends_what_it_can_and_another_goes_on_with_the_re
         assert (await brief.wait()).value == first.pid
         late = await session.spawn("brief", id="late")
         assert first.wait().said == ["drained"]
-        assert [(run.status, run.process.attempts) for run in await session.runs(active=True)] == [
+        assert [(run.status, run.to_json()["attempts"]) for run in await session.runs(active=True)] == [
             ("queued", 0),
             ("queued", 1),
         ]

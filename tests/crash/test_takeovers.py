@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from tests.crash.workers import HastyClock
+from tests.support import fail_after
 from toolwright import Runtime, ToolContext, tool
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import crash_point, note, say
 
 END = "before the end of a process is written"
@@ -136,3 +139,44 @@ def test_a_thawed_worker_takes_its_run_again_when_the_one_that_took_it_over_is_k
     frozen.wait()
     with crashes.look() as store:
         assert store.execute("SELECT token, attempts, state FROM processes").fetchall() == [(3, 3, "completed")]
+
+
+class Faltering:
+    """What it is put around, but the first time it is asked for the end of a process it can not write it."""
+
+    def __init__(self, inner: Any, **parts: Any) -> None:
+        self._inner = inner
+        self._left = 1
+        self.__dict__.update(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class FalteringProcesses(Faltering):
+    async def finish(self, *given: Any) -> Any:
+        self._left -= 1
+        if self._left == 0:
+            raise StoreError("The disk is full for now.")
+        return await self._inner.finish(*given)
+
+
+@pytest.mark.promise("PROC-04", "PROC-08")
+async def test_a_worker_that_is_alone_ends_later_what_its_store_could_not_write(crashes):
+    ran = 0
+
+    @tool(supports_background=True)
+    async def work() -> str:
+        nonlocal ran
+        ran += 1
+        return "done"
+
+    store = SqliteStore(crashes.store)
+    services = Faltering(store.services, processes=FalteringProcesses(store.services.processes))
+    around: Any = Faltering(store, services=services)
+    clock = HastyClock(100.0, wholly=True)
+    async with fail_after(10), Runtime.open(around, tools=[work], worker=True, clock=clock) as runtime:
+        run = await runtime.session("s").spawn("work", id="r")
+        outcome = await run.wait()
+
+    assert (outcome.value, ran, run.to_json()["attempts"]) == ("done", 1, 2)

@@ -104,7 +104,7 @@ class WorkerStory:
             running.listen(self._chance.uniform(0, 0.15))
             self.kills["instant"] += 1
             return running.kill()
-        running.listen(0.4)  # what it waits for may be done by another
+        running.listen(0.5)  # what it waits for may be done by another
         ended = running.kill()
         self.kills[point if ended.killed else "none"] += 1
         return ended

@@ -6,9 +6,9 @@ Several of them work on one file. Each run of a tool's code notes its name, its 
 import asyncio
 import os
 import random
-import signal
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,20 @@ RUNS = 5
 class HastyClock:
     """Waits are short, and instants real: what a worker does every few seconds it does at once, and no lease passes.
 
-    `ahead` is by how many seconds the instants are late, as if the leases of all others had passed.
+    `ahead` is by how many seconds the instants are late, as if the leases of all others had passed. `wholly` makes
+    instants follow each other as fast as waits do.
     """
 
-    def __init__(self, times: float = 25.0, ahead: float = 0.0) -> None:
+    def __init__(self, times: float = 25.0, ahead: float = 0.0, *, wholly: bool = False) -> None:
         self._times = times
-        self.ahead = ahead
+        self._since = time.time()
+        self._ahead = ahead
+        self._wholly = wholly
         self._clock = SystemClock()
 
     def now(self) -> float:
-        return time.time() + self.ahead
+        passed = time.time() - self._since
+        return self._since + passed * (self._times if self._wholly else 1) + self._ahead
 
     def monotonic(self) -> float:
         return time.monotonic() * self._times
@@ -120,9 +124,9 @@ async def family(ctx: ToolContext, key: str) -> str:
 
 TOOLS = [read, pay, steady, doubtful, keeper, family]
 CHOICE = [one.name for one in TOOLS]
-SURE = {"read", "steady", "keeper", "family"}
+SURE = {"read", "steady", "keeper", "family", "linger"}
 """Those that succeed in the end, however often they are killed."""
-REPEATED = {"read", "keeper", "family"}
+REPEATED = {"read", "keeper", "family", "linger"}
 """The names of effects that may come again; all others come once at most."""
 FENCED = ["read", "pay", "doubtful", "keeper", "family"]
 """Those that hold what they promise also when two workers are at it, one of which stood still: no probe can know then
@@ -153,12 +157,21 @@ async def worker(
 ) -> None:
     """Start the runs of these numbers and work: until it is killed, or everything is over, or it is drained."""
     policy = Policy(background_per_session=PER_SESSION, background_per_worker=PER_WORKER, on_background_limit="queue")
-    clock = HastyClock(ahead=ahead)
-    async with Runtime.open("agent.db", tools=TOOLS, policy=policy, clock=clock, worker=True, sync=sync) as runtime:
+    lingers = asyncio.Event()
+
+    @tool(readonly=True, supports_background=True)
+    async def linger(key: str) -> str:
+        if way == "drain":
+            lingers.set()
+            await asyncio.Event().wait()
+        return effect("linger", key)
+
+    every, clock = [*TOOLS, linger], HastyClock(ahead=ahead)
+    async with Runtime.open("agent.db", tools=every, policy=policy, clock=clock, worker=True, sync=sync) as runtime:
         ids = [f"{number}.{place}" for number in numbers for place in range(RUNS)]
         begun = [asyncio.ensure_future(begin(runtime, id, tools)) for id in ids]
         if way == "drain":
-            await asyncio.sleep(0.03)
+            await until_set(lingers, runtime.session(SESSIONS[0]), f"{numbers[0]}.linger")
             await runtime.drain(0.0)
         elif way == "finish":
             await asyncio.gather(*begun)
@@ -170,13 +183,20 @@ async def worker(
             task.cancel()
 
 
+async def until_set(lingers: asyncio.Event, session: Session, id: str) -> None:
+    """Start runs that linger until one of them does so here, and not with another worker."""
+    for number in count():
+        run = await session.spawn("linger", {"key": f"{id}.{number}"}, id=f"{id}.{number}", signal_on_completion=True)
+        waits = [asyncio.ensure_future(what) for what in (lingers.wait(), run.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for one in waits:
+            one.cancel()
+        if lingers.is_set():
+            return
+
+
 async def all_over(session: Session) -> None:
     """Wait until nothing of a session is active; runs may start others."""
     while active := await session.runs(active=True):
         for run in active:
             await run.wait()
-
-
-def on_term(then: Callable[[], None]) -> None:
-    """Do something when this child process is asked to end."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, then)

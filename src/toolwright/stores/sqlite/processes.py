@@ -27,6 +27,7 @@ from toolwright.stores.sqlite.process_rows import (
     add_event,
     find_process,
     insert_process,
+    is_lost,
     to_process,
 )
 from toolwright.stores.sqlite.rows import KEY, one
@@ -119,7 +120,7 @@ class SqliteProcessStore:
             lost = []
             for id, token in held:
                 connection.execute(statement, (until, id, token))
-                if connection.changes() != 1:
+                if connection.changes() != 1 and is_lost(connection, id, token):
                     lost.append(id)
             return Renewal(lost, dict(_cancelled(connection, worker)))
 
@@ -129,7 +130,8 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
-            return [report.id for report in reports if not write_report(connection, report)]
+            refused = [report for report in reports if not write_report(connection, report)]
+            return [report.id for report in refused if is_lost(connection, report.id, report.token)]
 
         return await self._changes.attempt(work)
 
