@@ -72,14 +72,14 @@ class WorkerStory:
         """Let one worker stand still at the point until another, for which its leases have passed, has done all."""
         assert self._point is not None
         way = "drain" if any(word in self._point for word in DRAINED) else "finish"
-        frozen = self._kit.start_frozen(self._point, worker, numbers=[2], way=way, tools=FENCED)
+        frozen = self._kit.start_frozen(self._point, worker, numbers=[11], way=way, tools=FENCED)
         self._hear(self._kit.run(worker, numbers=[7], way="finish", ahead=ahead, tools=FENCED))
         self._check()
         frozen.thaw()
         self._hear(frozen.wait(), warned=True)
         self._check()
         if way == "drain":
-            self._hear(self._kit.run(worker, numbers=[2], way="finish", tools=FENCED))
+            self._hear(self._kit.run(worker, numbers=[11], way="finish", tools=FENCED))
         self._check_end()
 
     def _start(self) -> Running:
@@ -100,13 +100,13 @@ class WorkerStory:
     def _end(self, running: Running) -> Ended:
         """Let a worker come to its point, or kill it wherever it is."""
         point = self._doomed.pop(running, None)
-        if point is None or (not self._point and self._chance.random() < 0.2):
+        if point is None:
             running.listen(self._chance.uniform(0, 0.15))
             self.kills["instant"] += 1
             return running.kill()
-        running.listen(0.5)  # what it waits for may be done by another
-        ended = running.kill()
-        self.kills[point if ended.killed else "none"] += 1
+        self.kills[point] += 1
+        ended = running.wait()
+        assert ended.killed, f"it ended before it came to {point!r}"
         return ended
 
     def _hear(self, ended: Ended, *, warned: bool = False) -> None:

@@ -21,7 +21,7 @@ SESSIONS = ("s0", "s1")
 PER_SESSION = 4
 PER_WORKER = 3
 RUNS = 5
-"""How many runs a worker starts."""
+"""How many runs a worker starts at once."""
 
 
 class HastyClock:
@@ -139,13 +139,15 @@ def wish(id: str, tools: Sequence[str]) -> tuple[str, str]:
     return chance.choice(SESSIONS), chance.choice(tools)
 
 
-async def begin(runtime: Runtime, id: str, tools: Sequence[str]) -> None:
-    """Start a run that may be there already, say so, and say how it ends if that is seen."""
-    session, name = wish(id, tools)
-    run = await runtime.session(session).spawn(name, {"key": id}, id=id, signal_on_completion=True)
-    say(["started", id, None])
-    outcome = await run.wait()
-    say(["ended", id, [outcome.status, outcome.value]])
+async def begin(runtime: Runtime, first: str, tools: Sequence[str], *, again: bool) -> None:
+    """Start a run that may be there already, say so, and say how it ended; and so on, if it is to begin `again`."""
+    for number in count() if again else range(1):
+        id = f"{first}.{number}"
+        session, name = wish(id, tools)
+        run = await runtime.session(session).spawn(name, {"key": id}, id=id, signal_on_completion=True)
+        say(["started", id, None])
+        outcome = await run.wait()
+        say(["ended", id, [outcome.status, outcome.value]])
 
 
 async def worker(
@@ -168,8 +170,11 @@ async def worker(
 
     every, clock = [*TOOLS, linger], HastyClock(ahead=ahead)
     async with Runtime.open("agent.db", tools=every, policy=policy, clock=clock, worker=True, sync=sync) as runtime:
-        ids = [f"{number}.{place}" for number in numbers for place in range(RUNS)]
-        begun = [asyncio.ensure_future(begin(runtime, id, tools)) for id in ids]
+        begun = [
+            asyncio.ensure_future(begin(runtime, f"{number}.{place}", tools, again=way == "work"))
+            for number in numbers
+            for place in range(RUNS)
+        ]
         if way == "drain":
             await until_set(lingers, runtime.session(SESSIONS[0]), f"{numbers[0]}.linger")
             await runtime.drain(0.0)
