@@ -16,7 +16,20 @@ from toolwright import Runtime, ToolContext, tool
 from toolwright.testing import crash_point, hear, note, say
 
 AHEAD = 60.0
-WRITES = ["report", "outcome", "step", "sleep", "signal", "files", "kv", "messages", "attachments", "run", "call"]
+WRITES = [
+    "lease",
+    "report",
+    "outcome",
+    "step",
+    "sleep",
+    "signal",
+    "files",
+    "kv",
+    "messages",
+    "attachments",
+    "run",
+    "call",
+]
 
 
 class Saying(logging.Handler):
@@ -35,7 +48,9 @@ async def first(what: str) -> None:
         await ctx.step("early", str, "early")
         crash_point("inside the run")
         await hear()
-        if what == "report":
+        if what == "lease":
+            await asyncio.Event().wait()
+        elif what == "report":
             ctx.output("stdout", "late\n")
             ctx.progress(99, 100, "late")
             await asyncio.Event().wait()
@@ -67,7 +82,9 @@ async def first(what: str) -> None:
         return "quick"
 
     logging.getLogger("toolwright.processes").addHandler(Saying())
-    async with Runtime.open("agent.db", tools=[slow, quick], worker=True) as runtime:
+    # Unless it is about that, its lease is not renewed before it writes: only the write can be refused.
+    clock = HastyClock() if what == "lease" else None
+    async with Runtime.open("agent.db", tools=[slow, quick], worker=True, clock=clock) as runtime:
         session = runtime.session("s")
         run = await session.spawn("slow", id="r", signal_on_completion=True)
         seen = await run.wait()
@@ -144,6 +161,69 @@ def test_what_a_thawed_worker_writes_is_refused_and_the_others_result_stands(cra
             ("quick", "success"),
             ("slow", "success"),
         ]
+
+
+async def brief(ahead: float) -> None:
+    """A worker that goes on with another run when it is told to."""
+
+    @tool(readonly=True, supports_background=True)
+    async def work(n: int) -> int:
+        return n
+
+    async with Runtime.open("agent.db", tools=[work], worker=True, clock=HastyClock(ahead=ahead)) as runtime:
+        session = runtime.session("s")
+        run = await session.spawn("work", {"n": 1}, id="r", signal_on_completion=True)
+        await hear()
+        other = await session.spawn("work", {"n": 2}, id=f"other {ahead}")
+        say((await other.wait()).value)
+        say((await run.wait()).value)
+
+
+@pytest.mark.promise("PROC-04", "PROC-08")
+def test_a_run_is_ended_by_the_worker_that_has_it_and_no_other(crashes):
+    end = "before the end of a process is written"
+    frozen = crashes.start_frozen(end, brief, ahead=0.0)
+    holder = crashes.start_frozen(end, brief, ahead=AHEAD)
+    frozen.thaw()
+    frozen.tell("go on with something else")
+    assert frozen.hear() == 2
+
+    with crashes.look() as store:
+        assert _all(store, "SELECT state, token FROM processes WHERE id = 'r'") == [("running", 2)]
+        assert _all(store, "SELECT sender FROM messages") == []
+    holder.thaw()
+    assert frozen.hear() == 1
+    frozen.wait()
+    holder.kill()
+    with crashes.look() as store:
+        assert _all(store, "SELECT state, token FROM processes WHERE id = 'r'") == [("completed", 2)]
+        assert _all(store, "SELECT sender FROM messages") == [("runtime",)]
+
+
+async def canceller() -> None:
+    @tool(readonly=True, supports_background=True)
+    async def work() -> None: ...
+
+    async with Runtime.open("agent.db", tools=[work], worker=False) as runtime:
+        run = await runtime.session("s").spawn("work", id="r", signal_on_completion=True)
+        await run.cancel()
+        say(run.status)
+
+
+@pytest.mark.promise("PROC-02", "PROC-08", "PROC-09")
+def test_a_run_that_two_processes_cancel_at_once_ends_once(crashes):
+    frozen = crashes.start_frozen("before the end of a process is written", canceller)
+    assert crashes.run(canceller).said == ["cancelled"]
+    frozen.thaw()
+    assert frozen.wait().said == ["cancelled"]
+
+    with crashes.look() as store:
+        assert _all(store, "SELECT type FROM process_events ORDER BY number") == [
+            ("queued",),
+            ("cancel_asked",),
+            ("cancelled",),
+        ]
+        assert _all(store, "SELECT sender FROM messages") == [("runtime",)]
 
 
 def _all(store: Any, query: str) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.workers import HastyClock
 from tests.support import fail_after
-from toolwright import Runtime, ToolContext, tool
+from toolwright import Policy, Runtime, ToolContext, tool
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import crash_point, note, say
@@ -112,10 +112,14 @@ def test_a_thawed_worker_takes_its_run_again_when_the_one_that_took_it_over_is_k
             times += 1
             if times == 1:
                 crash_point("inside")
-                await asyncio.Event().wait()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0.3)  # within its grace: it is not taken again before it has stopped
             return f"at the {times}. time"
 
-        async with Runtime.open("agent.db", tools=[work], worker=True, clock=HastyClock()) as runtime:
+        policy, clock = Policy(grace=25.0), HastyClock()
+        async with Runtime.open("agent.db", tools=[work], worker=True, policy=policy, clock=clock) as runtime:
             run = await runtime.session("s").spawn("work", id="r")
             say((await run.wait()).value)
 

@@ -1,4 +1,4 @@
-"""Workers on one file are killed at any instant and at every point; `make soak ARGS="--workers 3"` does so for longer."""
+"""Workers on one file are killed at any instant and at every point; `make soak ARGS="--workers 3"` goes on longer."""
 
 import pytest
 
