@@ -30,7 +30,9 @@ def main() -> int:
         folder = tempfile.mkdtemp(prefix=f"toolwright-soak-{seed}-")
         try:
             with CrashKit(folder, zygote=zygote) as kit:
-                story = WorkerStory(kit, seed, options.workers) if options.workers else Story(kit, seed)
+                story: Story | WorkerStory = Story(kit, seed)
+                if options.workers:
+                    story = WorkerStory(kit, seed, options.workers, robbers=seed % 2 == 1)
                 story.play(options.kills)
         except AssertionError as error:
             zygote.close()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from tests.crash.workers import FENCED, INSIDE, PER_SESSION, PER_WORKER, REPEATED, SESSIONS, SURE, worker
+from tests.crash.workers import CHOICE, FENCED, INSIDE, PER_SESSION, PER_WORKER, REPEATED, SESSIONS, SURE, worker
 from toolwright.testing import CrashKit, Ended, Running
 from toolwright.testing.crash_points import POINTS, PROCESS_POINTS
 
@@ -39,12 +39,19 @@ class Row(NamedTuple):
 
 
 class WorkerStory:
-    """The runs of one seed. `hands` workers are alive at any time; one that was killed is followed by another."""
+    """The runs of one seed. `hands` workers are alive at any time; one that was killed is followed by another.
 
-    def __init__(self, kit: CrashKit, seed: int, hands: int, point: str | None = None) -> None:
+    With `robbers`, the clocks of some are ahead: they take from the others what these are still at work on.
+    """
+
+    def __init__(
+        self, kit: CrashKit, seed: int, hands: int, point: str | None = None, *, robbers: bool = False
+    ) -> None:
         self._kit = kit
         self._hands = hands
         self._point = point
+        self._robbers = robbers
+        self._tools = FENCED if robbers else CHOICE
         self._chance = random.Random(f"{seed} of {hands}")
         self._started: set[str] = set()
         self._ended: dict[str, list[Any]] = {}
@@ -64,7 +71,7 @@ class WorkerStory:
         for left in alive:
             self._hear(left.kill())
         self._check()
-        self._hear(self._kit.run(worker, numbers=[self._workers], way="finish"))
+        self._hear(self._kit.run(worker, numbers=[self._workers], way="finish", tools=self._tools))
         self._check()
         self._check_end()
 
@@ -87,6 +94,8 @@ class WorkerStory:
         # Now and then it starts what another started: that is the same run.
         numbers = [self._workers, *self._chance.sample([0, self._workers - 1], self._chance.randint(0, 1))]
         given: dict[str, Any] = {"numbers": numbers, "sync": self._chance.choice(["full", "normal", "normal"])}
+        if self._robbers:
+            given |= {"tools": self._tools, "ahead": self._chance.choice([0.0, 60.0, 120.0])}
         if not self._point and self._chance.random() < 0.5:
             return self._kit.start(worker, **given)
         point = self._point or self._chance.choice(ALL_POINTS)
@@ -110,7 +119,7 @@ class WorkerStory:
         return ended
 
     def _hear(self, ended: Ended, *, warned: bool = False) -> None:
-        assert warned or ended.output == "", ended.output
+        assert warned or self._robbers or ended.output == "", ended.output
         for what, id, how in ended.said:
             if what == "started":
                 self._started.add(id)
