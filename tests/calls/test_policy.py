@@ -514,8 +514,7 @@ async def test_a_setting_that_is_not_one_is_refused_and_nothing_runs(open_sessio
     ran: list[str] = []
     session = await open_session(named("act", ran))
     with pytest.raises(
-        PolicyError,
-        match="Policy has no setting 'readonly'; its settings are: approval_timeout, background_per_session,",
+        PolicyError, match="Policy has no setting 'readonly'; its settings are: approval_timeout, background_per_session,"
     ):
         await session.run_batch([ToolCall(name="act")], readonly=True)
     with pytest.raises(PolicyError, match=r"Policy\.timeout is -1"):

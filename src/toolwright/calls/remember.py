@@ -25,7 +25,7 @@ from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.mishaps import internal
 from toolwright.calls.redact import shown_arguments, written_arguments
 from toolwright.clock import Clock
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey, differences
+from toolwright.effects.effect import CallKey, differences
 from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch, StoreError
@@ -340,10 +340,9 @@ class StoreJournal:
         assert run.key is not None
         if run.before is not None:
             return self._store.finish(run.key, run.before, None, self._clock.now())
-        if run.recovered in (None, "run") and not run.key.scope.startswith(PROCESS_SCOPE):
+        if run.recovered in (None, "run"):
             return self._store.forget(run.key)
-        # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time. So do
-        # the signals that a process was sent before it began.
+        # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
         return self._store.release(run.key)
 
     def _runs(self, key: CallKey) -> bool:

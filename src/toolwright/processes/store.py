@@ -123,12 +123,9 @@ class ProcessStore(Protocol):
         ...
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int, but: Sequence[str] = ()
+        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
     ) -> builtins.list[Claimed]:
-        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest.
-
-        `but` are those that the worker is still busy with, even where their leases have passed.
-        """
+        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest."""
         ...
 
     async def renew(self, worker: str, held: Sequence[tuple[str, int]], until: float, capacity: int) -> Renewal:
@@ -147,8 +144,8 @@ class ProcessStore(Protocol):
         """
         ...
 
-    async def hand_back(self, worker: str, at: float) -> builtins.list[str]:
-        """Let go of all that a worker holds, and return the ids: any other may take them at once."""
+    async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
+        """Let go of processes: any worker may take them at once."""
         ...
 
     async def leave(self, worker: str) -> None:
@@ -189,6 +186,6 @@ class ProcessStore(Protocol):
         """Those of a worker's processes that are to stop, and why."""
         ...
 
-    async def work_waits(self, tools: Sequence[str], now: float, but: Sequence[str] = ()) -> bool:
+    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
         """True when there may be something to claim. It only reads."""
         ...

@@ -53,11 +53,11 @@ class Worker:
         self._store = store
         self._clock = clock
         self._bell = bell
+        self._alive: set[Running] = set()
         self._tools = tools
         self._start = start
         self._turns = turns
         self._held: dict[str, Running] = {}
-        self._leaving: set[Running] = set()
         self._dirty: list[Sink] = []
         self._wake = asyncio.Event()
         self._flushing: asyncio.Task[None] | None = None
@@ -94,9 +94,9 @@ class Worker:
         await asyncio.gather(*(running.ended() for running in left))
         with contextlib.suppress(StoreError):  # then its leases end by themselves
             await self.flush()
-            # All that it holds, also what it was about to claim when its loop was stopped.
-            self._bell.ring(await self._store.hand_back(self.name, self._clock.now()))
+            await self._store.hand_back(self.name, [running.hold for running in left], self._clock.now())
             await self._store.leave(self.name)
+        self._bell.ring([running.id for running in left])
 
     async def _serve(self) -> None:
         while True:
@@ -130,20 +130,22 @@ class Worker:
 
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
+        # What it lost it may take again, but not before it has stopped here: the two would share one call.
+        if len(self._alive) > len(self._held):
+            return
         tools = self._tools()
         now = self._clock.now()
-        # What it lost it may take again, but not before it has stopped here.
-        busy = [*self._held, *(running.id for running in self._leaving)]
-        if free <= 0 or not await self._store.work_waits(tools, now, busy):
+        if free <= 0 or not await self._store.work_waits(self.name, tools, now):
             return
-        for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free, busy):
+        for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
             running = self._held[claimed.process.id] = self._start(self, claimed)
+            self._alive.add(running)
+            running.task.add_done_callback(lambda _, running=running: self._alive.discard(running))  # type: ignore[misc]
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     def _over(self, running: Running) -> None:
         if self._held.get(running.id) is running and not running.let_gone:
             del self._held[running.id]
-        self._leaving.discard(running)
         self._bell.ring([running.id])
         self._wake.set()
 
@@ -151,7 +153,6 @@ class Worker:
         running = self._held.pop(id, None)
         if running is not None:
             log.warning("The process %r was taken over by another worker", id)
-            self._leaving.add(running)
             running.let_go()
 
     async def _pause(self, seconds: float) -> None:

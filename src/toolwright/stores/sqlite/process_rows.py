@@ -32,12 +32,6 @@ def find_process(connection: apsw.Connection, id: str) -> Process | None:
     return None if row is None else to_process(row)
 
 
-def is_lost(connection: apsw.Connection, id: str, token: int) -> bool:
-    """True when a process is another worker's; one that has just ended under this token was not taken away."""
-    now: int | None = one(connection, "SELECT token FROM processes WHERE id = ?", (id,))
-    return now != token
-
-
 def to_process(row: Any) -> Process:
     """The process of a row of `COLUMNS`."""
     (id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at) = row[

@@ -27,7 +27,6 @@ from toolwright.stores.sqlite.process_rows import (
     add_event,
     find_process,
     insert_process,
-    is_lost,
     to_process,
 )
 from toolwright.stores.sqlite.rows import KEY, one
@@ -38,7 +37,6 @@ _TREE = (
 )
 
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
-_NOT_BUSY = "id NOT IN (SELECT value FROM json_each(?))"
 
 
 class SqliteProcessStore:
@@ -86,22 +84,21 @@ class SqliteProcessStore:
         return await self._changes.read(lambda connection: _tree(connection, id))
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int, but: Sequence[str] = ()
+        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
     ) -> builtins.list[Claimed]:
         """Part of `ProcessStore`."""
-        known, busy = json.dumps(list(tools)), json.dumps(list(but))
+        known = json.dumps(list(tools))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
             self._end_leases_of_the_dead(connection)
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND lease_until < ? AND {_NOT_BUSY}"
+                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND lease_until < ? AND worker != ?"
                 f" AND {_KNOWN} ORDER BY lease_until LIMIT ?",
-                (now, busy, known, most),
+                (now, worker, known, most),
             ).fetchall()
             rows += connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_NOT_BUSY} AND {_KNOWN}"
-                " ORDER BY created_at, id LIMIT ?",
-                (busy, known, most - len(rows)),
+                f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN} ORDER BY created_at, id LIMIT ?",
+                (known, most - len(rows)),
             ).fetchall()
             return [_take(connection, to_process(row), worker, now, until) for row in rows]
 
@@ -120,7 +117,7 @@ class SqliteProcessStore:
             lost = []
             for id, token in held:
                 connection.execute(statement, (until, id, token))
-                if connection.changes() != 1 and is_lost(connection, id, token):
+                if connection.changes() != 1:
                     lost.append(id)
             return Renewal(lost, dict(_cancelled(connection, worker)))
 
@@ -130,8 +127,7 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
-            refused = [report for report in reports if not write_report(connection, report)]
-            return [report.id for report in refused if is_lost(connection, report.id, report.token)]
+            return [report.id for report in reports if not write_report(connection, report)]
 
         return await self._changes.attempt(work)
 
@@ -139,20 +135,20 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         return await self._changes.attempt(lambda connection: end_process(connection, ending, quotas))
 
-    async def hand_back(self, worker: str, at: float) -> builtins.list[str]:
+    async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
         """Part of `ProcessStore`."""
 
-        def work(connection: apsw.Connection) -> builtins.list[str]:
-            rows: Any = connection.execute(
-                "UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
-                f" WHERE worker = ? AND {LEASED} RETURNING id",
-                (worker,),
-            ).fetchall()
-            for (id,) in rows:
-                add_event(connection, id, "handed_back", {"worker": worker}, at)
-            return [id for (id,) in rows]
+        def work(connection: apsw.Connection) -> None:
+            for id, token in held:
+                connection.execute(
+                    f"UPDATE processes SET state = 'queued', status_text = 'Queued', worker = NULL, lease_until = NULL"
+                    f" WHERE id = ? AND token = ? AND {LEASED}",
+                    (id, token),
+                )
+                if connection.changes() == 1:
+                    add_event(connection, id, "handed_back", {"worker": worker}, at)
 
-        return await self._changes.attempt(work)
+        await self._changes.attempt(work)
 
     async def leave(self, worker: str) -> None:
         """Part of `ProcessStore`."""
@@ -211,16 +207,16 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
 
-    async def work_waits(self, tools: Sequence[str], now: float, but: Sequence[str] = ()) -> bool:
+    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
         """Part of `ProcessStore`."""
-        mine = f"{_NOT_BUSY.replace('?', '?2')} AND {_KNOWN.replace('?', '?3')}"
+        known = _KNOWN.replace("?", "?3")
         query = (
-            f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {mine})"
-            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND lease_until < ?1 AND {mine})"
+            f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
+            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND lease_until < ?1 AND worker != ?2 AND {known})"
         )
 
         def work(connection: apsw.Connection) -> bool:
-            values = (now, json.dumps(list(but)), json.dumps(list(tools)))
+            values = (now, worker, json.dumps(list(tools)))
             return bool(one(connection, query, values)) or bool(self._dead_workers(connection))
 
         return await self._changes.read(work)
@@ -274,7 +270,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
     # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
-    done = one(connection, f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NOT NULL", process.call) is not None
+    done = one(connection, f"SELECT outcome IS NOT NULL FROM calls WHERE {KEY}", process.call)
     if process.attempts and process.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "waits"):
             connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
@@ -294,7 +290,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     add_event(connection, process.id, "started", started, now)
     taken = find_process(connection, process.id)
     assert taken is not None
-    return Claimed(taken, process.worker, done)
+    return Claimed(taken, process.worker, bool(done))
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:
