@@ -29,7 +29,7 @@ from toolwright.stores.sqlite.process_rows import (
     insert_process,
     to_process,
 )
-from toolwright.stores.sqlite.rows import KEY, one
+from toolwright.stores.sqlite.rows import one
 
 _TREE = (
     "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
@@ -270,7 +270,8 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
     # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
-    done = one(connection, f"SELECT outcome IS NOT NULL FROM calls WHERE {KEY}", process.call)
+    query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
+    done = bool(one(connection, query, process.call))
     if process.attempts and process.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "waits"):
             connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
@@ -290,7 +291,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     add_event(connection, process.id, "started", started, now)
     taken = find_process(connection, process.id)
     assert taken is not None
-    return Claimed(taken, process.worker, bool(done))
+    return Claimed(taken, process.worker, done)
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:
