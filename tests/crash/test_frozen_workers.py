@@ -174,7 +174,7 @@ async def brief(ahead: float) -> None:
         session = runtime.session("s")
         run = await session.spawn("work", {"n": 1}, id="r", signal_on_completion=True)
         await hear()
-        other = await session.spawn("work", {"n": 2}, id=f"other {ahead}")
+        other = await session.spawn("work", {"n": 2}, id=f"other-{ahead:g}")
         say((await other.wait()).value)
         say((await run.wait()).value)
 
