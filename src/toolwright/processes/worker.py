@@ -53,7 +53,7 @@ class Worker:
         self._store = store
         self._clock = clock
         self._bell = bell
-        self._alive: set[Running] = set()
+        self._alive: dict[str, Running] = {}
         self._tools = tools
         self._start = start
         self._turns = turns
@@ -130,20 +130,26 @@ class Worker:
 
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
-        # What it lost it may take again, but not before it has stopped here: the two would share one call.
-        if len(self._alive) > len(self._held):
-            return
         tools = self._tools()
         now = self._clock.now()
         if free <= 0 or not await self._store.work_waits(self.name, tools, now):
             return
         for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
+            await self._stop(claimed.process.id)
             running = self._held[claimed.process.id] = self._start(self, claimed)
-            self._alive.add(running)
-            running.task.add_done_callback(lambda _, running=running: self._alive.discard(running))  # type: ignore[misc]
+            self._alive[running.id] = running
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
+    async def _stop(self, id: str) -> None:
+        """What it lost, perhaps without knowing, it may take again; but what it still does of it shares the call."""
+        before = self._alive.get(id)
+        if before is not None:
+            before.let_go()
+            await before.ended()
+
     def _over(self, running: Running) -> None:
+        if self._alive.get(running.id) is running:
+            del self._alive[running.id]
         if self._held.get(running.id) is running and not running.let_gone:
             del self._held[running.id]
         self._bell.ring([running.id])
