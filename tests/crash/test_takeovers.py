@@ -106,19 +106,19 @@ def test_a_run_is_taken_over_on_the_real_clock_within_the_lease_and_five_seconds
 def test_a_thawed_worker_takes_its_run_again_when_the_one_that_took_it_over_is_killed(crashes, times):
     # On a fast clock it renews its leases first, and learns that it lost the run.
     async def patient() -> None:
-        times = 0
+        begun = 0
 
         @tool(readonly=True, supports_background=True)
         async def work() -> str:
-            nonlocal times
-            times += 1
-            if times == 1:
+            nonlocal begun
+            begun += 1
+            if begun == 1:
                 crash_point("inside")
                 try:
                     await asyncio.Event().wait()
                 finally:
                     await asyncio.sleep(0.3)  # within its grace: it is not run again before it has stopped
-            return f"at the {times}. time"
+            return f"at the {begun}. time"
 
         policy, clock = Policy(grace=times), HastyClock(times)
         async with Runtime.open("agent.db", tools=[work], worker=True, policy=policy, clock=clock) as runtime:
