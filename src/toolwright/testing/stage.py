@@ -40,7 +40,8 @@ class Stage:
             # With the lock of a file, it would hold up all others that use it.
             with writing:
                 self.send("said", FROZEN)
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # To this thread: sent to the process, another would take it while this one goes on.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def send(self, kind: Kind, what: Any) -> None:
         os.write(self._answers, json.dumps([kind, what]).encode() + b"\n")
