@@ -102,17 +102,16 @@ class Running:
 
     async def _outcome(self) -> ToolOutcome:
         process = self._process
-        if not self._done:  # else its outcome stands, whatever came after
-            if self._reason is not None:
-                return stopped(process)
-            if self._gone is not None and process.options.disposition == "abandon":
-                return abandoned(process)
-            if process.deadline is not None and process.deadline <= self._clock.now():
-                return timed_out(process)
+        if self._done:
+            return await self._known()
+        if self._reason is not None:
+            return stopped(process)
+        if self._gone is not None and process.options.disposition == "abandon":
+            return abandoned(process)
+        if process.deadline is not None and process.deadline <= self._clock.now():
+            return timed_out(process)
         self._sink.say("Running")
-        alarm = None
-        if process.deadline is not None and not self._done:
-            alarm = self._alarms.set(process.deadline, self._time_is_up)
+        alarm = None if process.deadline is None else self._alarms.set(process.deadline, self._time_is_up)
         try:
             batch = self._batch = self._start(process, self._sink)
             watching = asyncio.ensure_future(self._watch(batch))
@@ -130,6 +129,11 @@ class Running:
             if alarm is not None:
                 alarm.cancel()
         return timed_out(process) if self._late and outcome.status == "cancelled" else outcome
+
+    async def _known(self) -> ToolOutcome:
+        """The outcome that its call has already: no time that is up and nobody who cancels it may change that."""
+        (outcome,) = await self._start(self._process, self._sink).wait()
+        return outcome
 
     def _time_is_up(self) -> None:
         self._late = True
