@@ -4,7 +4,7 @@ import pytest
 
 from tests.crash.worker_story import ALL_POINTS, WorkerStory
 
-KILLS = 7
+KILLS = 5
 
 
 @pytest.mark.promise("PROC-01", "PROC-02", "PROC-04", "PROC-06", "PROC-08")
