@@ -1,4 +1,7 @@
-"""The kill tests with fresh seeds, until the time is up: `make soak SECONDS=3600`, or one story: `ARGS="--seed 7"`."""
+"""The kill tests with fresh seeds, until the time is up: `make soak SECONDS=3600`, or one story: `ARGS="--seed 7"`.
+
+`ARGS="--workers 3"` kills workers of background runs instead, of which three share each store.
+"""
 
 import argparse
 import shutil
@@ -9,6 +12,7 @@ from collections import Counter
 from random import SystemRandom
 
 from tests.crash.story import Story
+from tests.crash.worker_story import WorkerStory
 from toolwright.testing import CrashKit, Zygote
 
 
@@ -16,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Kill programs at random until the time is up.")
     parser.add_argument("--seconds", type=float, default=600, help="how long (600)")
     parser.add_argument("--kills", type=int, default=50, help="how often in one store (50)")
+    parser.add_argument("--workers", type=int, help="kill workers of background runs, of which so many share a store")
     parser.add_argument("--seed", type=int, help="play this one story only; the instants of its kills still vary")
     options = parser.parse_args()
     until, zygote, kills = time.monotonic() + options.seconds, Zygote(), Counter[str]()
@@ -25,7 +30,9 @@ def main() -> int:
         folder = tempfile.mkdtemp(prefix=f"toolwright-soak-{seed}-")
         try:
             with CrashKit(folder, zygote=zygote) as kit:
-                story = Story(kit, seed)
+                story: Story | WorkerStory = Story(kit, seed)
+                if options.workers:
+                    story = WorkerStory(kit, seed, options.workers, robbers=seed % 2 == 1)
                 story.play(options.kills)
         except AssertionError as error:
             zygote.close()

@@ -86,6 +86,42 @@ def test_the_points_that_a_program_passes_are_listed(crashes):
     ]
 
 
+def test_a_doomed_program_is_killed_at_its_point_while_others_go_on(crashes):
+    doomed = crashes.start_doomed("the money has moved", agent, nth=2, turns=3)
+    other = crashes.start(signal.pause)
+
+    assert (doomed.wait().killed, doomed.wait().said) == (True, ["success"])
+    assert other.kill().killed
+
+
+def test_a_frozen_program_stands_still_at_its_point_until_it_is_thawed(crashes):
+    frozen = crashes.start_frozen("the money has moved", agent, nth=2, turns=3)
+    frozen.listen(0.05)
+    assert crashes.ledger == ["paid 5"] * 2
+
+    frozen.thaw()
+    assert frozen.wait().said == ["success", "success"]
+    assert crashes.ledger == ["paid 5"] * 3
+
+
+def test_a_program_may_be_frozen_anywhere(crashes):
+    def count() -> None:
+        for number in range(1_000_000):
+            note(str(number))
+            if number == 10:
+                say("counting")
+
+    running = crashes.start(count)
+    running.hear()
+    running.freeze()
+    running.listen(0.02)  # the signal takes its time
+    still = crashes.ledger
+    running.listen(0.02)
+    assert crashes.ledger == still
+    running.thaw()
+    assert running.kill().killed
+
+
 def test_looking_at_a_store_changes_nothing(crashes):
     crashes.kill_at("after the start is written", agent)
     before = {path.name: path.read_bytes() for path in crashes.folder.iterdir()}

@@ -41,6 +41,7 @@ class Running:
     ) -> None:
         self._process = claimed.process
         self._gone = claimed.before
+        self._done = claimed.done
         self._store = store
         self._clock = clock
         self._alarms = alarms
@@ -112,6 +113,8 @@ class Running:
 
     async def _outcome(self) -> ToolOutcome:
         process = self._process
+        if self._done:
+            return await self._known()
         if self._reason is not None:
             return stopped(process, begun=process.attempts > 1)  # this is one of them
         if self._gone is not None and process.options.disposition == "abandon":
@@ -137,6 +140,11 @@ class Running:
             if alarm is not None:
                 alarm.cancel()
         return timed_out(process) if self._late and outcome.status == "cancelled" else outcome
+
+    async def _known(self) -> ToolOutcome:
+        """The outcome that its call has already: no time that is up and nobody who cancels it may change that."""
+        (outcome,) = await self._start(self._process, self._sink).wait()
+        return outcome
 
     def _time_is_up(self) -> None:
         self._late = True

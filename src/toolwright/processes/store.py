@@ -33,10 +33,14 @@ class Limits(Struct, frozen=True, gc=False):
 
 
 class Claimed(NamedTuple):
-    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one."""
+    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one.
+
+    `done` says that the outcome of its call is known already, and that only its end is missing.
+    """
 
     process: Process
     before: str | None
+    done: bool = False
 
 
 class Piece(NamedTuple):

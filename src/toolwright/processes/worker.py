@@ -55,6 +55,7 @@ class Worker:
         self._store = store
         self._clock = clock
         self._bell = bell
+        self._alive: dict[str, Running] = {}
         self._tools = tools
         self._start = start
         self._turns = turns
@@ -173,13 +174,24 @@ class Worker:
         if free <= 0 or not await self._store.work_waits(self.name, tools, now):
             return
         for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
+            await self._stop(claimed.process.id)
             self.tally.note("started", claimed.process)
             if claimed.before is not None:
                 self.tally.note("taken_over", claimed.process)
             running = self._held[claimed.process.id] = self._start(self, claimed)
+            self._alive[running.id] = running
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
+    async def _stop(self, id: str) -> None:
+        """What it lost, perhaps without knowing, it may take again; but what it still does of it shares the call."""
+        before = self._alive.get(id)
+        if before is not None:
+            before.let_go()
+            await before.ended()
+
     def _over(self, running: Running) -> None:
+        if self._alive.get(running.id) is running:
+            del self._alive[running.id]
         if self._held.get(running.id) is running and not running.let_gone:
             del self._held[running.id]
             if running.faulty:

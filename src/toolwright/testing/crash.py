@@ -21,6 +21,7 @@ import cloudpickle
 
 from toolwright.errors import ToolwrightError
 from toolwright.testing.programs import Ended, Running, Zygote
+from toolwright.testing.stage import FROZEN
 
 Program = Callable[..., Any] | str | Path
 """An async or plain function, the text of a module with a function `main`, or the path of a script."""
@@ -87,6 +88,23 @@ class CrashKit:
         """Start a program: hear it, tell it, kill it, or wait for it."""
         return self._start(program, given, None, 1)
 
+    def start_doomed(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
+        """Start a program that is killed when it reaches a crash point for the n-th time, while others go on."""
+        return self._start(program, given, point, nth)
+
+    def start_frozen(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
+        """Start a program and return when it stands still at a crash point; it goes on when it is thawed.
+
+        What it said before is heard.
+
+        Raises:
+            AssertionError: it never reached it.
+        """
+        running = self._start(program, given, point, nth, freezes=True)
+        while running.hear() != FROZEN:
+            pass
+        return running
+
     def points(self, program: Program, **given: Any) -> list[tuple[str, int]]:
         """Run a program to its end, here, and list the points it passed: each name with 1, 2, … as often as passed."""
         passed = self.run(program, **given).passed
@@ -137,7 +155,9 @@ class CrashKit:
     def __exit__(self, *exc: Any) -> None:
         self.close()
 
-    def _start(self, program: Program, given: dict[str, Any], point: str | None, nth: int) -> Running:
+    def _start(
+        self, program: Program, given: dict[str, Any], point: str | None, nth: int, freezes: bool = False
+    ) -> Running:
         assert self._zygote is not None
         kind, packed = _packed(program)
         request = {
@@ -150,6 +170,7 @@ class CrashKit:
             "ledger": str(self._ledger),
             "point": point,
             "nth": nth,
+            "freezes": freezes,
         }
         running = Running(self._zygote, Path(tempfile.mkdtemp(prefix="toolwright-crash-")), request)
         self._started.append(running)

@@ -6,7 +6,7 @@ opened gets a `CrashingStore` around it, and whatever tool is planned gets its c
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import apsw
@@ -18,7 +18,7 @@ from toolwright.effects.store import Store
 from toolwright.session import session
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.writer import Writer
-from toolwright.testing.stage import crash_point
+from toolwright.testing.stage import crash_point, writing
 
 POINTS = (
     "before the intents are written",
@@ -48,6 +48,26 @@ last two are those of a SQLite store, which writes for several calls at once: ev
 committed and nobody has heard of it."""
 
 
+PROCESS_POINTS = (
+    "before a process is registered",
+    "after a process is registered",
+    "before the leases are renewed",
+    "after the leases are renewed",
+    "before processes are claimed",
+    "after processes are claimed",
+    "before what processes did is written",
+    "after what processes did is written",
+    "before the end of a process is written",
+    "after the end of a process is written",
+    "before processes are handed back",
+    "after processes are handed back",
+    "before the worker leaves",
+    "after the worker leaves",
+)
+"""The points of whoever starts processes, and of a worker, in the order in which it passes them; the last four when it
+is drained. The call of a process has its own points as well."""
+
+
 VERBS = {
     "begin": "the intents are written",
     "start": "the start is written",
@@ -60,34 +80,61 @@ VERBS = {
 }
 """What the verbs of a store do, in the words of the points around them."""
 
+PROCESS_VERBS = {
+    "register": "a process is registered",
+    "renew": "the leases are renewed",
+    "claim": "processes are claimed",
+    "report": "what processes did is written",
+    "finish": "the end of a process is written",
+    "hand_back": "processes are handed back",
+    "leave": "the worker leaves",
+}
+"""The same for those of processes."""
+
 
 class Crashing:
     """A part of a store, with a crash point before and after each verb that writes."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, verbs: Mapping[str, str] = VERBS) -> None:
         self.inner = inner
+        self.verbs = verbs
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
-        if name not in VERBS:
+        what = self.verbs.get(name)
+        if what is None:
             return found
 
         async def use(*given: Any, **options: Any) -> Any:
-            crash_point(f"before {VERBS[name]}")
+            crash_point(f"before {what}")
             answer = await found(*given, **options)
-            crash_point(f"after {VERBS[name]}")
+            crash_point(f"after {what}")
             return answer
 
         return use
 
 
+class CrashingServices:
+    """The services of a store, of which processes have crash points."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.processes = Crashing(inner.processes, PROCESS_VERBS)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
 class CrashingStore:
-    """A store whose journal and waits have crash points."""
+    """A store whose journal, waits and processes have crash points."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.journal = Crashing(inner.journal)
         self.waits = Crashing(inner.waits)
+        services: Any = getattr(inner, "services", None)
+        if services is not None:  # a store may keep only calls
+            self.services = CrashingServices(services)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -95,6 +142,10 @@ class CrashingStore:
 
 class CrashingWriter(Writer):
     """The writer of a SQLite store, with a crash point between a commit and whoever waits for it."""
+
+    def _commit(self, jobs: list[Any]) -> None:
+        with writing:
+            super()._commit(jobs)
 
     def _deliver(self, jobs: list[Any], results: list[Any]) -> None:
         if not isinstance(results[0], Exception):

@@ -104,6 +104,14 @@ class Running:
         while self._passed is None and (left := until - time.monotonic()) > 0:
             self._listen(left)
 
+    def freeze(self) -> None:
+        """Let it stand still, as a machine that sleeps does; to others it looks neither dead nor alive."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on, as if no time had passed."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def kill(self) -> Ended:
         """Kill it now, unless it has ended."""
         if self._ended is None and self._passed is None:

@@ -13,25 +13,35 @@ from typing import Any, Literal, NoReturn
 from toolwright.errors import ToolwrightError
 
 Kind = Literal["said", "passed"]
+FROZEN = "frozen"
+"""What a program says when it is about to be frozen at its point."""
 
 
 class Stage:
     """What the crash kit put around the program of this process."""
 
-    def __init__(self, pipes: Path, ledger: Path, point: str | None, nth: int) -> None:
+    def __init__(self, pipes: Path, ledger: Path, point: str | None, nth: int, freezes: bool = False) -> None:
         self._answers = os.open(pipes / "answers", os.O_WRONLY)
         self._words = open(pipes / "words")  # noqa: SIM115 - for the life of the process
         self._ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._point = point
         self._nth = nth
+        self._freezes = freezes
         self._lock = threading.Lock()  # the code of sync tools passes points, too
         self.passed: dict[str, int] = {}
 
     def reach(self, name: str) -> None:
         with self._lock:
             self.passed[name] = count = self.passed.get(name, 0) + 1
-            if name == self._point and count == self._nth:
+            here = name == self._point and count == self._nth
+            if here and not self._freezes:
                 die()
+        if here:
+            # With the lock of a file, it would hold up all others that use it.
+            with writing:
+                self.send("said", FROZEN)
+                # To this thread: sent to the process, another would take it while this one goes on.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def send(self, kind: Kind, what: Any) -> None:
         os.write(self._answers, json.dumps([kind, what]).encode() + b"\n")
@@ -44,6 +54,8 @@ class Stage:
         return (await asyncio.to_thread(self._words.readline)).strip()
 
 
+writing = threading.RLock()
+"""Held by whoever is in the middle of a transaction."""
 _current: Stage | None = None
 
 

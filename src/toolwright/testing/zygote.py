@@ -71,7 +71,7 @@ def run(request: dict[str, Any]) -> None:
         os.dup2(theirs, ours)
     sys.path[:] = request["path"]
     os.chdir(request["folder"])
-    current = stage.Stage(pipes, Path(request["ledger"]), request["point"], request["nth"])
+    current = stage.Stage(pipes, Path(request["ledger"]), request["point"], request["nth"], request["freezes"])
     stage.enter(current)
     crash_points.install()
     given = pickle.loads(base64.b64decode(request["given"]))

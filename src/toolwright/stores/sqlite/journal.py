@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
 from toolwright.effects.journal import Entry, Intent
+from toolwright.errors import StoreError
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
 from toolwright.stores.sqlite.writer import Writer
@@ -28,6 +29,10 @@ _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
 _RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
+_HELD = (
+    "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
+    " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
+)
 NOBODY = ""
 """The owner of an unfinished call that its owner let go of."""
 _key = CallKey._make
@@ -66,7 +71,24 @@ class SqliteJournalStore:
             return [known.get(intent.key) for intent in intents]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
-        return self._writer.do(work, synced=not all(intent.rerun for intent in intents))
+        synced = not all(intent.rerun for intent in intents)
+        if intents and intents[0].key.scope.startswith(PROCESS_SCOPE):
+            return self._begin_of_process(intents[0].key.scope, work, synced)
+        return self._writer.do(work, synced=synced)
+
+    async def _begin_of_process(
+        self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
+    ) -> list[Entry | None]:
+        """Begin calls of a process while a worker of this owner has it: one that was frozen begins nothing more."""
+        id = scope.removeprefix(PROCESS_SCOPE)
+
+        def held(connection: apsw.Connection) -> list[Entry | None] | None:
+            return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
+
+        begun = await self._writer.do(held, synced=synced)
+        if begun is None:
+            raise StoreError(f"The process {id!r} is no longer this worker's, and begins no call")
+        return begun
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Part of `JournalStore`."""

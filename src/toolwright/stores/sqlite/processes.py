@@ -272,7 +272,10 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
 def _take(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
-    if process.attempts and process.options.disposition == "rerun":
+    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
+    query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
+    done = bool(one(connection, query, process.call))
+    if process.attempts and process.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "waits"):
             connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
     elif process.attempts:
@@ -291,7 +294,7 @@ def _take(connection: apsw.Connection, process: Process, worker: str, now: float
     add_event(connection, process.id, "started", started, now)
     taken = find_process(connection, process.id)
     assert taken is not None
-    return Claimed(taken, process.worker)
+    return Claimed(taken, process.worker, done)
 
 
 def _hand_back(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
