@@ -23,7 +23,7 @@ demo: $(READY) ## Run the demo; no key and no network needed
 
 test: $(READY) ## Run the tests
 	@echo 'Running the tests'
-	@$(PY) -m pytest -q $(ARGS)
+	@$(PY) -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 soak: $(READY) ## Kill programs at random for SECONDS (600), with fresh seeds
 	@$(PY) -m tests.crash.soak --seconds $(SECONDS) $(ARGS)

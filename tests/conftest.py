@@ -89,6 +89,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
         pytest.fail(report(left), pytrace=False)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    # What tests log may have no form in UTF-8, and what a test process reports travels to another.
+    result = yield
+    result.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in result.sections]
+    return result
+
+
 def report(left: list[str]) -> str:
     return "\n  ".join(["The test left running:", *sorted(left)])
 

@@ -159,7 +159,7 @@ async def test_what_can_not_run_in_the_background_is_refused_in_these_words(
         {"signal_on_completion": 1},
         {"title": 5},
         {"title": "\ud800"},
-        {"args": {"text": object()}},
+        {"args": {"text": object}},
         {"args": {"text": "\ud800"}},
     ],
     ids=repr,
