@@ -22,7 +22,7 @@ from toolwright.processes.runs import backgroundable, limits_of, options_of, req
 from toolwright.processes.store import Limits
 from toolwright.session.session import Session
 from toolwright.session.store import Quotas, require_name, to_json
-from toolwright.tools.clients import Trigger
+from toolwright.tools.background import Trigger
 from toolwright.tools.tool import Tool
 
 MOST = 100

@@ -51,21 +51,14 @@ from toolwright.session.secrets import Secrets
 from toolwright.session.services import ServiceStores, SessionServices
 from toolwright.session.store import Marker, Marks, Quotas, Unmarked
 from toolwright.session.vault import Vault
+from toolwright.tools.background import RunClient, RunsClient, ScheduleClient, SchedulesClient, Trigger, TriggersClient
 from toolwright.tools.call import ToolCall
-from toolwright.tools.clients import (
-    Connection,
-    ModelClient,
-    RunClient,
-    RunsClient,
-    ScheduleClient,
-    SchedulesClient,
-    Trigger,
-    TriggersClient,
-)
+from toolwright.tools.clients import ModelClient
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot, ToolSource, find
 from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.services import Connection
 from toolwright.tools.tool import Tool
 
 Calls = Iterable[ToolCall | Mapping[str, Any]]
