@@ -14,7 +14,7 @@ from toolwright.errors import ProcessError
 from toolwright.processes.process import Options
 from toolwright.processes.triggers import Occurrence, Start
 from toolwright.stores.sqlite.changes import Changes
-from toolwright.stores.sqlite.processes import enter_process
+from toolwright.stores.sqlite.process_queue import enter_process
 from toolwright.stores.sqlite.rows import one, packed
 from toolwright.tools.background import Trigger
 
