@@ -37,7 +37,8 @@ from toolwright.session.keys import KeyProvider, default_keys
 from toolwright.session.recovery import Recovered, recover
 from toolwright.session.secrets import rotate
 from toolwright.session.services import ServiceStores
-from toolwright.session.session import Session, Shared, require_session_id
+from toolwright.session.session import Session, require_session_id
+from toolwright.session.shared import Shared, Starter
 from toolwright.session.store import Marker, Quotas, Unmarked
 from toolwright.session.vault import Vault
 from toolwright.sinks import JsonLinesSink
@@ -231,7 +232,7 @@ class Runtime:
         return limits_of(policy.but(on_background_limit="queue"), self._shared.quotas.resources)
 
     def _make_schedules(
-        self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
+        self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
     ) -> Schedules:
         desk = self._schedule_desk(policy, guard)
         origin = {"by": "host"} if call is None else {"by": "call", "scope": call.scope, "call_id": call.call_id}

@@ -15,7 +15,7 @@ from toolwright import runtime
 from toolwright.calls import plan, setting
 from toolwright.calls.isolate import ProcessPool
 from toolwright.effects.store import Store
-from toolwright.session import session
+from toolwright.session import shared
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.testing.stage import crash_point, writing
@@ -185,7 +185,7 @@ def install() -> None:
     seams: list[tuple[Any, str, Any]] = [
         (store, "Writer", CrashingWriter),
         (runtime, "open_store", open_store),
-        (session, "ProcessPool", CrashingProcessPool),
+        (shared, "ProcessPool", CrashingProcessPool),
         (setting, "Plan", CrashingPlan),
     ]
     for module, name, with_points in seams:
