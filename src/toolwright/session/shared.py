@@ -97,3 +97,22 @@ class Shared:
         """
         if self.closed:
             raise RuntimeClosed("The runtime is closed; open another")
+
+    async def stop_lingering(self) -> None:
+        """Give what does not want to stop a last moment to do so."""
+        for run in list(self.lingering):
+            if run.task is not None:
+                run.task.cancel()
+                self.tasks.add(run.task)
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=1.0)
+
+    async def close(self) -> None:
+        """End threads, child processes, waits and events; nothing is lent any more."""
+        for task in self.tasks:
+            task.cancel()
+        await self.effects.close()
+        self.processes.close()
+        self.threads.close()
+        self.deadlines.close()
+        self.hub.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from toolwright import runtime
+from toolwright import keeping
 from toolwright.calls import plan, setting
 from toolwright.calls.isolate import ProcessPool
 from toolwright.effects.store import Store
@@ -176,7 +176,7 @@ class CrashingProcessPool(ProcessPool):
 
 def install() -> None:
     """Put the points into the runtime of this process."""
-    opened = runtime.open_store
+    opened = keeping.open_store
 
     def open_store(*given: Any) -> Any:
         return CrashingStore(opened(*given))
@@ -184,7 +184,7 @@ def install() -> None:
     apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
     seams: list[tuple[Any, str, Any]] = [
         (store, "Writer", CrashingWriter),
-        (runtime, "open_store", open_store),
+        (keeping, "open_store", open_store),
         (shared, "ProcessPool", CrashingProcessPool),
         (setting, "Plan", CrashingPlan),
     ]
