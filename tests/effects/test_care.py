@@ -13,7 +13,7 @@ from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import Intent
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.stores.sqlite import care
+from toolwright.stores.sqlite import pruning
 from toolwright.stores.sqlite.care import Pruned, Retention, check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome
@@ -108,7 +108,7 @@ async def test_pruning_can_be_for_some_sessions_only(file):
 
 @pytest.mark.promise("EFF-13")
 async def test_many_calls_are_pruned_in_several_transactions(file, monkeypatch):
-    monkeypatch.setattr(care, "CHUNK", 3)
+    monkeypatch.setattr(pruning, "CHUNK", 3)
     store = SqliteStore(file, sync="normal")
     for number in range(10):
         await write(store, f"c{number}", None if number in (2, 7) else 50.0)
@@ -209,16 +209,16 @@ async def test_what_makes_no_sense_is_refused_and_prunes_nothing(file, before, s
 
 
 async def test_others_write_while_a_store_is_pruned(file, monkeypatch):
-    monkeypatch.setattr(care, "CHUNK", 20)
+    monkeypatch.setattr(pruning, "CHUNK", 20)
     store = SqliteStore(file, sync="normal")
     for number in range(200):
         key = CallKey("s", "", f"old{number}")
         await store.journal.begin([intent(key)])
         await finish(store, key, 50.0)
     async with fail_after(30):
-        pruning = asyncio.ensure_future(prune(file, 100.0, vacuum=True))
+        at_work = asyncio.ensure_future(prune(file, 100.0, vacuum=True))
         await asyncio.gather(*(write(store, f"new{number}", None) for number in range(100)))
-        pruned = await pruning
+        pruned = await at_work
     await store.close()
 
     assert pruned.calls == 200

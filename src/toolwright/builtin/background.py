@@ -14,7 +14,7 @@ from pydantic import Field
 from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import several, shape
 from toolwright.tools.arguments import Arguments
-from toolwright.tools.clients import RunClient
+from toolwright.tools.background import RunClient
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 from toolwright.tools.tool import Tool

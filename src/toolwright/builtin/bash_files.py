@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright.errors import ServiceError
-from toolwright.tools.clients import FileInfo, FilesClient
 from toolwright.tools.outcome import ToolError
+from toolwright.tools.services import FileInfo, FilesClient
 
 ROOT = "/workspace"
 """Where the sandbox has the session's root, which is the other name it has in a session."""

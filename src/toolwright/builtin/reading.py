@@ -18,9 +18,9 @@ from toolwright.builtin.paging import count_lines, page_of
 from toolwright.builtin.shapes import one_of, several, shape
 from toolwright.errors import ServiceError
 from toolwright.tools.claims import tree
-from toolwright.tools.clients import FileInfo
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import Image, Success, ToolError
+from toolwright.tools.services import FileInfo
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 

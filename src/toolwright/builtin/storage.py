@@ -11,9 +11,9 @@ from toolwright.builtin.boxed import boxed
 from toolwright.builtin.shapes import one_of, several, shape
 from toolwright.errors import SecretsError
 from toolwright.tools.arguments import is_hidden
-from toolwright.tools.clients import KeyInfo
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
+from toolwright.tools.services import KeyInfo
 
 RESERVED = "toolwright:"
 """Keys that begin so are the runtime's own; a model neither sees nor changes them."""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.hooks import Answer
 from toolwright.calls.mishaps import Cancelled
-from toolwright.tools.clients import AttachmentInfo
 from toolwright.tools.outcome import (
     Attachment,
     ConnectionRequired,
@@ -21,6 +20,7 @@ from toolwright.tools.outcome import (
     encodable,
     told,
 )
+from toolwright.tools.services import AttachmentInfo
 
 SPECIAL = frozenset((ToolOutcome, Failure, Success, Answer, Cancelled, ConnectionRequired, Pending))
 """What a tool may return instead of a value."""

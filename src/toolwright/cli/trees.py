@@ -17,8 +17,8 @@ from toolwright.cli.exits import BadInput
 from toolwright.cli.transfer import read_pieces, require_free, write_path
 from toolwright.errors import ServiceError
 from toolwright.session.files import Files
-from toolwright.tools.clients import FileInfo
 from toolwright.tools.outcome import encodable
+from toolwright.tools.services import FileInfo
 
 
 class Found(NamedTuple):

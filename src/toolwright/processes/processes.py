@@ -23,6 +23,7 @@ from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
 from toolwright.processes.worker import Turn, Worker
 from toolwright.session.session import Session
+from toolwright.session.shared import Starter
 from toolwright.session.store import Marker, Quotas, require_name
 from toolwright.tools.call import CallSource, ToolCall
 
@@ -77,7 +78,7 @@ class Processes:
         return Desk(place.process_store, bell, place.clock, place.quotas, place.effects, self.poke)
 
     def runs(
-        self, session: Session, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
+        self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
     ) -> Runs:
         """The runs client of a session, for its host or for a call."""
         desk, parent, origin = self.desk, None, {"by": "host"}
@@ -112,7 +113,7 @@ class Processes:
             raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
         return Run(self.desk, process)
 
-    def triggers(self, session: Session) -> Triggers:
+    def triggers(self, session: Starter) -> Triggers:
         """The triggers of a session."""
         return Triggers(self._place.trigger_store, session, self._place.clock)
 

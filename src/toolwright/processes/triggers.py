@@ -21,8 +21,9 @@ from toolwright.processes.process import Options, Registration, new_process_id
 from toolwright.processes.runs import backgroundable, limits_of, options_of, require_arguments, title_of
 from toolwright.processes.store import Limits
 from toolwright.session.session import Session
+from toolwright.session.shared import Starter
 from toolwright.session.store import Quotas, require_name, to_json
-from toolwright.tools.clients import Trigger
+from toolwright.tools.background import Trigger
 from toolwright.tools.tool import Tool
 
 MOST = 100
@@ -95,7 +96,7 @@ class Place(Protocol):
 class Triggers:
     """`TriggersClient` of one session, for its host."""
 
-    def __init__(self, store: TriggerStore, session: Session, clock: Clock) -> None:
+    def __init__(self, store: TriggerStore, session: Starter, clock: Clock) -> None:
         self._store = store
         self._session = session
         self._clock = clock

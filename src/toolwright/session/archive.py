@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
-from toolwright.tools.clients import Sender
+from toolwright.tools.services import Sender
 
 T = TypeVar("T")
 FORMAT = "toolwright-session"

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.store import Mark, Marker, Room, require_name
-from toolwright.tools.clients import AttachmentInfo
 from toolwright.tools.outcome import GONE, Attachment, Image, ToolOutcome
+from toolwright.tools.services import AttachmentInfo
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from toolwright import jsonx
 from toolwright.errors import ServiceError
 from toolwright.session.store import require_name, to_json
-from toolwright.tools.clients import Connection
+from toolwright.tools.services import Connection
 
 MOST = 1_000
 """How many providers a session may be connected to."""

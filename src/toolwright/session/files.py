@@ -18,7 +18,7 @@ from toolwright.session.content import PIECE, Content, hold, spool, to_bytes
 from toolwright.session.grep import Portion, Search, run_search
 from toolwright.session.paths import ROOT, clean_path
 from toolwright.session.store import Mark, Marker, Quotas, Room, Unmarked
-from toolwright.tools.clients import FileInfo, GrepMatch
+from toolwright.tools.services import FileInfo, GrepMatch
 
 _HASH = re.compile("([0-9a-f]{64})?")
 

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright.errors import ServiceError
-from toolwright.tools.clients import GrepMatch
 from toolwright.tools.outcome import encodable
+from toolwright.tools.services import GrepMatch
 
 MAX_PATTERN = 4096
 MAX_LIMIT = 100_000

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.session.store import Mark, Marker, Room, require_name, to_json
-from toolwright.tools.clients import KeyInfo
+from toolwright.tools.services import KeyInfo
 
 
 class KeyValueStore(Protocol):

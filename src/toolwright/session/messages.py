@@ -11,7 +11,7 @@ from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.known import KnownSecrets
 from toolwright.session.store import Mark, Marker, Room, Unmarked, to_json
-from toolwright.tools.clients import Message, Sender
+from toolwright.tools.services import Message, Sender
 
 SENDERS: tuple[str, ...] = get_args(Sender)
 PAGE = 1_000

@@ -10,7 +10,7 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.store import Mark, Marker, Room, require_name, to_json
-from toolwright.tools.clients import Resource
+from toolwright.tools.services import Resource
 
 ResourceRow = tuple[str, str, str, str, bytes, float, float]
 """Id, kind, name, status, metadata, and the instants of the first and the last change."""

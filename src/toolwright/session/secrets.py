@@ -9,8 +9,8 @@ from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.forms import SHORTEST
 from toolwright.session.store import Mark, Marker, Room, require_name
 from toolwright.session.vault import Sealed, Vault
-from toolwright.tools.clients import KeyInfo
 from toolwright.tools.outcome import encodable
+from toolwright.tools.services import KeyInfo
 
 if TYPE_CHECKING:
     from toolwright.session.known import KnownSecrets

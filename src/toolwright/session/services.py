@@ -18,7 +18,8 @@ from toolwright.session.messages import SENDERS, Messages, MessageStore
 from toolwright.session.resources import Resources, ResourceStore
 from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas, Unmarked
-from toolwright.tools.clients import CatalogueClient, RunsClient, SchedulesClient
+from toolwright.tools.background import RunsClient, SchedulesClient
+from toolwright.tools.clients import CatalogueClient
 
 
 class ServiceStores(Protocol):

@@ -11,11 +11,11 @@ from typing import Any
 
 import apsw
 
-from toolwright import runtime
+from toolwright import keeping
 from toolwright.calls import plan, setting
 from toolwright.calls.isolate import ProcessPool
 from toolwright.effects.store import Store
-from toolwright.session import session
+from toolwright.session import shared
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.testing.stage import crash_point, writing
@@ -176,7 +176,7 @@ class CrashingProcessPool(ProcessPool):
 
 def install() -> None:
     """Put the points into the runtime of this process."""
-    opened = runtime.open_store
+    opened = keeping.open_store
 
     def open_store(*given: Any) -> Any:
         return CrashingStore(opened(*given))
@@ -184,8 +184,8 @@ def install() -> None:
     apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
     seams: list[tuple[Any, str, Any]] = [
         (store, "Writer", CrashingWriter),
-        (runtime, "open_store", open_store),
-        (session, "ProcessPool", CrashingProcessPool),
+        (keeping, "open_store", open_store),
+        (shared, "ProcessPool", CrashingProcessPool),
         (setting, "Plan", CrashingPlan),
     ]
     for module, name, with_points in seams:

@@ -6,22 +6,19 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from toolwright.tools.background import RunsClient, SchedulesClient
     from toolwright.tools.call import ToolCall
-    from toolwright.tools.clients import (
+    from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
+    from toolwright.tools.outcome import ToolOutcome
+    from toolwright.tools.services import (
         AttachmentsClient,
-        CatalogueClient,
-        ChildSessionClient,
         ConnectionsClient,
         FilesClient,
         KeyValueClient,
         MessagesClient,
         ResourcesClient,
-        RunsClient,
-        SchedulesClient,
         SecretsClient,
-        SessionClient,
     )
-    from toolwright.tools.outcome import ToolOutcome
 
 
 class CallServices(Protocol):

@@ -13,7 +13,7 @@ from toolwright import jsonx
 from toolwright.errors import ToolwrightError
 
 if TYPE_CHECKING:
-    from toolwright.tools.clients import AttachmentInfo
+    from toolwright.tools.services import AttachmentInfo
 
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
 Source = Literal["runtime", "tool", "policy", "hook"]

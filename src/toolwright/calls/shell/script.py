@@ -10,13 +10,13 @@ import functools
 import posixpath
 import re
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from toolwright.calls.shell import runners, wrappers
+from toolwright.calls.shell.doubts import REDIRECTS, comment, evaluated_name, run_together, subscript, unread
 from toolwright.calls.shell.words import Word, literal, names, word_of
 from toolwright.errors import PolicyError
 
@@ -35,11 +35,6 @@ _BIT = 4 * 1024
 _TOO_MUCH = f"the script is longer than {MOST_BYTES} bytes, or too deep"
 _TOO_SLOW = "the script takes too long to read"
 _CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
-_HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({\[])")
-# Where a subscript is evaluated, so is what stands in it, even if it was quoted when it was written.
-_SUBSCRIPT = re.compile(r"\[[^\]]*(?:\$[({]|`)")
-_COMMENTED = re.compile(r"[\s;&|()`{}]")
-_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _RESERVED = names("{ } ! ( ) then do else elif if fi while until done in esac")
 _NO_FILES = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+)")
 
@@ -78,6 +73,10 @@ class Script:
         """Note what can not be known."""
         if len(self.doubts) < 50 and why not in self.doubts:
             self.doubts.append(why)
+
+    def _doubt_all(self, whys: Iterable[str]) -> None:
+        for why in whys:
+            self.doubt(why)
 
     def read(self, text: str) -> None:
         """Add what the script of this text would do."""
@@ -132,35 +131,35 @@ class Script:
             self._command(node, [])
         elif kind in ("declaration_command", "unset_command"):
             name = literal(node.children[0].text.decode())
-            self._require_apart(node)
+            self._doubt_all(run_together(node))
             self.run([name, *(word_of(child) for child in node.named_children)])
         elif kind == "variable_assignment":
             self._assignment(node)
         elif kind == "file_redirect":
             self._redirect(node)
         elif kind == "comment":
-            self._comment(node)
+            self._doubt_all(comment(node))
         elif kind == "command_substitution" and node.text.startswith(b"`"):
             inner = re.sub(r"\\([$`\\])", r"\1", node.text.decode()[1:-1])
             return self.read(inner)
         elif kind in ("raw_string", "ansi_c_string"):
-            self._subscript(node)
+            self._doubt_all(subscript(node))
         elif kind == "expansion" and b"@P" in node.text:
             self.doubt(f"{node.text.decode()[:40]!r} evaluates what it holds")
         elif kind == "heredoc_body":
             return self._here_document(node, depth)
         elif kind in ("string", "expansion") or not node.named_child_count:
-            self._residue(node)
-            self._subscript(node)
+            self._doubt_all(unread(node))
+            self._doubt_all(subscript(node))
         for child in node.named_children:
             self._visit(child, depth + 1)
 
     def _command(self, node: Any, redirects: Sequence[Any]) -> None:
         words: list[Word] = []
         fed: list[Any] = []
-        self._require_apart(node)
+        self._doubt_all(run_together(node))
         for child in [*node.named_children, *redirects]:
-            if child.type in _REDIRECTS:
+            if child.type in REDIRECTS:
                 fed.append(child)
                 # `env > file rm x` runs rm: what follows the name of a file is a word of the command.
                 words += [word_of(extra) for extra in _destinations(child)[1:]]
@@ -228,8 +227,7 @@ class Script:
 
     def _assignment(self, node: Any) -> None:
         name = node.child_by_field_name("name")
-        if re.search(rb"\[[^\]]*\\[$`]", node.text):
-            self.doubt(f"{node.text.decode()[:40]!r} may be evaluated")
+        self._doubt_all(evaluated_name(node))
         value = node.child_by_field_name("value")
         if name is not None:
             self.assign(re.split(r"[\[+]", name.text.decode())[0], literal("") if value is None else word_of(value))
@@ -247,38 +245,9 @@ class Script:
     def _here_document(self, node: Any, depth: int) -> None:
         start = next((child for child in node.parent.children if child.type == "heredoc_start"), None)
         if start is None or not re.search(rb"['\"\\]", start.text):
-            self._residue(node)
+            self._doubt_all(unread(node))
             for child in node.named_children:
                 self._visit(child, depth + 1)
-
-    def _residue(self, node: Any) -> None:
-        """Doubt what looks like a substitution and was read as text."""
-        seen = bytearray(node.text)
-        if node.type == "expansion":
-            seen[:2] = b"  "
-        for child in node.named_children:
-            if child.type not in ("string_content", "heredoc_content"):
-                seen[child.start_byte - node.start_byte : child.end_byte - node.start_byte] = b" " * (
-                    child.end_byte - child.start_byte
-                )
-        if _HIDDEN.search(seen.decode(errors="replace")):
-            self.doubt(f"{node.text.decode()[:40]!r} has something to evaluate that was not understood")
-
-    def _require_apart(self, node: Any) -> None:
-        """Doubt words with nothing between them: the shell takes them for one."""
-        for one, other in pairwise(node.named_children):
-            if one.end_byte == other.start_byte and not {one.type, other.type} & _REDIRECTS:
-                self.doubt(f"{node.text.decode()[:40]!r} has words that may be one")
-
-    def _subscript(self, node: Any) -> None:
-        """Doubt what looks like a subscript with something in it to evaluate, once its quotes are gone."""
-        if _SUBSCRIPT.search("".join(piece or "" for piece in word_of(node).pieces)):
-            self.doubt(f"{node.text.decode()[:40]!r} may be evaluated")
-
-    def _comment(self, node: Any) -> None:
-        before = node.parent.text[: node.start_byte - node.parent.start_byte][-1:].decode(errors="replace")
-        if before and not _COMMENTED.match(before):
-            self.doubt(f"{node.text.decode()[:40]!r} may be no comment")
 
 
 def _destinations(node: Any) -> list[Any]:

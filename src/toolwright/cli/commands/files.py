@@ -24,7 +24,7 @@ from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdou
 from toolwright.cli.trees import Written, get_tree, look_through, put_tree
 from toolwright.session.files import Files
 from toolwright.session.paths import clean_path
-from toolwright.tools.clients import FileInfo
+from toolwright.tools.services import FileInfo
 
 T = TypeVar("T")
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A directory, with all that is in it.")]

@@ -21,7 +21,7 @@ from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime import Runtime
 from toolwright.session.secrets import LONGEST
-from toolwright.tools.clients import KeyInfo
+from toolwright.tools.services import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
 NOT_REPEATED = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -12,7 +12,7 @@ from toolwright.session.store import Mark, Room
 from toolwright.stores.sqlite.blobs import drop_blobs, get_blob, put_blob
 from toolwright.stores.sqlite.changes import Changes, require_room
 from toolwright.stores.sqlite.rows import one
-from toolwright.tools.clients import AttachmentInfo
+from toolwright.tools.services import AttachmentInfo
 
 PIECE = 1024 * 1024
 """Bytes in one row."""

@@ -20,7 +20,7 @@ from toolwright.session.store import Mark, Room
 from toolwright.stores.sqlite.blobs import drop_blobs, get_blob, put_blob
 from toolwright.stores.sqlite.changes import Changes, require_room
 from toolwright.stores.sqlite.rows import one
-from toolwright.tools.clients import FileInfo
+from toolwright.tools.services import FileInfo
 
 PORTION = 4 * 1024 * 1024
 """Bytes that are read at once in a search: others may read and write in between."""

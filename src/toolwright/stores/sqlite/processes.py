@@ -1,10 +1,10 @@
-"""Processes in SQLite. Owns their queries: who may take them, who holds them, who may end them."""
+"""Processes in SQLite. Owns their store: finding, claiming and cancelling them, and the leases of workers."""
 
 from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,15 @@ import apsw
 
 from toolwright.errors import ProcessError
 from toolwright.processes.happenings import ProcessEvent
-from toolwright.processes.process import Process, Registration, scope_of
+from toolwright.processes.process import Process, Registration
 from toolwright.processes.store import Claimed, Ending, Limits, Renewal, Report
 from toolwright.session.store import Mark, Quotas
 from toolwright.stores.sqlite.changes import Changes
-from toolwright.stores.sqlite.journal import NOBODY
 from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.process_queue import enter_process, queue_again, take_process
 from toolwright.stores.sqlite.process_reports import append_event, end_process, list_events, write_report
-from toolwright.stores.sqlite.process_rows import (
-    ACTIVE,
-    COLUMNS,
-    LEASED,
-    PENDING,
-    add_event,
-    find_process,
-    insert_process,
-    to_process,
-)
+from toolwright.stores.sqlite.process_rows import COLUMNS, LEASED, PENDING, add_event, find_process, to_process
 from toolwright.stores.sqlite.rows import one
-from toolwright.stores.sqlite.run_resources import add_resource, update_resource
 
 _TREE = (
     "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
@@ -102,7 +92,7 @@ class SqliteProcessStore:
                 " ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
-            return [_take(connection, to_process(row), worker, now, until) for row in rows]
+            return [take_process(connection, to_process(row), worker, now, until) for row in rows]
 
         return await self._changes.attempt(work)
 
@@ -125,7 +115,7 @@ class SqliteProcessStore:
                     lost.append(id)
             query = f"SELECT id, token FROM processes WHERE {LEASED} AND worker = ?"
             mine: Any = connection.execute(query, (worker,)).fetchall()
-            _hand_back(connection, worker, set(mine) - set(held), now)
+            queue_again(connection, worker, set(mine) - set(held), now)
             return Renewal(lost, dict(_cancelled(connection, worker)))
 
         return await self._changes.attempt(work)
@@ -145,7 +135,7 @@ class SqliteProcessStore:
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
         """Part of `ProcessStore`."""
 
-        await self._changes.attempt(lambda connection: _hand_back(connection, worker, held, at))
+        await self._changes.attempt(lambda connection: queue_again(connection, worker, held, at))
 
     async def leave(self, worker: str) -> None:
         """Part of `ProcessStore`."""
@@ -230,85 +220,6 @@ class SqliteProcessStore:
         for name in self._dead_workers(connection):
             connection.execute(f"UPDATE processes SET lease_until = 0 WHERE {LEASED} AND worker = ?", (name,))
             connection.execute("DELETE FROM workers WHERE name = ?", (name,))
-
-
-def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
-    """Enter a process inside the transaction of the caller.
-
-    Raises:
-        ProcessError: a limit is reached, and those that are too many are not to wait.
-    """
-    if registration.parent is not None:
-        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
-        if one(connection, query, (registration.parent,)) is None:
-            raise ProcessError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
-    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
-    full = one(connection, query, (registration.session, limits.per_session)) >= limits.per_session
-    # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
-    if full and (not limits.queue or registration.parent is not None):
-        raise ProcessError(
-            f"Maximum {limits.per_session} active background runs per session. "
-            "Wait for an existing run to finish before starting another.",
-            "session_limit",
-        )
-    if not limits.queue:
-        query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
-        most: int = one(connection, query, (registration.at,)) or limits.per_worker
-        query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
-        if one(connection, query, (most,)) >= most:
-            raise ProcessError(
-                f"Worker is already running the maximum {most} active background runs. "
-                "Try again after an existing run finishes.",
-                "worker_limit",
-            )
-    if registration.alone:
-        query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
-        full = full or one(connection, query, (registration.schedule,)) is not None
-    insert_process(connection, registration, "held" if full else "queued")
-    add_resource(connection, registration, limits.resources)
-    add_event(connection, registration.id, "queued", {}, registration.at)
-
-
-def _take(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
-    """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
-    scope = scope_of(process.id)
-    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
-    query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
-    done = bool(one(connection, query, process.call))
-    if process.attempts and process.options.disposition == "rerun" and not done:
-        for table in ("calls", "effects", "waits"):
-            connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
-    elif process.attempts:
-        connection.execute(
-            "UPDATE calls SET owner = ? WHERE session = ? AND scope = ? AND outcome IS NULL",
-            (NOBODY, process.session, scope),
-        )
-    timeout = process.options.timeout
-    connection.execute(
-        "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
-        " lease_until = ?3, attempts = attempts + 1, started_at = coalesce(started_at, ?4),"
-        " deadline = coalesce(deadline, ?5) WHERE id = ?1",
-        (process.id, worker, until, now, None if timeout is None else now + timeout),
-    )
-    started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
-    add_event(connection, process.id, "started", started, now)
-    taken = find_process(connection, process.id)
-    assert taken is not None
-    return Claimed(taken, process.worker, done)
-
-
-def _hand_back(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
-    for id, token in held:
-        # Its worker stays written there: whoever takes it next goes on with what that one began.
-        session = one(
-            connection,
-            f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
-            f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
-            (id, token),
-        )
-        if session is not None:
-            add_event(connection, id, "handed_back", {"worker": worker}, at)
-            update_resource(connection, session, id, at)
 
 
 def _tree(connection: apsw.Connection, id: str) -> list[Process]:

@@ -20,8 +20,8 @@ from toolwright.schedules.store import Firing
 from toolwright.schedules.timing import Timing
 from toolwright.session.store import Mark
 from toolwright.stores.sqlite.changes import Changes
+from toolwright.stores.sqlite.process_queue import enter_process
 from toolwright.stores.sqlite.process_rows import PENDING
-from toolwright.stores.sqlite.processes import enter_process
 from toolwright.stores.sqlite.rows import KEY, one, packed
 
 _COLUMNS = (

@@ -9,7 +9,7 @@ import apsw
 from toolwright.session.store import Mark, Room
 from toolwright.session.vault import Sealed
 from toolwright.stores.sqlite.changes import Changes, require_room
-from toolwright.tools.clients import KeyInfo
+from toolwright.tools.services import KeyInfo
 
 
 class SqliteSecretStore:

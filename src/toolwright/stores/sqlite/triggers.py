@@ -14,9 +14,9 @@ from toolwright.errors import ProcessError
 from toolwright.processes.process import Options
 from toolwright.processes.triggers import Occurrence, Start
 from toolwright.stores.sqlite.changes import Changes
-from toolwright.stores.sqlite.processes import enter_process
+from toolwright.stores.sqlite.process_queue import enter_process
 from toolwright.stores.sqlite.rows import one, packed
-from toolwright.tools.clients import Trigger
+from toolwright.tools.background import Trigger
 
 _COLUMNS = "session, id, topic, pattern, tool, arguments, payload_as, title, options, created_at"
 _options = msgspec.msgpack.Decoder(Options).decode

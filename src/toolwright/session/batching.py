@@ -1,0 +1,168 @@
+"""The batches of a session. Owns making and counting them; does not own the way of a call."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from toolwright.calls.batch import Batch
+from toolwright.calls.execute import CallRun
+from toolwright.calls.hooks import Hooks
+from toolwright.calls.host import CallHost, KeepEvent
+from toolwright.calls.lanes import CURRENT
+from toolwright.calls.loops import LoopWatch
+from toolwright.calls.policy import Policy
+from toolwright.calls.schedule import Schedule
+from toolwright.calls.setting import BatchSetting
+from toolwright.calls.tickets import Limit
+from toolwright.effects.effect import PROCESS_SCOPE
+from toolwright.effects.journal import Intent
+from toolwright.errors import ToolwrightError
+from toolwright.events import AnyEvent
+from toolwright.hub import Channel
+from toolwright.session.belongings import Belongings
+from toolwright.session.idle import wait_for_idle
+from toolwright.tools.call import ToolCall
+from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.registry import find
+
+Calls = Iterable[ToolCall | Mapping[str, Any]]
+
+
+class Batching(Belongings):
+    """The part of a session that runs batches."""
+
+    _hooks: Hooks
+    _limit: Limit
+    _loops: LoopWatch
+    _setting: BatchSetting
+    _batches: dict[Batch, None]
+    _apart: dict[Batch, None]
+
+    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
+        """Start a batch and return it: await it for its outcomes, or cancel it.
+
+        `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
+        """
+        return self._make(calls, scope, changes, CURRENT.get()).start()
+
+    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> list[ToolOutcome]:
+        """Run calls and return one outcome for each, in call order.
+
+        Raises:
+            BatchFailed: with `continue_on_failure=False`, a call failed.
+        """
+        parent = CURRENT.get()
+        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
+        return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+        """Run one tool with these arguments."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
+        return outcome
+
+    def cancel(self, reason: str = "the session was cancelled") -> None:
+        """Cancel every batch of the session that is still running. Background runs go on; each has its own `cancel`."""
+        for batch in list(self._batches):
+            batch.cancel(reason)
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until no batch of the session runs, or those that do only wait for something outside.
+
+        False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
+        """
+        return await wait_for_idle(self._batches, self._shared.clock, timeout)
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches that still run, those of background runs among them."""
+        return (*self._batches, *self._apart)
+
+    def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
+        self._shared.require_open()
+        if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
+            raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
+        if scope.startswith(PROCESS_SCOPE) and parent is None:
+            raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
+        # What a batch may do holds for the calls that its tools make, in this session.
+        above = parent.owner if parent is not None and parent.host in self._hosts else None
+        setting = self._setting if above is None else above.setting
+        if changes:
+            policy = setting.policy.but(**changes)
+            if above is not None and above.policy.read_only:
+                policy = policy.but(read_only=True)
+            setting = self._make_setting(policy)
+        batch = Batch(calls, self.all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
+        if setting.host is self._host:
+            self._batches[batch] = None
+        else:
+            self._apart[batch] = None
+        return batch
+
+    def start_apart(
+        self,
+        call: ToolCall,
+        scope: str,
+        push: Callable[[AnyEvent], None],
+        keep_event: KeepEvent,
+        timeout: Callable[[float | None], float],
+    ) -> Batch:
+        """Start the call of a process, which `push` is told about: it takes no slots of the session's, and no other
+        call waits for it. `timeout` gives its seconds, from those that its tool says.
+        """
+        self._shared.require_open()
+        host, shared = copy.copy(self._host), self._shared
+        host.schedule = Schedule(shared.running)
+        host.keep_event = keep_event
+        host.channel = Channel(self.id)
+        host.channel.pushes = (shared.hub.channel(self.id).publish, push)
+        self._hosts.append(host)
+
+        def ended(batch: Batch) -> None:
+            self._ended(batch)
+            self._hosts.remove(host)
+            host.schedule.close()
+
+        tools = dict(self.all_tools())
+        tool = find(tools, call.name)
+        if tool is not None:
+            tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))
+        setting = self._make_setting(self.policy.but(continue_on_failure=True), host, ())
+        batch = Batch([call], tools, setting, scope=scope, parent=None, ended=ended)
+        self._apart[batch] = None
+        return batch.start()
+
+    def _ended(self, batch: Batch) -> None:
+        self._batches.pop(batch, None)
+        self._apart.pop(batch, None)
+
+    def recovering(self, intents: list[Intent], scope: str) -> Batch:
+        """A batch of calls that a crash cut off, to be started."""
+        tools = self.all_tools()
+        calls = [
+            ToolCall(
+                id=intent.key.call_id,
+                name=intent.tool if find(tools, intent.tool_id) is None else intent.tool_id,
+                arguments=intent.arguments,
+                source=intent.source,  # type: ignore[arg-type]
+            )
+            for intent in intents
+        ]
+        return self._make(calls, scope, {"continue_on_failure": True}, None)
+
+    async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
+        return await self._make(calls, run.owner.scope, {}, run).start().wait()
+
+    def _make_setting(
+        self, policy: Policy, host: CallHost | None = None, limits: tuple[Limit, ...] | None = None
+    ) -> BatchSetting:
+        return BatchSetting(
+            host=host or self._host,
+            policy=policy,
+            hooks=self._hooks,
+            loops=self._loops,
+            call_log=self._shared.log,
+            outer_limits=(self._limit, self._shared.limit) if limits is None else limits,
+            tool_limit=self._shared.tool_limit,
+        )

@@ -1,0 +1,155 @@
+"""What belongs to a session: its tools, what it keeps, its secrets. Owns handing these to its host and to its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from toolwright.calls.host import CallHost
+from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
+from toolwright.effects.effect import CallKey
+from toolwright.session.attachments import Attachments
+from toolwright.session.children import SessionState
+from toolwright.session.files import Files
+from toolwright.session.keyvalue import KeyValue
+from toolwright.session.known import KnownSecrets
+from toolwright.session.messages import Messages
+from toolwright.session.offer import Offer, SessionCatalogue
+from toolwright.session.outputs import keep_output
+from toolwright.session.resources import Resources
+from toolwright.session.secrets import Secrets
+from toolwright.session.services import SessionServices
+from toolwright.session.shared import Shared
+from toolwright.session.store import Marks, Unmarked
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.registry import Snapshot
+from toolwright.tools.scopes import ScopedRegistry
+
+
+class Belongings:
+    """The part of a session that has things."""
+
+    id: str
+    policy: Policy
+    tools: ScopedRegistry
+    _shared: Shared
+    _offer: Offer
+    _known: KnownSecrets
+    _host: CallHost
+    _hosts: list[CallHost]
+
+    @property
+    def files(self) -> Files:
+        """The files of the session."""
+        return self._services.files
+
+    @property
+    def kv(self) -> KeyValue:
+        """What the session keeps under names it chose."""
+        return self._services.kv
+
+    @property
+    def secrets(self) -> Secrets:
+        """Values that tools may use and models never see."""
+        return self._services.secrets
+
+    @property
+    def messages(self) -> Messages:
+        """The conversation of the session."""
+        return self._services.messages
+
+    @property
+    def attachments(self) -> Attachments:
+        """Content that travels with messages and outcomes."""
+        return self._services.attachments
+
+    @property
+    def resources(self) -> Resources:
+        """What the session uses or made outside."""
+        return self._services.resources
+
+    # --- its tools
+
+    @property
+    def catalogue(self) -> SessionCatalogue:
+        """The tools of the session, and which of them the model sees in full."""
+        return self._catalogue(self.kv)
+
+    async def offered(self) -> list[ToolDefinition]:
+        """The definitions to give to the model for its next answer: a deferred tool is a stub until it was revealed."""
+        return await self.catalogue.offered()
+
+    def definitions(self) -> list[ToolDefinition]:
+        """What the tools of the session say of themselves, by name."""
+        return self.tools.definitions()
+
+    def all_tools(self) -> Snapshot:
+        """The tools of the session."""
+        return self._offer.complete(self.tools.snapshot())
+
+    def _catalogue(self, kv: KeyValue) -> SessionCatalogue:
+        return SessionCatalogue(self._offer, self.all_tools(), kv)
+
+    # --- its services, for its host and for its calls
+
+    @cached_property
+    def _services(self) -> SessionServices:
+        self._shared.require_open()
+        shared = self._shared
+        return SessionServices(
+            shared.stores(),
+            self.id,
+            Unmarked(),
+            shared.clock,
+            shared.quotas,
+            self.policy.grep_timeout,
+            self._known,
+            catalogue=self._catalogue,
+        )
+
+    def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
+        shared, marks = self._shared, Marks(call)
+        services = SessionServices(
+            shared.stores(),
+            self.id,
+            marks,
+            shared.clock,
+            shared.quotas,
+            policy.grep_timeout,
+            self._known,
+            guard,
+            self._catalogue,
+        )
+        services.session = SessionState(self.id, self.definitions, services)
+        services.make_runs = lambda: shared.runs(self, marks, call, policy, guard)
+        services.make_schedules = lambda: shared.schedules(self, marks, call, policy, guard)
+        return services
+
+    async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
+        files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
+        return await keep_output(files, call, text)
+
+    def enter(self, call: CallKey) -> None:
+        """The call of a process may be spoken to from now on, also before it begins."""
+        self._host.journal.enter(call)
+
+    # --- what must not be seen of it
+
+    async def know_secrets(self) -> None:
+        """Read the secrets that an earlier process wrote, once, so that `hides` knows them."""
+        if self._shared.kept_before:
+            await self._know()
+
+    def hides(self, data: bytes) -> bool:
+        """True when some JSON holds a secret of the session's in clear."""
+        redactor = self._host.redactor
+        return redactor is not None and redactor.json(data) != data
+
+    async def _know(self) -> None:
+        await self._known.load(self._shared.stores().secrets)
+
+    def _redact(self, redactor: Redactor) -> None:
+        for host in self._hosts:
+            host.redactor = redactor

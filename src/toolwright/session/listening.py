@@ -1,0 +1,99 @@
+"""What the outside world says to waiting calls. Owns how the owner of a runtime says it; the inbox checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolwright.calls.approvals import Approval
+from toolwright.clock import Clock
+from toolwright.session.inbox import Inbox, Resolved
+from toolwright.session.shared import Shared
+
+
+class Listening:
+    """The part of a runtime that listens to the outside world."""
+
+    clock: Clock
+    _shared: Shared
+
+    async def resolve(self, key: str, value: Any = None) -> Resolved:
+        """Complete the call or event that a key was taken for. The first to resolve it wins.
+
+        Raises:
+            KeyRefused: the key is forged, its call is not known or over, or its session was revoked.
+        """
+        return await self._inbox.resolve(key, value)
+
+    async def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved:
+        """Complete the call or event that a key was taken for with an error, which the model reads.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.reject(key, code, message, category)
+
+    async def cancel(self, key: str, *, reason: str = "it was cancelled from outside") -> Resolved:
+        """Cancel the call or event that a key was taken for.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.cancel(key, reason)
+
+    async def signal(self, key: str, payload: Any = None) -> int:
+        """Send a signal to a call, and return how many of this name it was sent so far.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.signal(key, payload)
+
+    async def approvals(self, session: str | None = None) -> list[Approval]:
+        """The calls that wait for a person, oldest first: to be approved or denied by their keys."""
+        return await self._inbox.approvals(session)
+
+    async def approve(
+        self,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
+
+        `always` remembers the decision for later calls of the tool in the same session: `{}` for all of them, or
+        `{"path": "/tmp/*"}` for those whose arguments match, text by a shell-style pattern.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.approve(key, arguments, always, by)
+
+    async def deny(
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Keep the call that asked from running; the model reads the reason. `always` as in `approve`.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._inbox.deny(key, reason, always, by)
+
+    @property
+    def _inbox(self) -> Inbox:
+        self._shared.require_open()
+        return Inbox(self._shared.effects, self.clock)

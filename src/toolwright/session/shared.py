@@ -1,0 +1,118 @@
+"""What a runtime lends to its sessions. Owns the pools, limits and makers that all of them share, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolwright.calls.deadlock import Running
+from toolwright.calls.execute import CallRun
+from toolwright.calls.isolate import ProcessPool
+from toolwright.calls.policy import Policy
+from toolwright.calls.threads import ThreadPool
+from toolwright.calls.tickets import Limit
+from toolwright.clock import Clock, Deadlines
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journaled import JournaledController
+from toolwright.errors import RuntimeClosed
+from toolwright.hub import EventHub
+from toolwright.session.services import ServiceStores
+from toolwright.session.store import Marker, Quotas
+from toolwright.session.vault import Vault
+from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
+from toolwright.tools.clients import ModelClient
+from toolwright.tools.registry import Snapshot
+from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.session.session import Session
+
+
+class Starter(Protocol):
+    """A session, as those see it that start work in its name."""
+
+    id: str
+
+    def all_tools(self) -> Snapshot: ...
+
+    def enter(self, call: CallKey) -> None: ...
+
+    async def know_secrets(self) -> None: ...
+
+    def hides(self, data: bytes) -> bool: ...
+
+
+class Shared:
+    """What a runtime lends to all of its sessions."""
+
+    effects: JournaledController
+    journal: Callable[[], Any]
+    stores: Callable[[], ServiceStores]
+    vault: Vault
+    kept_before: bool
+    """True when sessions may have secrets that an earlier process wrote."""
+    open_child: Callable[[Session, str, Policy], Session]
+    runs: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], RunsClient]
+    """Makes the runs client of a session, for its host or for a call."""
+    schedules: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], SchedulesClient]
+    """The same for its schedules."""
+    triggers: Callable[[Starter], TriggersClient]
+    """Makes the client of a session's triggers."""
+    model: ModelClient | None = None
+
+    def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
+        self.tools = tools
+        self.quotas = quotas
+        self.clock = clock
+        self.log = log
+        self.hub = EventHub()
+        self.deadlines = Deadlines(clock)
+        self.threads = ThreadPool(policy.runtime_concurrency)
+        self.processes = ProcessPool()
+        self.running = Running()
+        self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
+        self.lingering: set[CallRun] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.closed = False
+        self._tool_limits: dict[tuple[str, int], Limit] = {}
+
+    def tool_limit(self, tool: Tool) -> Limit | None:
+        """The limit of a tool that has one, the same for every session."""
+        capacity = tool.definition.concurrency.limit
+        if capacity is None:
+            return None
+        # A view may show a tool with another limit: each limit counts its own calls.
+        key = (tool.definition.id, capacity)
+        limit = self._tool_limits.get(key)
+        if limit is None:
+            limit = self._tool_limits[key] = Limit(f"a slot of tool {tool.name!r}", capacity)
+        return limit
+
+    def require_open(self) -> None:
+        """Refuse work once the runtime is closed.
+
+        Raises:
+            RuntimeClosed: it is.
+        """
+        if self.closed:
+            raise RuntimeClosed("The runtime is closed; open another")
+
+    async def stop_lingering(self) -> None:
+        """Give what does not want to stop a last moment to do so."""
+        for run in list(self.lingering):
+            if run.task is not None:
+                run.task.cancel()
+                self.tasks.add(run.task)
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=1.0)
+
+    async def close(self) -> None:
+        """End threads, child processes, waits and events; nothing is lent any more."""
+        for task in self.tasks:
+            task.cancel()
+        await self.effects.close()
+        self.processes.close()
+        self.threads.close()
+        self.deadlines.close()
+        self.hub.close()

@@ -1,0 +1,98 @@
+"""The way of a process to a worker, in SQLite. Owns who may enter, what is taken over, and what is handed back.
+
+All of it happens inside the transaction of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apsw
+
+from toolwright.errors import ProcessError
+from toolwright.processes.process import Process, Registration, scope_of
+from toolwright.processes.store import Claimed, Limits
+from toolwright.stores.sqlite.journal import NOBODY
+from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_event, find_process, insert_process
+from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.run_resources import add_resource, update_resource
+
+
+def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
+    """Enter a process, to be taken at once or held until there is room.
+
+    Raises:
+        ProcessError: a limit is reached, and those that are too many are not to wait.
+    """
+    if registration.parent is not None:
+        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
+        if one(connection, query, (registration.parent,)) is None:
+            raise ProcessError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
+    full = one(connection, query, (registration.session, limits.per_session)) >= limits.per_session
+    # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
+    if full and (not limits.queue or registration.parent is not None):
+        raise ProcessError(
+            f"Maximum {limits.per_session} active background runs per session. "
+            "Wait for an existing run to finish before starting another.",
+            "session_limit",
+        )
+    if not limits.queue:
+        query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
+        most: int = one(connection, query, (registration.at,)) or limits.per_worker
+        query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
+        if one(connection, query, (most,)) >= most:
+            raise ProcessError(
+                f"Worker is already running the maximum {most} active background runs. "
+                "Try again after an existing run finishes.",
+                "worker_limit",
+            )
+    if registration.alone:
+        query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
+        full = full or one(connection, query, (registration.schedule,)) is not None
+    insert_process(connection, registration, "held" if full else "queued")
+    add_resource(connection, registration, limits.resources)
+    add_event(connection, registration.id, "queued", {}, registration.at)
+
+
+def take_process(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
+    """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
+    scope = scope_of(process.id)
+    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
+    query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
+    done = bool(one(connection, query, process.call))
+    if process.attempts and process.options.disposition == "rerun" and not done:
+        for table in ("calls", "effects", "waits"):
+            connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
+    elif process.attempts:
+        connection.execute(
+            "UPDATE calls SET owner = ? WHERE session = ? AND scope = ? AND outcome IS NULL",
+            (NOBODY, process.session, scope),
+        )
+    timeout = process.options.timeout
+    connection.execute(
+        "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
+        " lease_until = ?3, attempts = attempts + 1, started_at = coalesce(started_at, ?4),"
+        " deadline = coalesce(deadline, ?5) WHERE id = ?1",
+        (process.id, worker, until, now, None if timeout is None else now + timeout),
+    )
+    started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
+    add_event(connection, process.id, "started", started, now)
+    taken = find_process(connection, process.id)
+    assert taken is not None
+    return Claimed(taken, process.worker, done)
+
+
+def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
+    """Let others take what a worker holds, each by its id and the token of the lease."""
+    for id, token in held:
+        # Its worker stays written there: whoever takes it next goes on with what that one began.
+        session = one(
+            connection,
+            f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
+            f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
+            (id, token),
+        )
+        if session is not None:
+            add_event(connection, id, "handed_back", {"worker": worker}, at)
+            update_resource(connection, session, id, at)

@@ -1,0 +1,222 @@
+"""Work that outlives its call: runs, schedules, triggers. Owns the protocols by which tools and the host start it.
+
+They are the same for both, and what they start runs in the session's name. Instants are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from toolwright.tools.outcome import ToolOutcome
+
+
+class RunClient(Protocol):
+    """The handle of a background run. What it shows is as it was last looked at."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def process(self) -> Any:
+        """All that is known of the run, when it was last looked at."""
+        ...
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """Its outcome, once it is known."""
+        ...
+
+    async def refresh(self) -> Any:
+        """Look at it now."""
+        ...
+
+    async def wait(self, timeout: float | None = None) -> ToolOutcome:
+        """Its outcome, when it is over.
+
+        Raises:
+            TimeoutError: it is not over yet. It goes on.
+        """
+        ...
+
+    def follow(self, after: int = 0) -> AsyncIterator[Any]:
+        """What happened to it beyond an event's number, and what happens, until it is over."""
+        ...
+
+    async def log(self) -> str:
+        """Its output so far."""
+        ...
+
+    async def cancel(self, reason: str = ...) -> bool:
+        """Ask it and all that it started to stop; False when it was over already."""
+        ...
+
+    async def signal(self, name: str, payload: Any = None) -> int:
+        """Send a signal, which its tool takes by `ctx.receive(name)`."""
+        ...
+
+    async def grant(self, session: str) -> None:
+        """Let another session have a handle of it."""
+        ...
+
+    async def children(self) -> builtins.list[Any]:
+        """The handles of the runs that it started, and of those that these did."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class RunsClient(Protocol):
+    """Tools that run in the background, in the session's name."""
+
+    @property
+    def current(self) -> str | None:
+        """The id of the run that this call is part of, if it runs in the background."""
+        ...
+
+    async def spawn(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        disposition: Literal["resume", "rerun", "abandon"] = "resume",
+        id: str | None = None,
+    ) -> RunClient:
+        """Start a tool that supports it, and return the handle of its run."""
+        ...
+
+    async def list(self, *, active: bool = False) -> builtins.list[Any]:
+        """The handles of the session's runs, the newest first."""
+        ...
+
+    async def get(self, id: str) -> RunClient:
+        """The handle of a run of this session, or of one that was granted to it."""
+        ...
+
+
+class ScheduleClient(Protocol):
+    """The handle of a schedule. What it shows is as it was last looked at."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def next_at(self) -> float | None: ...
+
+    async def refresh(self) -> Any:
+        """Look at it now, and return all that is known of it."""
+        ...
+
+    async def pause(self) -> bool:
+        """Fire nothing until it is resumed; False when it was not active."""
+        ...
+
+    async def resume(self) -> bool:
+        """Go on with the next instant from now; False when it was not paused."""
+        ...
+
+    async def run_now(self) -> str:
+        """Start a run beside its instants, and return the id of the run."""
+        ...
+
+    async def cancel(self) -> bool:
+        """Fire nothing any more; False when it was over already."""
+        ...
+
+    async def history(self, limit: int = 100) -> builtins.list[Any]:
+        """What it did for its instants, the latest first."""
+        ...
+
+    def upcoming(self, count: int = 5) -> builtins.list[float]:
+        """Its next instants."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class SchedulesClient(Protocol):
+    """Tools that are started at instants, in the session's name."""
+
+    async def add(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        cron: str | None = None,
+        at: datetime | str | None = None,
+        timezone: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        misfire: Literal["skip", "once", "all"] = "once",
+        overlap: Literal["skip", "queue", "allow"] = "skip",
+    ) -> ScheduleClient:
+        """Start a tool that supports the background at an instant, or again and again."""
+        ...
+
+    async def list(self, *, active: bool = False) -> builtins.list[Any]:
+        """The handles of the session's schedules, the oldest first."""
+        ...
+
+    async def get(self, id: str) -> ScheduleClient:
+        """The handle of a schedule of this session."""
+        ...
+
+
+class Trigger(Struct, frozen=True, kw_only=True):
+    """What starts a tool in the background each time something occurs: see `TriggersClient`."""
+
+    id: str
+    session: str
+    topic: str
+    tool: str
+    arguments: dict[str, Any]
+    match: dict[str, Any]
+    payload_as: str | None
+    title: str
+    timeout: float | None
+    signal_on_completion: bool
+    created_at: float
+
+
+class TriggersClient(Protocol):
+    """What starts tools in the background, in the session's name, when something occurs."""
+
+    async def add(
+        self,
+        topic: str,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        match: Mapping[str, Any] | None = None,
+        payload_as: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> Trigger:
+        """Start a tool each time something occurs under a topic with a payload that matches."""
+        ...
+
+    async def list(self) -> builtins.list[Trigger]:
+        """The triggers of the session, the oldest first."""
+        ...
+
+    async def remove(self, id: str) -> bool:
+        """Start nothing more by a trigger; False when there was none."""
+        ...

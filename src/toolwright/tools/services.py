@@ -1,0 +1,200 @@
+"""What a session keeps for its tools. Owns the protocols of its services, and the values they give.
+
+They are the same for tools (`ctx.files`) and for the host (`session.files`). Instants are seconds since the epoch. What
+a service refuses is a `ServiceError`; what a call changes is changed once, across attempts and crashes.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+Sender = Literal["user", "assistant", "tool", "runtime"]
+
+
+class FileInfo(Struct, frozen=True, gc=False):
+    """A file or directory. `hash` is the SHA-256 of a file's content, in hexadecimal."""
+
+    path: str
+    directory: bool
+    size: int
+    hash: str | None
+    readonly: bool
+    created_at: float
+    updated_at: float
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+
+class GrepMatch(Struct, frozen=True):
+    """A line that matches: its number, from 1, and its text."""
+
+    path: str
+    line: int
+    text: str
+
+
+class FilesClient(Protocol):
+    """The files of a session: absolute paths, of which `/workspace` is another name for the root."""
+
+    async def read(self, path: str) -> str:
+        """The text of a file; one that is not UTF-8 is refused, and `read_bytes` reads it."""
+        ...
+
+    async def read_bytes(self, path: str) -> bytes: ...
+
+    async def write(
+        self, path: str, content: str | bytes, *, expected: str | None = None, readonly: bool | None = None
+    ) -> FileInfo:
+        """Write a file, and make the directories above it.
+
+        With `expected`, only if its content has this hash now; "" stands for a file that is not there. `readonly` sets
+        the flag that keeps tools from changing it.
+        """
+        ...
+
+    def stream(self, path: str) -> AsyncIterator[bytes]:
+        """The content in pieces, for what is too large to hold."""
+        ...
+
+    async def write_stream(self, path: str, content: AsyncIterable[bytes]) -> FileInfo: ...
+
+    async def make_directory(self, path: str) -> FileInfo: ...
+
+    async def list(self, path: str = "/") -> builtins.list[FileInfo]:
+        """What stands in a directory, by name."""
+        ...
+
+    async def stat(self, path: str) -> FileInfo | None: ...
+
+    async def delete(self, path: str, recursive: bool = False) -> int:
+        """Remove a file or directory, and return how many entries that were; 0 when there was none."""
+        ...
+
+    async def grep(self, pattern: str, path: str = "/", *, limit: int = 1_000) -> builtins.list[GrepMatch]:
+        """The lines that match a regular expression, in the files below a path."""
+        ...
+
+
+class KeyInfo(Struct, frozen=True):
+    """A key or the name of a secret, and when it was first and last written."""
+
+    key: str
+    created_at: float
+    updated_at: float
+
+
+class KeyValueClient(Protocol):
+    """What the session keeps under names it chose, as JSON."""
+
+    async def get(self, key: str, default: Any = None) -> Any: ...
+
+    async def set(self, key: str, value: Any) -> None: ...
+
+    async def delete(self, key: str) -> bool: ...
+
+    async def list(self, prefix: str = "") -> builtins.list[KeyInfo]: ...
+
+
+class SecretsClient(Protocol):
+    """Values that tools may use and models never see. They are redacted from whatever a tool gives."""
+
+    async def get(self, name: str) -> str | None: ...
+
+    async def set(self, name: str, value: str) -> None: ...
+
+    async def delete(self, name: str) -> bool: ...
+
+    async def list(self) -> builtins.list[KeyInfo]:
+        """Names and instants, never values."""
+        ...
+
+
+class Message(Struct, frozen=True):
+    """One message of a session. `number` rises by one from each to the next, from 1."""
+
+    number: int
+    sender: Sender
+    content: Any
+    metadata: dict[str, Any]
+    at: float
+
+
+class MessagesClient(Protocol):
+    """The conversation of a session."""
+
+    async def append(
+        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+    ) -> Message: ...
+
+    async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]: ...
+
+
+class AttachmentInfo(Struct, frozen=True):
+    """Content kept under its SHA-256."""
+
+    hash: str
+    name: str
+    media_type: str
+    size: int
+    at: float
+
+
+class AttachmentsClient(Protocol):
+    """Content that travels with messages and outcomes."""
+
+    async def put(self, content: bytes, *, name: str, media_type: str) -> AttachmentInfo: ...
+
+    async def get(self, hash: str) -> bytes | None: ...
+
+    async def list(self) -> builtins.list[AttachmentInfo]: ...
+
+    async def delete(self, hash: str) -> bool: ...
+
+
+class Resource(Struct, frozen=True):
+    """Something outside that the session uses or made: a browser, a run, a deployment."""
+
+    id: str
+    kind: str
+    name: str
+    status: str
+    metadata: dict[str, Any]
+    created_at: float
+    updated_at: float
+
+
+class ResourcesClient(Protocol):
+    """What the session uses or made outside."""
+
+    async def upsert(
+        self, id: str, *, kind: str, name: str, status: str, metadata: Mapping[str, Any] | None = None
+    ) -> Resource: ...
+
+    async def get(self, id: str) -> Resource | None: ...
+
+    async def list(self, *, kind: str | None = None, status: str | None = None) -> builtins.list[Resource]: ...
+
+    async def delete(self, id: str) -> bool: ...
+
+
+class Connection(Struct, frozen=True):
+    """A provider that the session is connected to. `detail` is what tools may read of it; it holds no secret."""
+
+    provider: str
+    detail: Any
+    connected_at: float
+
+
+class ConnectionsClient(Protocol):
+    """The providers that the session is connected to. Tools read them; the host connects."""
+
+    async def get(self, provider: str) -> Connection | None: ...
+
+    async def list(self) -> builtins.list[Connection]: ...
