@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from toolwright.calls.adrift import Adrift
 from toolwright.calls.connecting import waits_of
 from toolwright.calls.cut_off import recover
+from toolwright.calls.endings import Endings, Then
 from toolwright.calls.execute import CallRun
 from toolwright.calls.past import AGAIN, LEFT, require_same
 from toolwright.calls.redact import written_arguments
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -40,6 +41,7 @@ class StoreJournal:
         self._live: dict[CallKey, CallRun] = {}
         self._beginning: list[CallKey] = []
         self._adrift = Adrift(store, clock, self._runs)
+        self._endings = Endings(store, self._finish_alone, self._drop)
         self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
@@ -171,29 +173,38 @@ class StoreJournal:
         assert run.key is not None
         self._when_done(run, self._store.start(run.key, run.record.started_at), then)
 
-    def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
-        """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
+    def finish(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        """Commit the outcome of a call, and tell `then`."""
         assert run.key is not None
         run.handed_over = True
+        if outcome.status != "cancelled" and run.fault is None:
+            ended = Ended(run.key, outcome, run.record.started_at, self._clock.now())
+            if run.entered or run.recovered is not None:
+                self._finish_alone(run, ended, then)
+            else:
+                self._endings.add(run, ended, then)
+            return
         left = run.asked or run.waiting or outcome.may_have_run
         stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
         if run.fault is not None or (stopped and outcome.status == "cancelled" and left):
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
-        elif outcome.status != "cancelled" or outcome.may_have_run:
-            waited = run.entered or run.recovered is not None
-            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now(), waited=waited)
+        elif outcome.may_have_run:
+            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
         else:
             job = self._take_back(run)
+        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
-        def committed(fault: Exception | None) -> None:
-            self._drop(run)
-            if fault is not None:
-                self._adrift.add(run.key)
-            then(fault)
+    def _finish_alone(self, run: CallRun, ended: Ended, then: Then) -> None:
+        job = self._store.finish(ended.key, ended.outcome, ended.started_at, ended.finished_at)
+        self._when_done(run, job, functools.partial(self._committed, run, ended.outcome, then))
 
-        self._when_done(run, job, committed)
+    def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
+        self._drop(run)
+        if fault is not None:
+            self._adrift.add(run.key)
+        then(run, outcome, fault)
 
     def _take_back(self, run: CallRun) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""

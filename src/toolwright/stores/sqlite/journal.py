@@ -9,10 +9,12 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
-from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
+from toolwright.errors import StoreError
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
 from toolwright.stores.sqlite.writer import Writer
@@ -73,20 +75,10 @@ class SqliteJournalStore:
         return self._writer.change(_START, (started_at, *key, self.owner))
 
     def finish(
-        self,
-        key: CallKey,
-        outcome: ToolOutcome,
-        started_at: float | None,
-        finished_at: float,
-        *,
-        waited: bool = True,
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        if outcome.cached_value is not msgspec.UNSET:
-            outcome = replace(outcome, cached_value=msgspec.UNSET)
-        values = (started_at, finished_at, outcome.status, packed(outcome), *key, self.owner)
-        if not waited:
-            return self._writer.change(_FINISH, values)
+        values = (started_at, finished_at, outcome.status, _packed(outcome), *key, self.owner)
 
         def work(connection: apsw.Connection) -> bool:
             connection.execute(_FINISH, values)
@@ -94,6 +86,22 @@ class SqliteJournalStore:
                 return False
             connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
             return True
+
+        return self._writer.do(work)
+
+    def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
+        """Part of `JournalStore`."""
+        owner = self.owner
+        rows = [
+            (end.started_at, end.finished_at, end.outcome.status, _packed(end.outcome), *end.key, owner)
+            for end in ended
+        ]
+
+        def work(connection: apsw.Connection) -> None:
+            before = connection.total_changes()
+            connection.executemany(_FINISH, rows)  # no trigger stands on the table: each change is a call
+            if connection.total_changes() - before != len(rows):
+                raise StoreError(NOT_ALL)
 
         return self._writer.do(work)
 
@@ -166,6 +174,10 @@ class SqliteJournalStore:
             return True
 
         return self._writer.do(work)
+
+
+def _packed(outcome: ToolOutcome) -> bytes:
+    return packed(outcome if outcome.cached_value is UNSET else replace(outcome, cached_value=UNSET))
 
 
 def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
