@@ -26,6 +26,10 @@ _COLUMNS = (
 )
 # Only an unfinished call of this process is changed.
 _OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
+_BEGIN = (
+    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
+    " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
@@ -48,7 +52,32 @@ class SqliteJournalStore:
     def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
 
+        rows = [
+            (
+                *intent.key,
+                intent.batch,
+                intent.position,
+                intent.tool,
+                intent.tool_id,
+                intent.arguments,
+                intent.source,
+                intent.parent,
+                intent.queued_at,
+                self.owner,
+            )
+            for intent in intents
+        ]
+
         def work(connection: apsw.Connection) -> list[Entry | None]:
+            # Nearly always none of the calls is there: then they are written without being looked for.
+            try:
+                with connection:  # a savepoint
+                    connection.executemany(_BEGIN, rows)
+            except apsw.ConstraintError:
+                return among_known(connection)
+            return [None] * len(rows)
+
+        def among_known(connection: apsw.Connection) -> list[Entry | None]:
             known = _find(connection, [intent.key for intent in intents])
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
             dead = dead_among(owners, connection, self._path)
@@ -60,11 +89,7 @@ class SqliteJournalStore:
                     known[key] = replace(entry, owner=self.owner, cut_off=left, pending=_is_pending(connection, key))
                     if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
-                connection.executemany(
-                    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source,"
-                    " parent, queued_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [_row(intent, self.owner) for intent in intents if intent.key not in known],
-                )
+                connection.executemany(_BEGIN, [row for row in rows if row[:3] not in known])
             return [known.get(intent.key) for intent in intents]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
@@ -198,21 +223,6 @@ def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Ent
 def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
     query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
     return one(connection, query, key) is not None
-
-
-def _row(intent: Intent, owner: str) -> tuple[Any, ...]:
-    return (
-        *intent.key,
-        intent.batch,
-        intent.position,
-        intent.tool,
-        intent.tool_id,
-        intent.arguments,
-        intent.source,
-        intent.parent,
-        intent.queued_at,
-        owner,
-    )
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
