@@ -248,6 +248,7 @@ class StoreJournal:
 
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
     assert run.tool is not None
-    about, arguments = run.tool.definition, written_arguments(run)
+    about = run.tool.definition
+    arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
     rerun = about.on_crash == "rerun"
     return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun)
