@@ -143,8 +143,8 @@ class Story:
             for call_id, tool, arguments, started_at, status, outcome in calls:
                 kept = None if outcome is None else msgspec.msgpack.decode(outcome)
                 assert (kept is None) == (status is None)
-                value = None if kept is None else json.loads(kept["payload"])
-                category = kept["failure"]["category"] if kept and kept["failure"] else None
+                value = None if kept is None else json.loads(kept.get("payload", b"null"))
+                category = kept["failure"]["category"] if kept and "failure" in kept else None
                 key = json.loads(arguments)["key"]
                 rows[call_id] = Row(tool, key, started_at is not None, status, value, category)
             return rows

@@ -145,7 +145,7 @@ def kept(path: Path, where: str) -> dict[str, Kept]:
 
 def _ending(outcome: bytes) -> Ending:
     content = msgspec.msgpack.decode(outcome)
-    return content["status"], json.loads(content["payload"])
+    return content["status"], json.loads(content.get("payload", b"null"))
 
 
 def check(cut: Cut, folder: Path) -> None:
@@ -191,7 +191,9 @@ async def test_a_power_cut_while_a_cut_is_recovered_loses_nothing_either(vfs, fo
 
 
 @pytest.mark.promise("EFF-08")
-async def test_with_normal_sync_a_power_cut_may_lose_the_last_moments_and_breaks_nothing(vfs, folder):
+async def test_with_normal_sync_a_power_cut_may_lose_the_last_moments_and_breaks_nothing(vfs, folder, monkeypatch):
+    # A shorter log may be copied, and synced with that, by the very commits that are told of.
+    monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: connection.wal_autocheckpoint(40)])
     await work(vfs, folder / "agent.db", "normal", "only")
     losses = 0
     for cut in cuts(vfs.steps, 5):

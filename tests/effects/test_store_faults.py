@@ -338,6 +338,32 @@ async def test_a_call_whose_outcome_could_not_be_written_is_let_go_of_for_other_
 
 
 @pytest.mark.promise("EFF-07")
+async def test_an_outcome_that_can_not_be_written_leaves_those_written_with_it_as_they_are():
+    class Picky(MemoryStore):
+        async def finish(self, key, *rest):
+            if key.call_id == "c1":
+                raise StoreError("the outcome is too large")
+            return await super().finish(key, *rest)
+
+    ran = []
+
+    @tool(readonly=True)
+    async def read(n: int) -> int:
+        ran.append(n)
+        return n
+
+    rows = MemoryDatabase()
+    calls = [ToolCall(id=f"c{n}", name="read", arguments={"n": n}) for n in range(4)]
+    async with fail_after(10), Runtime.open(Picky(rows), tools=[read]) as runtime:
+        with pytest.raises(StoreError, match="too large"):
+            await runtime.session("s").run_batch(calls)
+    async with fail_after(10), Runtime.open(MemoryStore(rows), tools=[read]) as runtime:
+        outcomes = await runtime.session("s").run_batch(calls)
+    assert [(outcome.value, outcome.replayed) for outcome in outcomes] == [(0, True), (1, False), (2, True), (3, True)]
+    assert ran == [0, 1, 2, 3, 1]
+
+
+@pytest.mark.promise("EFF-07")
 async def test_a_fault_under_a_nested_call_is_not_the_outcome_of_the_one_that_made_it():
     ran = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -55,7 +54,7 @@ def give(run: CallRun, outcome: ToolOutcome) -> None:
     if run.order and not run.done and run not in run.host.lingering:
         # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
         (run.schedule.finish if run.claims is PARALLEL else run.schedule.free_slots)(run)
-    journal.finish(run, outcome, functools.partial(_recorded, run, outcome))
+    journal.finish(run, outcome, _recorded)
 
 
 def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> None:

@@ -176,7 +176,7 @@ class Launch:
                 if run.outcome is not None or run.answer is not None or tool is None:
                     end_now(run, run.outcome or run.answer)
                     continue
-                if batch.stop_reason is None and goes_on_waiting(run, self._launch):
+                if run.recovered is not None and batch.stop_reason is None and goes_on_waiting(run, self._launch):
                     continue
             plan = run.plan = plans.get(tool) or setting.plan(tool)
             if plan.allowed_by is None:

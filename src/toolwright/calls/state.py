@@ -39,6 +39,7 @@ class RunState(Ticket):
         "done",
         "entered",
         "expired",
+        "handed_over",
         "host",
         "in_tool",
         "index",
@@ -85,7 +86,6 @@ class RunState(Ticket):
     key: Any
     shares: CallRun | None
     sharers: tuple[CallRun, ...]
-    handed_over = False
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
@@ -119,7 +119,7 @@ class RunState(Ticket):
         self.parent = self.waiting_in = self.key = self.shares = None
         self.waited_for = self.kept = self.sharers = ()
         self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
-        self.rejoins = self.entered = self.waiting = self.key_taken = False
+        self.rejoins = self.entered = self.waiting = self.key_taken = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
         self.watch: Watch | None = None

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from toolwright.calls.adrift import Adrift
 from toolwright.calls.connecting import waits_of
 from toolwright.calls.cut_off import recover
+from toolwright.calls.endings import Endings, Then
 from toolwright.calls.execute import CallRun
 from toolwright.calls.past import AGAIN, LEFT, require_same
 from toolwright.calls.redact import written_arguments
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -38,8 +39,9 @@ class StoreJournal:
         self._store = store
         self._clock = clock
         self._live: dict[CallKey, CallRun] = {}
-        self._beginning: list[CallKey] = []
+        self._beginning: list[list[Intent]] = []
         self._adrift = Adrift(store, clock, self._runs)
+        self._endings = Endings(store, self._finish_alone, self._drop)
         self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
@@ -51,9 +53,9 @@ class StoreJournal:
         """
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
-        intents = [_intent(run, CallKey(session, scope, run.call_id), batch, now) for run in waiting]
         if not waiting:
             return
+        intents = [_intent(run, CallKey(session, scope, run.call_id), batch, now) for run in waiting]
         while not await self._written(waiting, intents):
             await self._clock.sleep(POLL)
         for run, intent in zip(waiting, intents, strict=True):
@@ -101,7 +103,7 @@ class StoreJournal:
 
     async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
-        self._beginning += [intent.key for intent in intents]
+        self._beginning.append(intents)
         job = asyncio.ensure_future(self._store.begin(intents))
         # When it is done, and no later: what the store answers next may be that one of these calls is finished.
         job.add_done_callback(functools.partial(self._meet, waiting, intents))
@@ -115,42 +117,47 @@ class StoreJournal:
             except Exception:
                 break
         entries = job.result()
-        for run, entry in zip(waiting, entries, strict=True):
-            if entry is not None:
-                before = entry.intent
-                require_same(run, before.tool, before.tool_id, before.arguments)
+        if any(entries):  # else none has a past, as nearly always
+            for run, entry in zip(waiting, entries, strict=True):
+                if entry is not None:
+                    before = entry.intent
+                    require_same(run, before.tool, before.tool_id, before.arguments)
         if stopped is not None:
             raise stopped
-        return not any(self._runs_elsewhere(entry) for entry in entries)
+        return not self._run_elsewhere(entries)
 
     def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
-        for intent in intents:
-            self._beginning.remove(intent.key)
+        self._beginning = [others for others in self._beginning if others is not intents]
         if job.cancelled() or job.exception() is not None:
             return
         entries = job.result()
-        if not any(self._runs_elsewhere(entry) for entry in entries):
+        if not self._run_elsewhere(entries):
             for run, intent, entry in zip(waiting, intents, entries, strict=True):
-                self._claim(run, intent.key, entry)
+                if entry is None:
+                    run.key = key = intent.key
+                    self._live[key] = run
+                else:
+                    self._claim(run, intent.key, entry)
 
-    def _runs_elsewhere(self, entry: Entry | None) -> bool:
-        return entry is not None and entry.outcome is None and entry.owner != self._store.owner
+    def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
+        """True when another process runs one of the calls."""
+        known = filter(None, entries)
+        return any(entry.outcome is None and entry.owner != self._store.owner for entry in known)
 
-    def _claim(self, run: CallRun, key: CallKey, entry: Entry | None) -> None:
-        """Say whose a call is: this run's, or another's that has or will have the outcome."""
+    def _claim(self, run: CallRun, key: CallKey, entry: Entry) -> None:
+        """Say whose a call with a past is: this run's, or another's that has or will have the outcome."""
         other = self._live.get(key)
-        if entry is not None and entry.outcome is not None:
+        if entry.outcome is not None:
             run.outcome = replace(entry.outcome, replayed=True)
-        elif entry is not None and other is not None:
+        elif other is not None:
             run.shares = other
             other.sharers = (*other.sharers, run)
         else:
             run.key = key
             self._live[key] = run
-            if entry is not None:
-                run.recovered = LEFT
-                run.cut_off_after_start = entry.started_at
-                run.pending_before = entry.pending
+            run.recovered = LEFT
+            run.cut_off_after_start = entry.started_at
+            run.pending_before = entry.pending
 
     def _drop(self, run: CallRun) -> None:
         if self._live.get(run.key) is run:
@@ -171,29 +178,38 @@ class StoreJournal:
         assert run.key is not None
         self._when_done(run, self._store.start(run.key, run.record.started_at), then)
 
-    def finish(self, run: CallRun, outcome: ToolOutcome, then: Callable[[Exception | None], None]) -> None:
-        """Commit the outcome of a call, and call `then` with None, or with what went wrong."""
+    def finish(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        """Commit the outcome of a call, and tell `then`."""
         assert run.key is not None
         run.handed_over = True
+        if outcome.status != "cancelled" and run.fault is None:
+            ended = Ended(run.key, outcome, run.record.started_at, self._clock.now())
+            if run.entered or run.recovered is not None:
+                self._finish_alone(run, ended, then)
+            else:
+                self._endings.add(run, ended, then)
+            return
         left = run.asked or run.waiting or outcome.may_have_run
         stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
         if run.fault is not None or (stopped and outcome.status == "cancelled" and left):
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
-        elif outcome.status != "cancelled" or outcome.may_have_run:
-            waited = run.entered or run.recovered is not None
-            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now(), waited=waited)
+        elif outcome.may_have_run:
+            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
         else:
             job = self._take_back(run)
+        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
-        def committed(fault: Exception | None) -> None:
-            self._drop(run)
-            if fault is not None:
-                self._adrift.add(run.key)
-            then(fault)
+    def _finish_alone(self, run: CallRun, ended: Ended, then: Then) -> None:
+        job = self._store.finish(ended.key, ended.outcome, ended.started_at, ended.finished_at)
+        self._when_done(run, job, functools.partial(self._committed, run, ended.outcome, then))
 
-        self._when_done(run, job, committed)
+    def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
+        self._drop(run)
+        if fault is not None:
+            self._adrift.add(run.key)
+        then(run, outcome, fault)
 
     def _take_back(self, run: CallRun) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
@@ -206,7 +222,7 @@ class StoreJournal:
         return self._store.release(run.key)
 
     def _runs(self, key: CallKey) -> bool:
-        return key in self._live or key in self._beginning
+        return key in self._live or any(intent.key == key for intents in self._beginning for intent in intents)
 
     def close(self) -> None:
         """From now on what is stopped is cut off, as by a crash."""
@@ -232,6 +248,7 @@ class StoreJournal:
 
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
     assert run.tool is not None
-    about, arguments = run.tool.definition, written_arguments(run)
+    about = run.tool.definition
+    arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
     rerun = about.on_crash == "rerun"
     return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun)

@@ -50,6 +50,19 @@ class Entry(Struct, frozen=True, gc=False):
     pending: bool = False
 
 
+NOT_ALL = "One of the calls is no longer this process's to write about; finish each of them alone"
+"""What a store says when it can not finish calls together."""
+
+
+class Ended(Struct, frozen=True, gc=False):
+    """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written."""
+
+    key: CallKey
+    outcome: ToolOutcome
+    started_at: float | None
+    finished_at: float
+
+
 class JournalStore(Protocol):
     """What a database must offer to be a journal.
 
@@ -76,18 +89,20 @@ class JournalStore(Protocol):
         ...
 
     def finish(
-        self,
-        key: CallKey,
-        outcome: ToolOutcome,
-        started_at: float | None,
-        finished_at: float,
-        *,
-        waited: bool = True,
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
         """Write the outcome of a call. False when it is no longer this process's to write.
 
         Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
-        What it waited for can not be resolved from then on; without `waited` it never did, here or elsewhere.
+        What it waited for can not be resolved from then on.
+        """
+        ...
+
+    def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
+        """Write the outcomes of calls that never waited for anything, here or elsewhere, all or none.
+
+        Raises:
+            StoreError: one could not be written, or is not this process's to write; `finish` says which.
         """
         ...
 

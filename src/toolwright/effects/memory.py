@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.waits import (
     Arrivals,
@@ -23,6 +23,7 @@ from toolwright.effects.waits import (
     WaitKey,
     WaitKind,
 )
+from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.tools.outcome import ToolOutcome
 
@@ -105,15 +106,7 @@ class MemoryStore:
         call.entry = replace(call.entry, started_at=started_at)
         return True
 
-    async def finish(
-        self,
-        key: CallKey,
-        outcome: ToolOutcome,
-        started_at: float | None,
-        finished_at: float,
-        *,
-        waited: bool = True,
-    ) -> bool:
+    async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         """Part of `JournalStore`."""
         call = self._mine(key)
         if call is None or call.entry is None:
@@ -121,6 +114,13 @@ class MemoryStore:
         call.entry = replace(call.entry, outcome=outcome, started_at=started_at, finished_at=finished_at)
         call.over = True
         return True
+
+    async def finish_all(self, ended: Sequence[Ended]) -> None:
+        """Part of `JournalStore`."""
+        if any(self._mine(end.key) is None for end in ended):
+            raise StoreError(NOT_ALL)
+        for end in ended:
+            await self.finish(end.key, end.outcome, end.started_at, end.finished_at)
 
     async def forget(self, key: CallKey) -> bool:
         """Part of `JournalStore`."""

@@ -72,6 +72,7 @@ VERBS = {
     "begin": "the intents are written",
     "start": "the start is written",
     "finish": "the outcome is written",
+    "finish_all": "the outcome is written",
     "forget": "the intent is taken back",
     "release": "the call is let go",
     "keep": "an effect is written",
@@ -106,9 +107,12 @@ class Crashing:
             return found
 
         async def use(*given: Any, **options: Any) -> Any:
-            crash_point(f"before {what}")
+            times = len(given[0]) if name == "finish_all" else 1  # each of its calls passes the points
+            for _ in range(times):
+                crash_point(f"before {what}")
             answer = await found(*given, **options)
-            crash_point(f"after {what}")
+            for _ in range(times):
+                crash_point(f"after {what}")
             return answer
 
         return use

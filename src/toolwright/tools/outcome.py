@@ -177,7 +177,7 @@ INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in t
 """All that a model learns of an unexpected exception."""
 
 
-class ToolOutcome(Struct, frozen=True, gc=False):
+class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     """How one call ended. `value` is the JSON form of what the tool returned, the same now and after a replay.
 
     `payload` is that value encoded; `value` and `text` are derived from it when first asked for.

@@ -111,4 +111,6 @@ def _now(verb: Coroutine[Any, Any, Any]) -> Any:
         verb.send(None)
     except StopIteration as done:
         return done.value
+    except StoreError as refused:
+        return refused
     raise AssertionError("the store in memory waited")

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.journal import Ended, Entry, Intent
 from toolwright.effects.waits import Refused, Standing, WaitKey
+from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
 
 
@@ -140,6 +141,10 @@ class Ledger:
             if call in self.finished:
                 self.wrong(f"{call.call_id} was finished twice")
             self.finished[call] = outcome
+
+    def _finish_all(self, disk: Any, ended: Sequence[Ended], result: StoreError | None) -> None:
+        for end in ended if result is None else ():
+            self._finish(disk, end.key, end.outcome, True)
 
     def _forget(self, disk: Any, call: CallKey, result: bool) -> None:
         if result:

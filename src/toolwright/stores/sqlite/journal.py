@@ -9,10 +9,11 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
-from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
@@ -25,6 +26,10 @@ _COLUMNS = (
 )
 # Only an unfinished call of this process is changed.
 _OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
+_BEGIN = (
+    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
+    " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
@@ -51,7 +56,32 @@ class SqliteJournalStore:
     def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
 
+        rows = [
+            (
+                *intent.key,
+                intent.batch,
+                intent.position,
+                intent.tool,
+                intent.tool_id,
+                intent.arguments,
+                intent.source,
+                intent.parent,
+                intent.queued_at,
+                self.owner,
+            )
+            for intent in intents
+        ]
+
         def work(connection: apsw.Connection) -> list[Entry | None]:
+            # Nearly always none of the calls is there: then they are written without being looked for.
+            try:
+                with connection:  # a savepoint
+                    connection.executemany(_BEGIN, rows)
+            except apsw.ConstraintError:
+                return among_known(connection)
+            return [None] * len(rows)
+
+        def among_known(connection: apsw.Connection) -> list[Entry | None]:
             known = _find(connection, [intent.key for intent in intents])
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
             dead = dead_among(owners, connection, self._path)
@@ -63,11 +93,7 @@ class SqliteJournalStore:
                     known[key] = replace(entry, owner=self.owner, cut_off=left, pending=_is_pending(connection, key))
                     if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
-                connection.executemany(
-                    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source,"
-                    " parent, queued_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [_row(intent, self.owner) for intent in intents if intent.key not in known],
-                )
+                connection.executemany(_BEGIN, [row for row in rows if row[:3] not in known])
             return [known.get(intent.key) for intent in intents]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
@@ -95,20 +121,10 @@ class SqliteJournalStore:
         return self._writer.change(_START, (started_at, *key, self.owner))
 
     def finish(
-        self,
-        key: CallKey,
-        outcome: ToolOutcome,
-        started_at: float | None,
-        finished_at: float,
-        *,
-        waited: bool = True,
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        if outcome.cached_value is not msgspec.UNSET:
-            outcome = replace(outcome, cached_value=msgspec.UNSET)
-        values = (started_at, finished_at, outcome.status, packed(outcome), *key, self.owner)
-        if not waited:
-            return self._writer.change(_FINISH, values)
+        values = (started_at, finished_at, outcome.status, _packed(outcome), *key, self.owner)
 
         def work(connection: apsw.Connection) -> bool:
             connection.execute(_FINISH, values)
@@ -116,6 +132,22 @@ class SqliteJournalStore:
                 return False
             connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
             return True
+
+        return self._writer.do(work)
+
+    def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
+        """Part of `JournalStore`."""
+        owner = self.owner
+        rows = [
+            (end.started_at, end.finished_at, end.outcome.status, _packed(end.outcome), *end.key, owner)
+            for end in ended
+        ]
+
+        def work(connection: apsw.Connection) -> None:
+            before = connection.total_changes()
+            connection.executemany(_FINISH, rows)  # no trigger stands on the table: each change is a call
+            if connection.total_changes() - before != len(rows):
+                raise StoreError(NOT_ALL)
 
         return self._writer.do(work)
 
@@ -190,6 +222,10 @@ class SqliteJournalStore:
         return self._writer.do(work)
 
 
+def _packed(outcome: ToolOutcome) -> bytes:
+    return packed(outcome if outcome.cached_value is UNSET else replace(outcome, cached_value=UNSET))
+
+
 def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
     ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
     for session, scope, call_id in keys:
@@ -208,21 +244,6 @@ def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Ent
 def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
     query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
     return one(connection, query, key) is not None
-
-
-def _row(intent: Intent, owner: str) -> tuple[Any, ...]:
-    return (
-        *intent.key,
-        intent.batch,
-        intent.position,
-        intent.tool,
-        intent.tool_id,
-        intent.arguments,
-        intent.source,
-        intent.parent,
-        intent.queued_at,
-        owner,
-    )
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from toolwright.effects.effect import Kept
-from toolwright.effects.journal import Intent
+from toolwright.effects.journal import Ended, Intent
+from toolwright.errors import StoreError
 from toolwright.testing.conformance.cases import Database, call, cases, intent, success
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
 
@@ -197,6 +199,24 @@ async def many_calls_at_once_are_all_written(database: Database) -> None:
         assert entry.outcome == success(key)
 
 
+async def calls_are_finished_together_or_not_at_all(database: Database) -> None:
+    store = await database.open()
+    keys = [call("c1"), call("c2", "s2"), call("c3")]
+    await store.journal.begin([intent(key) for key in keys[:2]])
+    with suppress(StoreError):
+        await store.journal.finish_all([Ended(key, success(key), 101.0, 102.0) for key in keys])
+        raise AssertionError("a call that nobody began was finished")
+    again = await store.journal.begin([intent(key) for key in keys])
+    assert [entry and entry.outcome for entry in again] == [None, None, None]
+    await store.journal.finish_all([Ended(key, success(key), 103.0, 104.0) for key in keys])
+    await store.journal.finish_all([])
+    reader = await database.open()
+    for key in keys:
+        (entry,) = await reader.journal.begin([intent(key)])
+        assert entry is not None
+        assert (entry.outcome, entry.started_at, entry.finished_at) == (success(key), 103.0, 104.0)
+
+
 CALLS = cases(
     a_call_that_never_began_has_no_past,
     a_finished_call_gives_its_outcome_to_whoever_asks_again,
@@ -210,4 +230,5 @@ CALLS = cases(
     a_call_that_its_owner_runs_is_not_cut_off,
     what_is_asked_first_is_done_first_and_answered_first,
     many_calls_at_once_are_all_written,
+    calls_are_finished_together_or_not_at_all,
 )

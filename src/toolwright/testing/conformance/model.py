@@ -13,15 +13,25 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Entry
+from toolwright.effects.journal import Ended, Entry
 from toolwright.effects.store import Store
 from toolwright.effects.waits import Arrivals, Remembered, Resolution, Wait, WaitKey
+from toolwright.errors import StoreError
 from toolwright.testing.conformance.cases import Database, intent, success
 from toolwright.testing.conformance.memory import InMemory
 
 _CALLS = [CallKey(session, scope, name) for session in ("s1", "s2") for scope in ("", "x") for name in ("a", "b", "c")]
 _WAITS: list[tuple[Any, str]] = [("completion", ""), ("event", "e1"), ("event", "e2"), ("approval", ""), ("crash", "")]
-_OFTEN = {"begin": 8, "unfinished": 2, "arrivals": 4, "open_wait": 6, "resolve": 6, "keep": 4, "effects": 2}
+_OFTEN = {
+    "begin": 8,
+    "unfinished": 2,
+    "arrivals": 4,
+    "open_wait": 6,
+    "resolve": 6,
+    "keep": 4,
+    "effects": 2,
+    "finish_all": 2,
+}
 _ONCE = ("start", "finish", "forget", "release", "cancel_waits", "waiting", "signal", "signals", "remembered", "end")
 
 
@@ -99,6 +109,22 @@ class _Play:
         key, now = self._key(), self._now
         outcome = success(key, b"%d" % self._random.randrange(100))
         await self._same(f"finish {key}", lambda store: store.journal.finish(key, outcome, now, now), self._writer(key))
+
+    async def _finish_all(self) -> None:
+        calls = self._model.rows.calls
+        # Its contract speaks of calls that never waited.
+        fresh = [key for key in _CALLS if key not in calls or not calls[key].waits]
+        keys = self._random.sample(fresh, min(len(fresh), self._random.randint(1, 3)))
+        ended = [Ended(key, success(key, b"%d" % self._random.randrange(100)), self._now, self._now) for key in keys]
+
+        async def ask(store: Store) -> bool:
+            try:
+                await store.journal.finish_all(ended)
+            except StoreError:
+                return False
+            return True
+
+        await self._same(f"finish all of {keys}", ask, self._writer(keys[0]) if keys else None)
 
     async def _forget(self) -> None:
         key = self._key()
