@@ -240,8 +240,8 @@ def _rows(connection: apsw.Connection) -> dict[str, Row]:
     for id, session, parent, tool, arguments, state, holder, token, attempts, outcome in found:
         kept = None if outcome is None else msgspec.msgpack.decode(outcome)
         assert (kept is not None) == (state in OVER), f"{id} is {state}, with the outcome {kept}"
-        value = json.loads(kept["payload"]) if kept else None
-        code = kept["failure"]["code"] if kept and kept["failure"] else None
+        value = json.loads(kept.get("payload", b"null")) if kept else None
+        code = kept["failure"]["code"] if kept and "failure" in kept else None
         status, key = (kept["status"] if kept else None), json.loads(arguments)["key"]
         rows[id] = Row(session, parent, tool, key, state, holder, token, attempts, status, value, code)
     return rows
