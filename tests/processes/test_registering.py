@@ -199,3 +199,51 @@ async def test_a_call_that_is_run_again_finds_the_run_it_started(stage: Stage, f
     outcome = await stage.until(session.call("start"))
     assert outcome.value == seen[0] == seen[1]
     assert len(await session.runs()) == 1
+
+
+@pytest.mark.promise("PROC-05", "SES-03")
+async def test_a_tool_that_takes_a_secret_is_not_started_with_one_that_would_be_kept(stage: Stage, place: str | Path):
+    @tool(secret="pin", supports_background=True)
+    async def unlock(pin: str) -> str:
+        return "ok"
+
+    session = (await stage.open(place, unlock)).session("s")
+    for start in (
+        session.spawn("unlock", {"pin": "pin-8841"}),
+        session.schedule("unlock", {"pin": "pin-8841"}, cron="* * * * *"),
+        session.on("topic", "unlock", {"pin": "pin-8841"}),
+    ):
+        with pytest.raises(ProcessError, match="takes a secret as 'pin'"):
+            await start
+    assert await session.runs() == []
+
+
+@pytest.mark.promise("PROC-05", "CRON-01")
+async def test_arguments_that_can_never_fit_are_refused_when_they_are_given(stage: Stage, place: str | Path):
+    @tool(supports_background=True)
+    async def repeat(times: int) -> int:
+        return times
+
+    session = (await stage.open(place, repeat)).session("s")
+    for args in ({}, {"times": "often"}, {"times": 1, "more": 2}):
+        with pytest.raises(ProcessError, match="The arguments do not fit tool 'repeat'"):
+            await session.spawn("repeat", args)
+        with pytest.raises(ProcessError, match="The arguments do not fit tool 'repeat'"):
+            await session.schedule("repeat", args, cron="* * * * *")
+    assert await session.runs() == []
+    assert await session.schedules() == []
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_title_that_holds_a_secret_is_refused_for_schedules_and_triggers_too(stage: Stage, place: str | Path):
+    @tool(supports_background=True)
+    async def work() -> None: ...
+
+    session = (await stage.open(place, work)).session("s")
+    await session.secrets.set("k", "correct horse battery")
+    for start in (
+        session.schedule("work", cron="* * * * *", title="with correct horse battery"),
+        session.on("topic", "work", title="with correct horse battery"),
+    ):
+        with pytest.raises(ProcessError, match="The title holds the value of a secret"):
+            await start

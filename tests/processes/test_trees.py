@@ -129,3 +129,23 @@ async def test_a_run_that_is_taken_over_finds_the_runs_it_started(stage: Stage, 
     outcome = await stage.until(handle.wait())
     (child,) = await handle.children()
     assert outcome.value == f"{child.id} leaf"
+
+
+@pytest.mark.promise("PROC-09")
+async def test_what_a_run_that_is_over_started_goes_on_when_somebody_cancels_it(stage: Stage, place: str | Path):
+    @tool(supports_background=True)
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    @tool(supports_background=True)
+    async def parent(ctx: ToolContext) -> str:
+        return (await ctx.runs.spawn("endless")).id
+
+    session = (await stage.open(place, endless, parent)).session("s")
+    run = await session.spawn("parent")
+    child = await session.run((await stage.until(run.wait())).value)
+    assert not await run.cancel()
+    await stage.pass_time(2)
+    assert (await child.refresh()).status == "running"
+    assert await child.cancel()
+    assert (await stage.until(child.wait())).status == "cancelled"

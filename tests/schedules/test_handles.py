@@ -122,7 +122,7 @@ async def test_only_the_session_that_owns_a_schedule_gets_its_handle(stage, plac
     for id in (schedule.id, "sch_none"):
         with pytest.raises(ScheduleError) as caught:
             await other.scheduled(id)
-        told = f"There is no schedule {id!r} in this session; `list` shows those that are"
+        told = f"There is no schedule {id!r} in this session; `session.schedules()` lists them"
         assert (str(caught.value), caught.value.code) == (told, "not_found")
     outcome = await other.call("meddle", id=schedule.id)
     assert (outcome.status, outcome.failure.code) == ("failure", "not_found")

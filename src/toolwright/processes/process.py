@@ -104,6 +104,8 @@ class Process(Struct, frozen=True, kw_only=True):
     token: int = 0
     lease_until: float | None = None
     attempts: int = 0
+    crashes: int = 0
+    """How many workers were gone before they ended it or handed it back."""
     cancel_reason: str | None = None
     progress: Progress | None = None
     tail: str = ""

@@ -75,7 +75,7 @@ class Processes:
         """What handles of processes need."""
         place = self._place
         bell = Bell(place.process_store, place.clock, alone=place.alone)
-        return Desk(place.process_store, bell, place.clock, place.quotas, place.effects, self.poke)
+        return Desk(place.process_store, bell, place.clock, place.quotas, place.effects, self.poke, self._enter)
 
     def runs(
         self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
@@ -83,7 +83,7 @@ class Processes:
         """The runs client of a session, for its host or for a call."""
         desk, parent, origin = self.desk, None, {"by": "host"}
         if call is not None:
-            desk = Desk(guard(desk.store), desk.bell, desk.clock, desk.quotas, desk.effects, desk.poke)
+            desk = Desk(guard(desk.store), desk.bell, desk.clock, desk.quotas, desk.effects, desk.poke, desk.enter)
             parent = call.scope.removeprefix(PROCESS_SCOPE) if call.scope.startswith(PROCESS_SCOPE) else None
             origin = {"by": "call", "scope": call.scope, "call_id": call.call_id}
         return Runs(
@@ -127,6 +127,10 @@ class Processes:
         if found:
             self.poke()
         return [Run(self.desk, process) for process in found]
+
+    def _enter(self, call: CallKey) -> None:
+        if self._place.alone:  # a store that others see has its own way to know what is to come
+            self._place.session_of(call.session).enter(call)
 
     def open(self) -> None:
         """Begin to work, where the runtime was opened as a worker."""

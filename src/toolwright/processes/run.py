@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from toolwright.clock import Clock
+from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import WaitKey
 from toolwright.errors import KeyRefused, ProcessError
@@ -31,6 +32,7 @@ class Desk:
         quotas: Quotas,
         effects: JournaledController,
         poke: Callable[..., None],
+        enter: Callable[[CallKey], None],
     ) -> None:
         self.store = store
         self.bell = bell
@@ -39,6 +41,8 @@ class Desk:
         self.effects = effects
         self.poke = poke
         """Says to the worker of this runtime that there may be something to do; with `begin`, that it is to begin."""
+        self.enter = enter
+        """Says that a call may be spoken to, also before it begins."""
 
 
 class Run:
@@ -154,6 +158,7 @@ class Run:
         require_name("name of a signal", name)
         if (await self.refresh()).over:
             raise ProcessError(f"The run {self.id!r} takes no signals: it is over", "over")
+        self._desk.enter(self._process.call)
         key = WaitKey(self._process.call, "signal", name)
         try:
             return await self._desk.effects.signal(key, to_json("payload of a signal", payload))

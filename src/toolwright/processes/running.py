@@ -19,6 +19,8 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.processes")
 
+MOST_CRASHES = 20
+"""How many workers may be lost with a process: one that ends its worker each time must not end them for ever."""
 LOST = "the worker no longer runs this process"
 
 
@@ -117,7 +119,7 @@ class Running:
             return await self._known()
         if self._reason is not None:
             return stopped(process, begun=process.attempts > 1)  # this is one of them
-        if self._gone is not None and process.options.disposition == "abandon":
+        if self._gone is not None and (process.options.disposition == "abandon" or process.crashes >= MOST_CRASHES):
             return abandoned(process)
         if process.deadline is not None and process.deadline <= self._clock.now():
             return timed_out(process)

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from toolwright import jsonx
 from toolwright.calls.policy import Policy
-from toolwright.errors import ProcessError, ServiceError
+from toolwright.errors import InvalidArguments, ProcessError, ServiceError
 from toolwright.processes.process import (
     Disposition,
     Options,
@@ -94,7 +94,7 @@ class Runs:
             id=new_process_id() if id is None else require_process_id(id),
             session=self._session,
             tool=found.name,
-            arguments=require_arguments(args, self._hides),
+            arguments=require_fitting(found, require_arguments(args, self._hides)),
             title=title_of(found, title, self._hides),
             options=options_of(timeout, signal_on_completion, disposition),
             at=self._desk.clock.now(),
@@ -128,7 +128,9 @@ class Runs:
         process = await self._desk.store.find(id) if known else None
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
-            raise ProcessError(f"There is no run {id!r:.200} in this session; `list` shows those that are", "not_found")
+            raise ProcessError(
+                f"There is no run {id!r:.200} in this session; `session.runs()` lists its runs", "not_found"
+            )
         return Run(self._desk, process)
 
 
@@ -148,6 +150,11 @@ def backgroundable(tools: Snapshot, name: Any) -> Tool:
         raise ProcessError(f"Unknown tool: {name}", "not_found")
     if not tool.definition.hints.supports_background:
         raise ProcessError(f"Tool does not support background execution: {name}")
+    if tool.definition.secret is not None:
+        raise ProcessError(
+            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
+            "let it take the name of a secret of the session"
+        )
     return tool
 
 
@@ -170,7 +177,20 @@ def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
     return data
 
 
-def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] = lambda data: False) -> str:
+def require_fitting(tool: Tool, arguments: bytes) -> bytes:
+    """The same arguments, which fit the tool: what can never run is refused now, and not when nobody looks.
+
+    Raises:
+        ProcessError: they do not.
+    """
+    try:
+        tool.validate(arguments)
+    except InvalidArguments as error:
+        raise ProcessError(f"The arguments do not fit tool {tool.name!r}: {error}") from error
+    return arguments
+
+
+def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
     """What a run is called.
 
     Raises:

@@ -151,7 +151,7 @@ class Triggers:
             arguments=arguments,
             match=pattern,
             payload_as=payload_as,
-            title=title_of(found, title),
+            title=title_of(found, title, hides),
             timeout=options.timeout,
             signal_on_completion=options.signal_on_completion,
             created_at=self._clock.now(),

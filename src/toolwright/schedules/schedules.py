@@ -10,7 +10,7 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.errors import ScheduleError
-from toolwright.processes.runs import backgroundable, options_of, require_arguments, title_of
+from toolwright.processes.runs import backgroundable, options_of, require_arguments, require_fitting, title_of
 from toolwright.processes.store import Limits
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
@@ -199,8 +199,8 @@ class Schedules:
         """
         found, now = backgroundable(self._tools(), tool), self._clock.now()
         timing = read_form(cron=cron, at=at, timezone=timezone)
-        arguments = jsonx.decode(require_arguments(args, self._hides))
-        options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title)
+        arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
+        options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)
         policies = read_misfire(misfire), read_overlap(overlap)
         mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies)
         # Looked for first: a call that runs again must find its schedule also when the instant is past by then.
@@ -242,7 +242,7 @@ class Schedules:
         if found is None or found.session != self._session:
             # The same for both: who does not own a schedule learns nothing of it.
             raise ScheduleError(
-                f"There is no schedule {id!r} in this session; `list` shows those that are", "not_found"
+                f"There is no schedule {id!r} in this session; `session.schedules()` lists them", "not_found"
             )
         return found
 

@@ -11,12 +11,16 @@ import contextlib
 import fcntl
 import glob
 import os
+import time
 import weakref
 from pathlib import Path
 
 import apsw
 
 from toolwright.stores.sqlite.rows import one
+
+PATIENCE = 2.0
+"""Seconds to wait for the lock of a file that nobody else should hold."""
 
 
 class OwnerLock:
@@ -80,15 +84,26 @@ def sweep(store: Path) -> None:
 
 
 def _lock(path: Path) -> int:
+    """Lock the file of a new owner. Others hold it for a moment at most, to see whether its owner lives.
+
+    Raises:
+        BlockingIOError: somebody else keeps it, who has the number from another store that was here before.
+    """
+    patience = time.monotonic() + PATIENCE
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between making it and locking it, somebody may have taken it for what a dead owner left.
             if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
                 return fd
         except FileNotFoundError:
             pass
+        except BlockingIOError:
+            if time.monotonic() > patience:
+                os.close(fd)
+                raise
+            time.sleep(0.01)
         except BaseException:
             os.close(fd)
             raise

@@ -72,7 +72,8 @@ def take_process(connection: apsw.Connection, process: Process, worker: str, now
     timeout = process.options.timeout
     connection.execute(
         "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
-        " lease_until = ?3, attempts = attempts + 1, started_at = coalesce(started_at, ?4),"
+        " lease_until = ?3, attempts = attempts + 1, crashes = crashes + (state != 'queued'),"
+        " started_at = coalesce(started_at, ?4),"
         " deadline = coalesce(deadline, ?5) WHERE id = ?1",
         (process.id, worker, until, now, None if timeout is None else now + timeout),
     )

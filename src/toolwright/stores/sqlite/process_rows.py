@@ -18,8 +18,8 @@ ACTIVE = "state IN ('queued', 'running', 'waiting')"
 PENDING = "state IN ('held', 'queued', 'running', 'waiting')"
 COLUMNS = (
     "id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at,"
-    " started_at, ended_at, deadline, worker, token, lease_until, attempts, cancel_reason, progress, tail, log_chars,"
-    " outcome"
+    " started_at, ended_at, deadline, worker, token, lease_until, attempts, crashes, cancel_reason, progress, tail,"
+    " log_chars, outcome"
 )
 _options = msgspec.msgpack.Decoder(Options).decode
 _progress = msgspec.json.Decoder(Progress).decode
@@ -37,8 +37,8 @@ def to_process(row: Any) -> Process:
     (id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at) = row[
         :12
     ]
-    (started_at, ended_at, deadline, worker, token, lease_until, attempts, cancel_reason) = row[12:20]
-    progress, tail, log_chars, outcome = row[20:]
+    (started_at, ended_at, deadline, worker, token, lease_until, attempts, crashes, cancel_reason) = row[12:21]
+    progress, tail, log_chars, outcome = row[21:]
     return Process(
         id=id,
         session=session,
@@ -59,6 +59,7 @@ def to_process(row: Any) -> Process:
         token=token,
         lease_until=lease_until,
         attempts=attempts,
+        crashes=crashes,
         cancel_reason=cancel_reason,
         progress=None if progress is None else _progress(progress),
         tail=tail,

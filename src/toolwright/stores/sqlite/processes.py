@@ -147,6 +147,9 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
 
         def work(connection: apsw.Connection) -> builtins.list[Process]:
+            known = find_process(connection, id)
+            if known is None or known.over:
+                return []  # what it started goes on, as it did when it ended
             for process in _tree(connection, id):
                 if not process.over and process.cancel_reason is None:
                     connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, process.id))

@@ -63,6 +63,11 @@ class SqliteStore:
         try:
             self._locks.append(OwnerLock(self.path, number))
             sweep(self.path)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"The store {str(self.path)!r} can not be opened: a program still uses another store that was here "
+                "before; end it, or choose another file"
+            ) from error
         except OSError as error:
             raise StoreError(
                 f"The store {str(self.path)!r} can not be opened: no file may be made beside it ({error.strerror}); "

@@ -22,6 +22,7 @@ CREATE TABLE processes (
     token         INTEGER NOT NULL DEFAULT 0,
     lease_until   REAL,
     attempts      INTEGER NOT NULL DEFAULT 0,
+    crashes       INTEGER NOT NULL DEFAULT 0,
     cancel_reason TEXT,
     progress      BLOB,
     tail          TEXT    NOT NULL DEFAULT '',
