@@ -239,7 +239,7 @@ class StoreJournal:
                 if fault is None and not task.result():
                     fault = StoreError(
                         f"The call {run.call_id!r} was taken over by another process, which believes that this one "
-                        "is gone; do not remove files beside the store while it is in use"
+                        "is gone: it stood still for longer than its lease, or a file beside the store was removed"
                     )
             then(fault)  # type: ignore[arg-type]
 

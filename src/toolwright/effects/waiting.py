@@ -113,7 +113,7 @@ class WaitingRoom:
         if standing is None:
             raise StoreError(
                 f"The call {wait.key.call.call_id!r} was taken over by another process, which believes that this one "
-                "is gone; do not remove files beside the store while it is in use"
+                "is gone: it stood still for longer than its lease, or a file beside the store was removed"
             )
         if standing.resolution is not None:
             watcher.tell(standing.resolution)
