@@ -433,7 +433,8 @@ FORBIDDEN = [
     "iconv -f latin1 -o /etc/passwd f",
     "iconv --output=/etc/passwd f",
     "ssh-keygen -t ed25519 -f /etc/key",
-    "curl -so /etc/passwd x",
+    "wget -qO /etc/passwd x",
+    "wget -qO/etc/passwd x",
     "sort -uo /etc/passwd f",
     "sort -uo/etc/passwd f",
 ]
