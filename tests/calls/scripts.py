@@ -585,3 +585,15 @@ HARMLESS = [
     "awk '{ if ($1 > 5) print $2 }' f",
     "awk '{ print $1 > \"/tmp/out\" }' f",
 ]
+
+SPELLINGS = [
+    "rm x",
+    "r\\m x",
+    "'rm' x",
+    "/bin/rm x",
+    "$'\\x72m' x",
+    "command rm x",
+    "r{m,} x",
+    "X=rm; $X x",
+    "echo > /etc/x",
+]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.calls.running import run_one
-from tests.calls.scripts import FORBIDDEN, HARMLESS
+from tests.calls.scripts import FORBIDDEN, HARMLESS, SPELLINGS
 from toolwright import Policy, PolicyError, Rule, Tool, ToolDefinitionError
 from toolwright.calls.shell.patterns import ScriptPatterns
 from toolwright.calls.shell.script import MOST_BYTES, MOST_SECONDS, read_script
@@ -269,17 +269,6 @@ LAYERS = [
     lambda script: f"x=$({script})",
     lambda script: f"echo ${{x:-$({script})}}",
     lambda script: f"ls # it is \\\n{script}",
-]
-SPELLINGS = [
-    "rm x",
-    "r\\m x",
-    "'rm' x",
-    "/bin/rm x",
-    "$'\\x72m' x",
-    "command rm x",
-    "r{m,} x",
-    "X=rm; $X x",
-    "echo > /etc/x",
 ]
 
 
