@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.calls.running import run_one
-from tests.calls.scripts import FORBIDDEN, HARMLESS
+from tests.calls.scripts import FORBIDDEN, HARMLESS, SPELLINGS
 from toolwright import Policy, PolicyError, Rule, Tool, ToolDefinitionError
 from toolwright.calls.shell.patterns import ScriptPatterns
 from toolwright.calls.shell.script import MOST_BYTES, MOST_SECONDS, read_script
@@ -217,6 +217,10 @@ def test_only_shells_have_a_script():
         "((a=(;" * 10_000,
         "${}|" * 10_000,
         "ls " + "*" * 60_000,
+        "ls " + "{a,b}" * 10_000,
+        "ls " + "{1..60} " * 8_000,
+        "ls " + ("{d,e}" * 6 + "{c}" * 20 + " ") * 600,
+        "env r" + "{m," * 10_000 + "}" * 10_000,
         "if " * 10_000,
         '"' * 60_001,
         "case x in " * 5_000,
@@ -266,7 +270,6 @@ LAYERS = [
     lambda script: f"echo ${{x:-$({script})}}",
     lambda script: f"ls # it is \\\n{script}",
 ]
-SPELLINGS = ["rm x", "r\\m x", "'rm' x", "/bin/rm x", "$'\\x72m' x", "command rm x", "X=rm; $X x", "echo > /etc/x"]
 
 
 @pytest.mark.promise("AUTH-05")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from toolwright.calls.shell.words import word_of
+from toolwright.calls.shell.words import bare_text
 
 REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 
@@ -41,7 +41,7 @@ def run_together(node: Any) -> Iterator[str]:
 
 def subscript(node: Any) -> Iterator[str]:
     """Doubt what looks like a subscript with something in it to evaluate, once its quotes are gone."""
-    if _SUBSCRIPT.search("".join(piece or "" for piece in word_of(node).pieces)):
+    if _SUBSCRIPT.search(bare_text(node)):
         yield f"{_shown(node)} may be evaluated"
 
 

@@ -96,6 +96,7 @@ WRAPPERS: dict[str, Options] = {
     "stdbuf": Options("", "ioe", long_valued="input output error"),
     "command": Options("pvV"),
     "builtin": Options(),
+    "jobs": Options("lnprsx"),
     "exec": Options("cl", "a"),
     "chroot": Options(long="skip-chdir", long_valued="userspec groups", operands=1),
     "flock": Options("sxnueoFv", "wE", long="shared exclusive nonblock unlock close verbose", operands=1),

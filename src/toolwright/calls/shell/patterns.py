@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from toolwright.calls.shell.braces import Piece
 from toolwright.calls.shell.script import Command, Script
-from toolwright.calls.shell.words import Piece, Word
+from toolwright.calls.shell.words import Word
 from toolwright.errors import PolicyError
 
 _MOST = 2_000

@@ -30,14 +30,16 @@ _SUBCOMMANDS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("direnv", "aws-vault", "chamber"), ("exec", 1)),
     **dict.fromkeys(("doppler", "op", "dotenvx"), ("run", 0)),
     "nix": ("run shell develop", 0),
+    "perf": ("stat record trace", 0),
 }
 """By which words a program runs the command that follows, and how many other words come between."""
-_DIRECT = names("npx bunx pnpx uvx")
+_DIRECT = names("npx bunx pnpx uvx valgrind")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "split": ("--filter",),
     "sort": ("--compress-program",),
     "rsync": ("-e", "--rsh", "--rsync-path"),
     "scp": ("-S",),
+    "rg": ("--pre", "--hostname-bin"),
     "man": ("-P", "--pager", "-H"),
     "zip": ("-TT", "--unzip-command"),
     **dict.fromkeys(("vi", "vim", "nvim", "view", "vimdiff"), ("-c", "--cmd", "-S", "-s", "+")),
@@ -46,11 +48,12 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("npm", "npx", "pnpm"), ("-c", "--call")),
 }
 """Options whose value is run."""
-_COMMANDS = names("split sort rsync scp man zip")
+_COMMANDS = names("split sort rsync scp man zip rg")
 """Those of which the value is a command, and not code of another kind."""
 _GIT_SETTINGS = re.compile(
     r"(?:user|author|committer|color|advice|init|commit\.gpg[sS]ign|safe|core\.quote[pP]ath)\b.*"
 )
+_MAKEFILE = re.compile(r"(?:-[a-zA-Z]*f|--(?:make)?file=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+)")
 _GIT_RUNS = names("bisect submodule rebase filter-branch difftool mergetool")
 RUNNERS = frozenset(_SUBCOMMANDS) | _DIRECT | frozenset(_OPTIONS) | {"git"}
 """The programs of this page."""
@@ -60,6 +63,8 @@ def look_into_runner(script: Script, name: str, words: Sequence[Word]) -> None:
     """Add what a program runs in turn."""
     for option in _OPTIONS.get(name, ()):
         _by_option(script, name, option, words)
+    if name in ("make", "gmake") and any(_is_fed(word) for word in words[1:]):
+        script.doubt(f"what {name!r} reads can not be known")
     if name == "git":
         return _git(script, words)
     if name in _DIRECT:
@@ -67,6 +72,11 @@ def look_into_runner(script: Script, name: str, words: Sequence[Word]) -> None:
     subcommands, between = _SUBCOMMANDS.get(name, ("", 0))
     at = next((at for at, word in enumerate(words) if at and word.text in subcommands.split()), None)
     return None if at is None else _following(script, words[at + 1 :], between)
+
+
+def _is_fed(word: Word) -> bool:
+    """True for a makefile that is written nowhere but in the script."""
+    return bool(_MAKEFILE.fullmatch(word.text or "")) or "<(" in word.spelled
 
 
 def _following(script: Script, words: Sequence[Word], between: int) -> None:
@@ -111,6 +121,8 @@ def _git(script: Script, words: Sequence[Word]) -> None:
     for verb, runs in (("bisect", "run"), ("submodule", "foreach"), ("rebase", "-x"), ("difftool", "-x")):
         if verb in verbs and runs in verbs:
             return script.doubt(f"what 'git {verb}' runs can not be known")
+    if "grep" in verbs and any(re.match("-[a-zA-Z]*O|--op", word.start) for word in words[1:]):
+        return script.doubt("what 'git grep' opens files with can not be known")
     if "filter-branch" in verbs:
         return script.doubt("what 'git filter-branch' runs can not be known")
     return None

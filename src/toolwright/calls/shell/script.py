@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from toolwright.calls.shell import runners, wrappers
 from toolwright.calls.shell.doubts import REDIRECTS, comment, evaluated_name, run_together, subscript, unread
-from toolwright.calls.shell.words import Word, literal, names, word_of
+from toolwright.calls.shell.words import Word, literal, names, word_of, words_of
 from toolwright.errors import PolicyError
 
 MOST_BYTES = 64 * 1024
@@ -132,7 +132,7 @@ class Script:
         elif kind in ("declaration_command", "unset_command"):
             name = literal(node.children[0].text.decode())
             self._doubt_all(run_together(node))
-            self.run([name, *(word_of(child) for child in node.named_children)])
+            self.run([name, *(word for child in node.named_children for word in words_of(child))])
         elif kind == "variable_assignment":
             self._assignment(node)
         elif kind == "file_redirect":
@@ -162,10 +162,11 @@ class Script:
             if child.type in REDIRECTS:
                 fed.append(child)
                 # `env > file rm x` runs rm: what follows the name of a file is a word of the command.
-                words += [word_of(extra) for extra in _destinations(child)[1:]]
-                words += [word_of(extra) for extra in child.children_by_field_name("argument")]
+                for extra in (*_destinations(child)[1:], *child.children_by_field_name("argument")):
+                    words += words_of(extra)
             elif child.type != "variable_assignment" and child.type != "comment":
-                words.append(word_of(child))
+                # Braces make many words of little text.
+                words += words_of(child) if len(words) < MOST_COMMANDS else [word_of(child)]
         if words:
             self.run(words, fed)
 
@@ -183,6 +184,9 @@ class Script:
             self.doubt(f"{words[0].spelled[:40]!r} is known only when it runs")
         else:
             name = name.rpartition("/")[2]
+        if len(words) > 1 and "{" in words[0].spelled and words[0].spelled == words[1].spelled:
+            # Nobody needs a name and its first argument in one: whoever writes it hides something.
+            self.doubt(f"{words[0].spelled[:40]!r} is a command and more")
         self.commands.append(Command(name, tuple(words)))
         if name is not None:
             self._nesting += 1

@@ -6,16 +6,17 @@ A piece that only the shell can know, such as what a variable holds or what a pa
 from __future__ import annotations
 
 import re
-from itertools import takewhile
+from collections.abc import Iterable, Iterator
+from itertools import groupby, takewhile
 from typing import Any
 
 from msgspec import Struct
 
-Piece = str | None
+from toolwright.calls.shell.braces import Bare, Piece, expand
 
 _ANSI = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.S)
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_UNQUOTED = re.compile(r"\\\n|\\(.)|([*?\[{}~])|([^\\*?\[{}~]+|\\)", re.S)
+_UNQUOTED = re.compile(r"\\\n|\\(.)|([*?\[~])|([{},])|([^\\*?\[{},~]+|\\)", re.S)
 _QUOTED = re.compile(r"\\\n|\\([$`\"\\])|([^\\]+|\\)", re.S)
 
 
@@ -53,26 +54,52 @@ def literal(text: str) -> Word:
     return Word((text,), text)
 
 
-def word_of(node: Any) -> Word:
-    """The word that a node of the syntax tree stands for."""
+def words_of(node: Any) -> list[Word]:
+    """The words that a node of the syntax tree stands for: several, or none, if it has braces."""
     pieces, splits = _pieces(node)
-    return Word(tuple(pieces), node.text.decode(), splits)
+    spelled = node.text.decode()
+    expanded = expand(pieces)
+    if expanded is None:
+        return [Word((None,), spelled, True)]
+    words = [Word(tuple(_joined(found)), spelled, splits and None in found) for found in expanded]
+    return [word for word in words if word.pieces or len(words) == 1]
+
+
+def word_of(node: Any) -> Word:
+    """The one word that a node stands for."""
+    words = words_of(node)
+    return words[0] if len(words) == 1 else Word((None,), node.text.decode(), True)
+
+
+def bare_text(node: Any) -> str:
+    """What is known of a node once its quotes are gone, before its braces are looked at."""
+    return "".join(piece or "" for piece in _pieces(node)[0])
+
+
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    for known, run in groupby(pieces, lambda piece: piece is not None):
+        yield "".join(piece or "" for piece in run) if known else None
 
 
 def _pieces(node: Any) -> tuple[list[Piece], bool]:
     kind, text = node.type, node.text.decode()
-    if kind in ("word", "number", "variable_name", "test_operator", "heredoc_content"):
+    if kind in ("word", "number", "variable_name", "test_operator", "heredoc_content", "brace_expression"):
         return _unquoted(text)
     if kind == "raw_string":
         return [text[1:-1]], False
     if kind == "ansi_c_string":
         return [_ansi(text[2:-1])], False
+    if kind == "translated_string" and node.named_child_count == 1:
+        return _pieces(node.named_children[0])
     if kind == "string":
         return _string(node), '"$@"' in text or "[@]" in text
     if kind in ("concatenation", "command_name"):
         pieces: list[Piece] = []
         splits = False
-        for part, between in _parts(node):
+        parts = _parts(node)
+        for (part, between), (following, _) in zip(parts, [*parts[1:], (None, "")], strict=True):
+            if following is not None and following.type == "string":
+                between = between.removesuffix("$")  # of a translated string
             found, more = _pieces(part) if part is not None else _unquoted(between)
             pieces += found
             splits |= more
@@ -97,20 +124,18 @@ def _parts(node: Any) -> list[tuple[Any, str]]:
 def _unquoted(text: str) -> tuple[list[Piece], bool]:
     pieces: list[Piece] = []
     splits = False
-    braces = "{" in text or "}" in text
     for found in _UNQUOTED.finditer(text):
-        escaped, special, plain = found.groups()
-        if special == "~" and found.start() > 0:
-            pieces.append("~")
-        elif special in ("{", "}") and text in ("{", "}", "{}"):
-            pieces.append(special)
+        escaped, special, mark, plain = found.groups()
+        if special == "~" and found.start() > 0 and text[found.start() - 1] not in "{,":
+            pieces.append(Bare("~"))
         elif special:
             pieces.append(None)
             splits = True
-        else:
-            pieces.append(escaped or plain or "")
-    # `{a,b}` becomes several words, which may stand anywhere.
-    return ([None], True) if braces and splits else (pieces, splits)
+        elif escaped:
+            pieces.append(escaped)
+        elif mark or plain:
+            pieces.append(Bare(mark or plain))
+    return pieces, splits
 
 
 def _string(node: Any) -> list[Piece]:
@@ -126,7 +151,7 @@ def _string(node: Any) -> list[Piece]:
             text = text.removeprefix("$") if not pieces and text.startswith('$"') else text
             text = text.replace('"', "") if not text.strip('"') else text.strip('"')
         pieces += [(escaped or plain or "") for escaped, plain in (found.groups() for found in _QUOTED.finditer(text))]
-    return pieces
+    return pieces or [""]
 
 
 def _ansi(text: str) -> Piece:

@@ -14,12 +14,14 @@ from toolwright.calls.shell.writing import note_writes
 if TYPE_CHECKING:
     from toolwright.calls.shell.script import Script
 
-SHELLS = names("bash sh dash zsh ksh mksh ash rbash csh tcsh fish")
+SHELLS = names("bash sh dash zsh ksh mksh ash rbash csh tcsh fish exe")
+"""Shells; `/proc/self/exe` is the one that calls it."""
 _SHELL_VALUED = names("-o +o -O +O --rcfile --init-file")
 # They run what can not be read here: elsewhere, later, from a file, or in a way of their own.
 _OPAQUE = names(
     "source . parallel rush su runuser ssh at batch crontab script expect screen tmux unshare nsenter systemd-run"
     " bwrap firejail proot strace ltrace gdb complete compgen bind enable fc ed ex nix-shell"
+    " dtach abduco pwsh powershell"
 )
 _INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|Rscript)[\d.]*"
@@ -60,7 +62,7 @@ def _wrapper(script: Script, name: str, words: Sequence[Word]) -> None:
         return script.doubt(f"the options of {name!r} are not understood")
     at, given = found
     inner = list(words[at:])
-    if name == "command" and given & {"v", "V"}:
+    if (name == "command" and given & {"v", "V"}) or (name == "jobs" and "x" not in given):
         return None
     for option in given:
         variable, equals, value = option.partition("=")
@@ -81,10 +83,14 @@ def _xargs(script: Script, words: Sequence[Word], given: set[str], inner: list[W
     if given & {"I", "J", "R", "i", "replace"}:
         # What it replaces is taken from its options by looking for it: "{}" unless it says otherwise.
         marks = {"{}", *(word.text or "{}" for word in words[1:-1] if word not in inner)}
-        inner = [UNKNOWN if any(mark in word.spelled for mark in marks if len(mark) > 0) else word for word in inner]
+        inner = [UNKNOWN if any(_has(word, mark) for mark in marks if len(mark) > 0) else word for word in inner]
     else:
         inner.append(UNKNOWN)
     script.run(inner)
+
+
+def _has(word: Word, mark: str) -> bool:
+    return mark in word.spelled or mark in (word.text or "")
 
 
 def _coproc(script: Script, words: Sequence[Word]) -> None:
@@ -99,7 +105,7 @@ def _find(script: Script, words: Sequence[Word]) -> None:
         before = words[at - 1].text or ""
         if text in _EXEC:
             end = next((i for i in range(at + 1, len(words)) if words[i].text in (";", "+")), len(words))
-            script.run([UNKNOWN if "{}" in inner.spelled else inner for inner in words[at + 1 : end]])
+            script.run([UNKNOWN if _has(inner, "{}") else inner for inner in words[at + 1 : end]])
             at = end
         elif text is None and ((word.splits and not _is_pattern(word)) or (at > 1 and not before.startswith("-"))):
             script.doubt(f"{word.spelled[:40]!r} may be an option of find that runs commands")
@@ -114,7 +120,7 @@ def _is_pattern(word: Word) -> bool:
 def _fd(script: Script, words: Sequence[Word]) -> None:
     for at, word in enumerate(words):
         if word.text in ("-x", "-X", "--exec", "--exec-batch"):
-            return script.run([UNKNOWN if "{" in inner.spelled else inner for inner in words[at + 1 :]])
+            return script.run([UNKNOWN if _has(inner, "{") else inner for inner in words[at + 1 :]])
         if at and (word.text is None or word.text.startswith(("-x", "-X", "--exec"))):
             script.doubt(f"{word.spelled[:40]!r} may be an option of fd that runs commands")
     return None

@@ -19,7 +19,9 @@ _TREES = names("rm mv")
 """What they do to a directory, they do to all that is in it."""
 _MODES = names("chmod chown chgrp")
 _PACKERS = names("gzip gunzip bzip2 bunzip2 xz unxz lzma unlzma compress uncompress")
-_LAST = names("cp ln install rsync split")
+_LAST = names("cp ln install rsync split xxd cpio")
+_COMPILERS = names("gcc g++ cc c++ clang ld rustc")
+"""Their letters can not be bundled: `-flto` is one option."""
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "sort": ("-o", "--output"),
     "curl": ("-o", "--output", "--output-dir"),
@@ -29,8 +31,11 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "csplit": ("-f", "--prefix"),
     "mktemp": ("-p", "--tmpdir"),
     **dict.fromkeys(("cp", "ln", "install", "mv"), ("-t", "--target-directory")),
-    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "ld", "rustc"), ("-o",)),
+    **dict.fromkeys(_COMPILERS, ("-o",)),
     "openssl": ("-out",),
+    "iconv": ("-o", "--output"),
+    "ssh-keygen": ("-f",),
+    "cpio": ("-D", "--directory", "-O", "-F", "--file"),
 }
 """Options whose value is written."""
 _FIND = names("-fprint -fprint0 -fls -fprintf")
@@ -47,8 +52,11 @@ def note_writes(script: Script, name: str, words: Sequence[Word]) -> None:
     if name in _ALL or name in _TREES or name in _MODES or (name in _PACKERS and not letters & {"c", "t", "l"}):
         for word in rest:
             script.write(word, below=below)
-    elif name in _LAST and rest and (name != "split" or len(rest) > 1):
-        script.write(rest[-1])
+    elif name in _LAST and rest and (name not in ("split", "xxd") or len(rest) > 1):
+        # Braces may have made several words of the last: any of them is taken for it.
+        for word in rest:
+            if word.spelled == rest[-1].spelled:
+                script.write(word)
     elif name == "dd":
         for word in words[1:]:
             if word.start.startswith("of=") or word.text is None:
@@ -61,7 +69,12 @@ def note_writes(script: Script, name: str, words: Sequence[Word]) -> None:
         _tar(script, words)
     elif name == "find":
         _find(script, words)
-    _by_option(script, _OPTIONS.get(name, ()), words)
+    elif name == "git":
+        _git(script, rest)
+    options = _OPTIONS.get(name, ())
+    _by_option(script, options, words)
+    if name not in _COMPILERS:
+        _bundled(script, {option[1] for option in options if len(option) == 2}, words)
 
 
 def _by_option(script: Script, options: tuple[str, ...], words: Sequence[Word]) -> None:
@@ -74,6 +87,19 @@ def _by_option(script: Script, options: tuple[str, ...], words: Sequence[Word]) 
                 script.write(_after(word, f"{option}="))
             elif not option.startswith("--") and word.start.startswith(option):
                 script.write(_after(word, option))
+
+
+def _bundled(script: Script, letters: set[str], words: Sequence[Word]) -> None:
+    """Note what an option writes that follows others in one word, as in `curl -so file`."""
+    for at, word in enumerate(words[1:], 1):
+        for letter in letters:
+            if (found := re.match(f"-[a-zA-Z]+?{letter}", word.start)) is None:
+                continue
+            if word.text == found[0]:
+                for value in words[at + 1 : at + 2]:
+                    script.write(value)
+            elif word.text is None or "/" in word.text:
+                script.write(_after(word, found[0]))
 
 
 def _sed(script: Script, words: Sequence[Word]) -> None:
@@ -106,6 +132,14 @@ def _find(script: Script, words: Sequence[Word]) -> None:
         begins = list(takewhile(lambda word: not word.start.startswith(("-", "(", "!")), words[1:]))
         for word in begins or [literal(".")]:
             script.write(word, below=True)
+
+
+def _git(script: Script, rest: Sequence[Word]) -> None:
+    texts = [word.text for word in rest]
+    for verb, operands in (("clone", 1), ("init", 0)):
+        if verb in texts:
+            for word in rest[texts.index(verb) + 1 + operands :]:
+                script.write(word)
 
 
 def _after(word: Word, head: str) -> Word:
