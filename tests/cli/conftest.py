@@ -73,7 +73,6 @@ BACKGROUND = '''
 import asyncio
 import os
 import threading
-from pathlib import Path
 from toolwright import ToolContext, ToolError, tool
 
 
@@ -106,8 +105,29 @@ async def produce(ctx: ToolContext) -> str:
 @tool(supports_background=True)
 def stuck() -> None:
     """Never end, whoever asks."""
-    Path("stuck").touch()
+    print("it has begun", flush=True)
     threading.Event().wait()
+
+
+@tool(supports_background=True)
+async def stubborn() -> None:
+    """Go on, whoever asks."""
+    print("it has begun", flush=True)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+
+@tool(supports_background=True)
+async def threaded() -> None:
+    """Wait for a thread of the loop that never ends."""
+    def block() -> None:
+        print("it has begun", flush=True)
+        threading.Event().wait()
+
+    await asyncio.to_thread(block)
 
 
 @tool
