@@ -95,6 +95,13 @@ async def refuse() -> None:
     raise ToolError("Nothing doing", code="refused")
 
 
+@tool(supports_background=True, readonly=True)
+async def paint(ctx: ToolContext) -> str:
+    """Give text in colours."""
+    await ctx.output("stdout", chr(27) + "[32mgreen" + chr(27) + "[0m")
+    return chr(27) + "[31mred" + chr(27) + "[0m"
+
+
 @tool(supports_background=True)
 async def produce(ctx: ToolContext) -> str:
     """Start another run, and wait for it."""

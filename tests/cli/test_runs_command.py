@@ -175,6 +175,29 @@ def test_the_code_of_wait_tells_how_a_run_ended(run: Run, spawn: Spawn, workers:
     assert "too dear" in ended.err
 
 
+@pytest.mark.parametrize("verb", ["wait", "logs"])
+def test_what_a_tool_gives_does_not_steer_the_terminal(
+    run: Run, spawn: Spawn, workers: Workers, command: list[str], verb: str
+) -> None:
+    id = spawn("paint", "--session", "\x1b[2Js")
+    workers.start()
+    assert run("runs", "wait", id, *DB).out == "\x1b[31mred\x1b[0m\n"
+    assert run("runs", "logs", id, *DB).out == "[stdout] \x1b[32mgreen\x1b[0m\n"
+    for words in (["runs"], ["runs", "show", id], ["runs", "cancel", id]):
+        assert "\x1b" not in run(*words, *DB).out
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([*command, "runs", verb, id, *DB], stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        try:
+            shown = read_until(ours, None)
+            assert process.wait(30) == 0
+        finally:
+            os.close(ours)
+            process.kill()
+    assert {"wait": b"red", "logs": b"green"}[verb] in shown
+    assert b"\x1b" not in shown
+
+
 @pytest.mark.promise("PROC-09")
 def test_cancelling_says_whether_there_was_something_to_cancel(run: Run, spawn: Spawn, workers: Workers) -> None:
     id = spawn("film", "gate=go")

@@ -131,3 +131,16 @@ def test_keys_are_listed_read_written_and_removed(run: Run, kept: Path) -> None:
     assert run("kv", "rm", "m", *S1, "--json").json["removed"]
     assert keys() == ["a", "text"]
     assert run("kv", "list", "--session", "s2", *DB).out == ""
+
+
+def test_no_id_of_a_session_steers_the_terminal(run: Run, left: Callable[..., Path]) -> None:
+    evil = "\x1b[2Js\x9b1m"
+    left({"id": "\x1b[31mc1", "name": "launch", "arguments": {}}, session=evil)
+    for words in (["session", "list"], ["session", "show", evil], ["batches"], ["approvals"]):
+        ended = run(*words, *DB)
+        assert ended.code == 0, ended.err
+        assert "[2Js" in ended.out
+        assert not {"\x1b", "\x9b"} & set(ended.out)
+    ended = run("kv", "set", "k", "1", "--session", evil, *DB)
+    assert ended.code == 0
+    assert "\x1b" not in run("session", "delete", evil, "--yes", *DB).err

@@ -20,6 +20,7 @@ from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json, print_text
+from toolwright.cli.states import plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.session.keyvalue import KeyValue
 
@@ -44,7 +45,7 @@ def list_(
             for column in ("key", "created", "updated"):
                 table.add_column(column, overflow="fold")
             for info in found:
-                table.add_row(Text(info.key), moment(info.created_at), moment(info.updated_at))
+                table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
             Console().print(table)
         else:
             Console(stderr=True).print("There are no such keys.")

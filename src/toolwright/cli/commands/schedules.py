@@ -223,9 +223,9 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
         due = schedule.next_at if schedule.state == "active" else None
         table.add_row(
             Text(names[schedule.id]),
-            Text(short(plain(schedule.session), 12)),
+            Text(short(schedule.session, 12)),
             Text(plain(schedule.title)),
-            Text(short(plain(schedule.tool), 16)),
+            Text(short(schedule.tool, 16)),
             Text(_when(schedule)),
             Text(schedule.state, style={"active": "green", "paused": "yellow"}.get(schedule.state, "dim")),
             "-" if due is None else f"in {length(due - now)}",
@@ -238,7 +238,7 @@ def _history(schedule: Schedule, found: Sequence[Fired]) -> Table:
     for name in ("instant", "what", "run"):
         table.add_column(name, no_wrap=True)
     for one in found:
-        table.add_row(_local(schedule, one.instant), one.what, one.run or "-")
+        table.add_row(_local(schedule, one.instant), one.what, plain(one.run or "-"))
     return table
 
 

@@ -174,7 +174,7 @@ class _Teller:
         else:
             began = self._began.pop(process.id, None)
             told += f" after {seconds(time.monotonic() - began)}" if began is not None else ""
-        self._say(f"{process.id} {short(plain(process.title), 40)} ({plain(process.tool)}) {told}")
+        self._say(f"{plain(process.id)} {short(process.title, 40)} ({plain(process.tool)}) {told}")
 
 
 @contextmanager
