@@ -83,11 +83,21 @@ def run_table(processes: Sequence[Process], now: float) -> Table:
             Text(short(process.session, 12)),
             Text(plain(process.title)),
             Text(short(process.tool, 16)),
-            state_text(process.status),
+            _status(process, now, "worker gone"),
             Text(progress_text(process.progress)),
             length(now - process.created_at),
         )
     return table
+
+
+def lost(process: Process, now: float) -> bool:
+    """True when the worker of a run lets its lease pass: it is dead or frozen, and no other has taken the run."""
+    return not process.over and process.lease_until is not None and process.lease_until <= now
+
+
+def _status(process: Process, now: float, gone: str) -> Text:
+    status = state_text(process.status)
+    return status.append(f" ({gone})", style="bold yellow") if lost(process, now) else status
 
 
 def progress_text(progress: Progress | None) -> str:
@@ -150,7 +160,7 @@ def _facts(process: Process, now: float) -> Table:
         "session": process.session,
         "tool": process.tool,
         "arguments": jsonx.encode(process.arguments).decode(),
-        "status": Text.assemble(state_text(process.status), f"  {plain(process.status_text)}{took}"),
+        "status": Text.assemble(_status(process, now, "its worker is gone"), f"  {plain(process.status_text)}{took}"),
         "progress": progress_text(process.progress),
         "started by": _origin(process),
         "created": moment(process.created_at),

@@ -20,7 +20,7 @@ from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput
 from toolwright.cli.following import follow_runs
 from toolwright.cli.outcomes import explain
 from toolwright.cli.output import print_json, print_text
-from toolwright.cli.processes import event_data, find_run, run_data, run_details, run_table
+from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
 from toolwright.cli.states import plain, readable, seconds, state_text
 from toolwright.cli.stores import opened, require_store
 from toolwright.processes.happenings import ProcessEvent
@@ -162,6 +162,8 @@ def cancel(
             typer.echo(f"{plain(process.id)} was over already: {process.status}")
         elif process.over:
             typer.echo(f"{plain(process.id)} is cancelled")
+        elif lost(process, time.time()):
+            typer.echo(f"{plain(process.id)} is to stop; its worker is gone, it is cancelled when another takes it up")
         else:
             typer.echo(f"{plain(process.id)} is to stop; its worker is told")
         raise typer.Exit(SUCCEEDED if asked else OUTRUN)
