@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -21,7 +20,7 @@ from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json, print_text
 from toolwright.cli.states import plain
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
 
 T = TypeVar("T")
@@ -93,8 +92,4 @@ def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = Fal
 
 
 def _use(store: Path, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
-    async def work() -> T:
-        async with opened(store) as runtime:
-            return await what(runtime.session(session).kv)
-
-    return asyncio.run(work())
+    return use_session(store, session, lambda runtime: what(runtime.session(session).kv))
