@@ -211,11 +211,11 @@ async def _add(
 def _table(found: Sequence[Schedule], now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     names = short_ids([schedule.id for schedule in found])
-    # What names a schedule and how it stands is never cut.
+    # What names a schedule and how it stands is never cut; of the others the widest is broken first.
     table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
-    table.add_column("session", no_wrap=True)
-    table.add_column("title", ratio=1, min_width=10, no_wrap=True, overflow="ellipsis")
-    table.add_column("tool", no_wrap=True)
+    table.add_column("session", overflow="fold")
+    table.add_column("title", overflow="fold")
+    table.add_column("tool", overflow="fold")
     table.add_column("when", overflow="fold")
     table.add_column("state", no_wrap=True, min_width=9)
     table.add_column("next", no_wrap=True, justify="right", min_width=7)
@@ -224,7 +224,7 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
         table.add_row(
             Text(names[schedule.id]),
             Text(short(schedule.session, 12)),
-            Text(plain(schedule.title)),
+            Text(short(schedule.title, 40)),
             Text(short(schedule.tool, 16)),
             Text(_when(schedule)),
             Text(schedule.state, style={"active": "green", "paused": "yellow"}.get(schedule.state, "dim")),
