@@ -132,11 +132,12 @@ async def add_in_the_past() -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["film"], "cron_expression"),
-        (["film", "--cron", "61 * * * *"], "cron_expression"),
+        (["film"], "--cron, --at: schedule must include exactly one of cron_expression"),
+        (["film", "--cron", "61 * * * *"], "--cron: cron_expression '61 * * * *'"),
         (["film", "--cron", "* * * * *", "--timezone", "Mars/Base"], "Mars/Base"),
-        (["film", "--at", "2001-01-01T00:00:00Z"], "past"),
-        (["film", "--cron", "* * * * *", "--at", "2199-01-01T00:00:00Z"], "scheduled_at"),
+        (["film", "--at", "2001-01-01T00:00:00Z"], "--at: scheduled_at '2001-01-01T00:00:00+00:00' is in the past"),
+        (["film", "--at", "tomorrow"], "--at: scheduled_at must be RFC3339"),
+        (["film", "--cron", "* * * * *", "--at", "2199-01-01T00:00:00Z"], "--cron, --at: schedule must not"),
         (["shy", "--cron", "* * * * *"], "does not support background execution"),
         (["frob", "--cron", "* * * * *"], "There is no tool 'frob'"),
     ],

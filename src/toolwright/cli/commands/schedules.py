@@ -18,13 +18,14 @@ from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.arguments import read_arguments
-from toolwright.cli.exits import OUTRUN, SUCCEEDED, reported
+from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
 from toolwright.cli.output import print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.sources import load_tools, require_tool
 from toolwright.cli.states import plain, short
 from toolwright.cli.stores import opened, require_store, store_to_fill
+from toolwright.errors import ScheduleError
 from toolwright.schedules.schedule import Fired, Schedule, rfc3339
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
@@ -34,6 +35,8 @@ from toolwright.tools.registry import ToolRegistry
 Result = TypeVar("Result")
 Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]
 Count = Annotated[int, typer.Option("--count", "-n", metavar="N", min=1, max=1_000, help="So many.")]
+
+_OPTIONS = {"cron_expression": "--cron", "scheduled_at": "--at"}
 
 
 def list_(
@@ -204,8 +207,17 @@ async def _add(
     made: bool,
 ) -> Schedule:
     async with opened(store, made=made, tools=registry.snapshot().values(), worker=False) as runtime:
-        added = await runtime.session(session).schedule(name, arguments, **said)
+        try:
+            added = await runtime.session(session).schedule(name, arguments, **said)
+        except ScheduleError as error:
+            raise BadInput(_in_options(str(error))) from None
         return (await runtime.scheduled(added.id)).schedule
+
+
+def _in_options(message: str) -> str:
+    """A refusal after the options that it is about: it has the names that a model writes, but somebody typed these."""
+    meant = ", ".join(option for name, option in _OPTIONS.items() if name in message)
+    return f"{meant}: {message}" if meant else message
 
 
 def _table(found: Sequence[Schedule], now: float) -> Table:
