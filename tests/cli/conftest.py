@@ -73,7 +73,6 @@ BACKGROUND = '''
 import asyncio
 import os
 import threading
-from pathlib import Path
 from toolwright import ToolContext, ToolError, tool
 
 
@@ -96,6 +95,13 @@ async def refuse() -> None:
     raise ToolError("Nothing doing", code="refused")
 
 
+@tool(supports_background=True, readonly=True)
+async def paint(ctx: ToolContext) -> str:
+    """Give text in colours."""
+    await ctx.output("stdout", chr(27) + "[32mgreen" + chr(27) + "[0m")
+    return chr(27) + "[31mred" + chr(27) + "[0m"
+
+
 @tool(supports_background=True)
 async def produce(ctx: ToolContext) -> str:
     """Start another run, and wait for it."""
@@ -106,8 +112,29 @@ async def produce(ctx: ToolContext) -> str:
 @tool(supports_background=True)
 def stuck() -> None:
     """Never end, whoever asks."""
-    Path("stuck").touch()
+    print("it has begun", flush=True)
     threading.Event().wait()
+
+
+@tool(supports_background=True)
+async def stubborn() -> None:
+    """Go on, whoever asks."""
+    print("it has begun", flush=True)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+
+@tool(supports_background=True)
+async def threaded() -> None:
+    """Wait for a thread of the loop that never ends."""
+    def block() -> None:
+        print("it has begun", flush=True)
+        threading.Event().wait()
+
+    await asyncio.to_thread(block)
 
 
 @tool

@@ -1,5 +1,6 @@
 """`toolwright runs` and `toolwright spawn`: background runs from the shell."""
 
+import asyncio
 import os
 import pty
 import signal
@@ -11,7 +12,9 @@ import pytest
 
 from tests.cli.conftest import Run, Spawn, Workers
 from tests.cli.test_live import read_until
-from toolwright import jsonx
+from tests.support import fail_after
+from toolwright import Runtime, jsonx, tool
+from toolwright.testing import FakeClock
 
 pytestmark = pytest.mark.usefixtures("background")
 
@@ -175,6 +178,29 @@ def test_the_code_of_wait_tells_how_a_run_ended(run: Run, spawn: Spawn, workers:
     assert "too dear" in ended.err
 
 
+@pytest.mark.parametrize("verb", ["wait", "logs"])
+def test_what_a_tool_gives_does_not_steer_the_terminal(
+    run: Run, spawn: Spawn, workers: Workers, command: list[str], verb: str
+) -> None:
+    id = spawn("paint", "--session", "\x1b[2Js")
+    workers.start()
+    assert run("runs", "wait", id, *DB).out == "\x1b[31mred\x1b[0m\n"
+    assert run("runs", "logs", id, *DB).out == "[stdout] \x1b[32mgreen\x1b[0m\n"
+    for words in (["runs"], ["runs", "show", id], ["runs", "cancel", id]):
+        assert "\x1b" not in run(*words, *DB).out
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([*command, "runs", verb, id, *DB], stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        try:
+            shown = read_until(ours, None)
+            assert process.wait(30) == 0
+        finally:
+            os.close(ours)
+            process.kill()
+    assert {"wait": b"red", "logs": b"green"}[verb] in shown
+    assert b"\x1b" not in shown
+
+
 @pytest.mark.promise("PROC-09")
 def test_cancelling_says_whether_there_was_something_to_cancel(run: Run, spawn: Spawn, workers: Workers) -> None:
     id = spawn("film", "gate=go")
@@ -183,6 +209,30 @@ def test_cancelling_says_whether_there_was_something_to_cancel(run: Run, spawn: 
     assert run("runs", "wait", id, *DB).code == 1
     again = run("runs", "cancel", id, *DB)
     assert (again.code, again.out) == (3, f"{id} was over already: cancelled\n")
+
+
+def test_a_run_whose_worker_is_gone_says_so(run: Run, project: Path) -> None:
+    async def with_a_lease_of_long_ago() -> list[str]:
+        begun = asyncio.Event()
+
+        @tool(supports_background=True)
+        async def hang() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        clock = FakeClock(1_000_000_000.0)
+        async with Runtime.open("agent.db", tools=[hang], clock=clock, worker=True) as runtime:
+            id = (await runtime.session("s1").spawn("hang")).id
+            async with fail_after(20):
+                await begun.wait()
+            words = (["runs"], ["runs", "show", id], ["runs", "cancel", id])
+            ends = [await asyncio.to_thread(run, *one, *DB) for one in words]
+        return [" ".join(ended.out.split()) for ended in ends]
+
+    table, shown, cancelled = asyncio.run(with_a_lease_of_long_ago())
+    assert "● running (worker gone)" in table
+    assert "● running (its worker is gone)" in shown
+    assert "is to stop; its worker is gone, it is cancelled when another takes it up" in cancelled
 
 
 def test_what_waits_for_a_worker_is_cancelled_at_once(run: Run, spawn: Spawn) -> None:

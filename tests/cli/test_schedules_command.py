@@ -1,6 +1,7 @@
 """`toolwright schedules`: schedules from the shell."""
 
 import asyncio
+import re
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +40,23 @@ def test_a_schedule_is_added_and_listed(run: Run, project: Path) -> None:
     table = run("schedules", "list", *DB).out
     for said in ("Nightly", "30 2 * * * Europe/Berlin", "active", "at 2199-01-31"):
         assert said in table
+
+
+@pytest.mark.parametrize("session", ["s1", "session-of-somebody"])
+def test_the_next_instant_is_listed_however_long_the_rest_is(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch, session: str
+) -> None:
+    source = (project / "background.py").read_text()
+    (project / "background.py").write_text(source.replace("def film(", "def film_of_long_name("))
+    often = ["--cron", "0,10,20,30,40,50 8-18 1-31 1-12 *", "--timezone", "America/Argentina/ComodRivadavia"]
+    words = ["schedules", "add", "film_of_long_name", *often, "--title", "A long title of a film"]
+    assert run(*words, "--session", session, *TOOLS).code == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("schedules", "list", *DB).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.split()[-2:] == ["state", "next"] for line in lines)
+    (row,) = [line for line in lines if " active " in line]
+    assert re.search(r"in \d+ [smhd]$", row.rstrip())
 
 
 @pytest.mark.promise("CRON-03")
@@ -114,11 +132,12 @@ async def add_in_the_past() -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["film"], "cron_expression"),
-        (["film", "--cron", "61 * * * *"], "cron_expression"),
+        (["film"], "--cron, --at: schedule must include exactly one of cron_expression"),
+        (["film", "--cron", "61 * * * *"], "--cron: cron_expression '61 * * * *'"),
         (["film", "--cron", "* * * * *", "--timezone", "Mars/Base"], "Mars/Base"),
-        (["film", "--at", "2001-01-01T00:00:00Z"], "past"),
-        (["film", "--cron", "* * * * *", "--at", "2199-01-01T00:00:00Z"], "scheduled_at"),
+        (["film", "--at", "2001-01-01T00:00:00Z"], "--at: scheduled_at '2001-01-01T00:00:00+00:00' is in the past"),
+        (["film", "--at", "tomorrow"], "--at: scheduled_at must be RFC3339"),
+        (["film", "--cron", "* * * * *", "--at", "2199-01-01T00:00:00Z"], "--cron, --at: schedule must not"),
         (["shy", "--cron", "* * * * *"], "does not support background execution"),
         (["frob", "--cron", "* * * * *"], "There is no tool 'frob'"),
     ],

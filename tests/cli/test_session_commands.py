@@ -106,6 +106,8 @@ def test_a_session_with_something_unfinished_stays(run: Run, left: Callable[...,
         ("kv", "set", "a", "not json", *S1),
         ("kv", "set", "a\n", "1", *S1),
         ("kv", "list", *DB),
+        ("kv", "list", "--session", "none", *DB),
+        ("kv", "list", "--session", "none", *DB, "--json"),
     ],
     ids=" ".join,
 )
@@ -130,4 +132,19 @@ def test_keys_are_listed_read_written_and_removed(run: Run, kept: Path) -> None:
     assert run("kv", "rm", "n", *S1).out == "n is removed\n"
     assert run("kv", "rm", "m", *S1, "--json").json["removed"]
     assert keys() == ["a", "text"]
-    assert run("kv", "list", "--session", "s2", *DB).out == ""
+    assert run("kv", "set", "z", "0", "--session", "s2", *DB).out == "z is set\n"
+    assert run("kv", "get", "z", "--session", "s2", *DB).out == "0\n"
+    assert run("kv", "rm", "z", "--session", "s2", *DB).code == 0
+
+
+def test_no_id_of_a_session_steers_the_terminal(run: Run, left: Callable[..., Path]) -> None:
+    evil = "\x1b[2Js\x9b1m"
+    left({"id": "\x1b[31mc1", "name": "launch", "arguments": {}}, session=evil)
+    for words in (["session", "list"], ["session", "show", evil], ["batches"], ["approvals"]):
+        ended = run(*words, *DB)
+        assert ended.code == 0, ended.err
+        assert "[2Js" in ended.out
+        assert not {"\x1b", "\x9b"} & set(ended.out)
+    ended = run("kv", "set", "k", "1", "--session", evil, *DB)
+    assert ended.code == 0
+    assert "\x1b" not in run("session", "delete", evil, "--yes", *DB).err

@@ -103,13 +103,15 @@ def send_until_it_ends(working: Working) -> int:
     pytest.fail("It does not end.")
 
 
-def test_a_tool_that_never_ends_does_not_keep_the_worker(run: Run, spawn: Spawn, workers: Workers) -> None:
-    spawn("stuck")
+@pytest.mark.parametrize("name", ["stuck", "stubborn", "threaded"])
+def test_a_tool_that_never_ends_does_not_keep_the_worker(spawn: Spawn, workers: Workers, name: str) -> None:
+    spawn(name)
     working = workers.start("--grace", "0")
-    working.until(" started")
+    working.until("it has begun")
     working.process.send_signal(signal.SIGTERM)
     assert working.end() == 0
     assert "handed over" in working.said
+    assert working.said.endswith("Stopped\n")
 
 
 @pytest.mark.promise("PROC-04")

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 import apsw
 import typer
 
+from toolwright.cli.states import readable
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -70,7 +71,7 @@ def is_damage(error: Exception) -> bool:
 def complain(message: str) -> None:
     """Say on stderr what is wrong."""
     typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
-    typer.echo(message, err=True)
+    typer.echo(readable(message), err=True)
 
 
 @contextmanager

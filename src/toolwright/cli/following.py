@@ -131,7 +131,7 @@ class _Following:
         async for event in _events(run):
             row.take(event)
             if self._told is not None and self._worth_a_line(event):
-                self._told(f"{moment(event.at)} {run.id} {short(plain(row.process.title), 40)}: {_line(event)}")
+                self._told(f"{moment(event.at)} {plain(run.id)} {short(row.process.title, 40)}: {_line(event)}")
 
     def _worth_a_line(self, event: ProcessEvent) -> bool:
         if event.type in ("output", "status"):
@@ -149,7 +149,7 @@ def _events(run: Run) -> AsyncIterator[ProcessEvent]:
 
 def _line(event: ProcessEvent) -> str:
     said = event_text(event)
-    return f"{event.type.replace('_', ' ')}{f', {said}' if said else ''}"
+    return f"{plain(event.type.replace('_', ' '))}{f', {said}' if said else ''}"
 
 
 def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
@@ -167,7 +167,7 @@ def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
     for row in shown:
         table.add_row(
             Text(names[row.process.id]),
-            Text(short(plain(row.process.title), 30)),
+            Text(short(row.process.title, 30)),
             state_text(row.state),
             _bar(row, now),
             _share(row.progress),

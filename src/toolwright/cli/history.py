@@ -14,7 +14,7 @@ from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.cli.moments import moment
 from toolwright.cli.outcomes import explain, first_line
-from toolwright.cli.states import look_of, seconds, short, state_text
+from toolwright.cli.states import look_of, plain, readable, seconds, short, state_text
 from toolwright.stores.sqlite.history import PastBatch, PastCall
 
 _PREFIX = "batch_"
@@ -64,7 +64,7 @@ def call_table(calls: Sequence[PastCall]) -> Table:
     table.add_column("given, and what came of it", ratio=1, no_wrap=True, overflow="ellipsis")
     for call in calls:
         name = Text(("└ " if call.parent else "") + short(call.key.call_id))
-        about = Text.assemble((call.arguments.decode("utf-8", "replace"), "dim"), "\n", result(call))
+        about = Text.assemble((plain(call.arguments.decode("utf-8", "replace")), "dim"), "\n", result(call))
         begun = "-" if call.started_at is None else moment(call.started_at)[11:]
         table.add_row(
             name, Text(short(call.tool)), state_text(call.status), str(call.attempts), begun, _took(call), about
@@ -78,14 +78,14 @@ def result(call: PastCall) -> Text:
         if call.waits_for:
             gone = ", and nobody runs it" if call.cut_off else ""
             waits = ", ".join(_WAITS.get(wait.partition(":")[0], wait.replace(":", " ")) for wait in call.waits_for)
-            return Text(f"waits for {waits}{gone}", style="magenta")
+            return Text(plain(f"waits for {waits}{gone}"), style="magenta")
         if call.cut_off:
             begun = "had begun, and may have run" if call.started_at is not None else "may have begun"
             return Text(f"cut off: it {begun}; toolwright recover finishes it", style="yellow")
         return Text("")
     if call.outcome.ok:
         return first_line(call.outcome)
-    return Text(call.outcome.failure.message if call.outcome.failure is not None else explain(call.outcome))
+    return Text(readable(call.outcome.failure.message if call.outcome.failure is not None else explain(call.outcome)))
 
 
 def _took(call: PastCall) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from toolwright.calls.batch import Batch
 from toolwright.cli.board import Board, Row
 from toolwright.cli.running import Watch
-from toolwright.cli.states import join_some, look_of, pick, seconds, short, state_text
+from toolwright.cli.states import join_some, look_of, pick, plain, seconds, short, state_text
 from toolwright.cli.waits import Waits
 from toolwright.errors import BatchFailed
 from toolwright.hub import Subscription
@@ -96,7 +96,7 @@ def _bar(row: Row, now: float) -> RenderableType:
 
 def _note(row: Row, waits: Waits, unfinished: set[str]) -> Text:
     if row.state != "waiting":
-        return Text(row.note, style="" if row.state == "running" else "dim")
+        return Text(plain(row.note), style="" if row.state == "running" else "dim")
     others = waits.left(row.call_id, unfinished)
     return Text(f"waits for {join_some(others)}" if others else row.note or "waits for a slot", style="dim")
 

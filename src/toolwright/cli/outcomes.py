@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.cli.states import pick, short, state_text
+from toolwright.cli.states import pick, plain, short, state_text
 from toolwright.tools.outcome import ToolOutcome
 
 
@@ -38,7 +38,7 @@ def first_line(outcome: ToolOutcome) -> Text:
         extent = f"[{len(rest) + 1} lines] "
     else:
         extent = ""
-    return Text.assemble((extent, "dim"), first)
+    return Text.assemble((extent, "dim"), plain(first))
 
 
 def _size(count: int) -> str:

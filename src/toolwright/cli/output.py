@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from toolwright import jsonx
+from toolwright.cli.states import readable
 
 
 def print_json(value: Any) -> None:
@@ -22,7 +23,8 @@ def print_json(value: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text as it is, with an end of line only if it has none."""
+    """Print text, with an end of line only if it has none: as it is, but on a terminal nothing that could steer it."""
+    text = readable(text) if sys.stdout.isatty() else text
     typer.echo(text.encode("utf-8", "replace"), nl=not text.endswith("\n"))
 
 

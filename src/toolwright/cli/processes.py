@@ -17,7 +17,7 @@ from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.cli.moments import length, moment, until
 from toolwright.cli.outcomes import explain
-from toolwright.cli.states import plain, seconds, short, state_text
+from toolwright.cli.states import plain, readable, seconds, short, state_text
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.process import PREFIX, Process, Progress
 from toolwright.schedules.schedule import PREFIX as SCHEDULE
@@ -62,7 +62,7 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     bare = {id: id.removeprefix(PREFIX).removeprefix(SCHEDULE) for id in ids}
     longest = max(map(len, bare.values()), default=0)
     room = next((room for room in range(_SHOWN, longest) if len({one[:room] for one in bare.values()}) == len(bare)), 0)
-    return {id: one[: room or longest] for id, one in bare.items()}
+    return {id: plain(one[: room or longest]) for id, one in bare.items()}
 
 
 def run_table(processes: Sequence[Process], now: float) -> Table:
@@ -80,14 +80,24 @@ def run_table(processes: Sequence[Process], now: float) -> Table:
     for process in processes:
         table.add_row(
             Text(names[process.id]),
-            Text(short(plain(process.session), 12)),
+            Text(short(process.session, 12)),
             Text(plain(process.title)),
-            Text(short(plain(process.tool), 16)),
-            state_text(process.status),
+            Text(short(process.tool, 16)),
+            _status(process, now, "worker gone"),
             Text(progress_text(process.progress)),
             length(now - process.created_at),
         )
     return table
+
+
+def lost(process: Process, now: float) -> bool:
+    """True when the worker of a run lets its lease pass: it is dead or frozen, and no other has taken the run."""
+    return not process.over and process.lease_until is not None and process.lease_until <= now
+
+
+def _status(process: Process, now: float, gone: str) -> Text:
+    status = state_text(process.status)
+    return status.append(f" ({gone})", style="bold yellow") if lost(process, now) else status
 
 
 def progress_text(progress: Progress | None) -> str:
@@ -150,7 +160,7 @@ def _facts(process: Process, now: float) -> Table:
         "session": process.session,
         "tool": process.tool,
         "arguments": jsonx.encode(process.arguments).decode(),
-        "status": Text.assemble(state_text(process.status), f"  {plain(process.status_text)}{took}"),
+        "status": Text.assemble(_status(process, now, "its worker is gone"), f"  {plain(process.status_text)}{took}"),
         "progress": progress_text(process.progress),
         "started by": _origin(process),
         "created": moment(process.created_at),
@@ -191,7 +201,10 @@ def _tree(tree: Sequence[Process]) -> Tree:
     nodes: dict[str, Tree] = {}
     for process in tree:
         line = Text.assemble(
-            (process.id, "cyan"), f" {plain(process.title)} ", state_text(process.status), f" {plain(process.tool)}"
+            (plain(process.id), "cyan"),
+            f" {plain(process.title)} ",
+            state_text(process.status),
+            f" {plain(process.tool)}",
         )
         above = nodes.get(process.parent or "")
         nodes[process.id] = Tree(line) if above is None else above.add(line)
@@ -206,7 +219,7 @@ def _events(events: Sequence[ProcessEvent]) -> Table:
     if len(events) > _EVENTS:
         table.add_row("", "", Text(f"{len(events) - _EVENTS} earlier ones; --json has all of them", style="dim"))
     for event in events[-_EVENTS:]:
-        table.add_row(moment(event.at), event.type.replace("_", " "), Text(event_text(event)))
+        table.add_row(moment(event.at), Text(plain(event.type.replace("_", " "))), Text(event_text(event)))
     return table
 
 
@@ -219,7 +232,7 @@ def event_text(event: ProcessEvent) -> str:
         return progress_text(msgspec.convert(payload, Progress))
     if event.type == "started":
         before = payload.get("taken_over_from")
-        return f"by {payload['worker']}" + (f", taken over from {before}" if before else "")
+        return plain(f"by {payload['worker']}" + (f", taken over from {before}" if before else ""))
     said = [f"{value}" if name in ("text", "summary", "reason", "what", "worker") else f"{name} {value}"
             for name, value in payload.items() if value not in (None, "")]  # fmt: skip
     return plain(", ".join(said))
@@ -231,8 +244,3 @@ def outcome_text(outcome: ToolOutcome) -> Text:
         return Text(readable(outcome.text))
     message = outcome.failure.message if outcome.failure is not None else ""
     return Text(plain(": ".join(filter(None, (explain(outcome), message)))))
-
-
-def readable(text: str) -> str:
-    """A text of many lines without what could steer a terminal."""
-    return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)

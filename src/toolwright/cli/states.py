@@ -53,13 +53,19 @@ def seconds(duration: float) -> str:
 
 
 def short(name: str, room: int = 22) -> str:
-    """A name cut in its middle: ids of providers are long, and differ at their ends."""
+    """A name in one line, cut in its middle: ids of providers are long, and differ at their ends."""
+    name = plain(name)
     return name if len(name) <= room else f"{name[: room // 2]}…{name[len(name) - room // 2 + 1 :]}"
 
 
 def plain(text: str) -> str:
     """A text in one line, without what could steer a terminal: a tool or a model may have written it."""
     return "".join(character if character.isprintable() else " " for character in text)
+
+
+def readable(text: str) -> str:
+    """A text of many lines without what could steer a terminal."""
+    return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
 
 
 def pick(items: Sequence[Item], most: int, rank: Callable[[Item], Any]) -> list[Item]:

@@ -25,7 +25,7 @@ from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.moments import moment, until
 from toolwright.cli.output import print_json
-from toolwright.cli.states import short
+from toolwright.cli.states import plain, short
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import Resolved
@@ -132,7 +132,7 @@ def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[
         if isinstance(end, KeyRefused):
             complain(str(end))
         elif not given.as_json:
-            typer.echo(_told(one, end))
+            typer.echo(plain(_told(one, end)))
     if any(isinstance(end, KeyRefused) for end in ends):
         raise typer.Exit(BAD_INPUT)
     raise typer.Exit(SUCCEEDED if all(isinstance(end, Resolved) and end.first for end in ends) else OUTRUN)
@@ -159,7 +159,7 @@ def _confirm(verb: Verb, counted: Sequence[Chosen]) -> None:
                 f"A number is a place in a list that changes, and here it is call {one.call_id!r}, {what:.100}; "
                 "use the call's id or its key, or add --yes"
             )
-        if not typer.confirm(f"{verb.capitalize()} {one.call_id}: {what}?", err=True):
+        if not typer.confirm(plain(f"{verb.capitalize()} {one.call_id}: {what}?"), err=True):
             raise BadInput("Nothing was decided")
 
 
@@ -205,7 +205,9 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
     table.add_column("deadline", no_wrap=True)
     for number, request in enumerate(requests, start=1):
         why = [request.reason] if request.cause == "crash" else [request.rule, request.reason]
-        about = Text.assemble(": ".join(filter(None, why)), "\n", (jsonx.encode(request.arguments).decode(), "dim"))
+        about = Text.assemble(
+            plain(": ".join(filter(None, why))), "\n", (plain(jsonx.encode(request.arguments).decode()), "dim")
+        )
         where = short(request.session) + (f" / {short(request.scope)}" if request.scope else "")
         table.add_row(
             str(number),

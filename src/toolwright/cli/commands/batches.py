@@ -15,6 +15,7 @@ from toolwright.cli.exits import reported
 from toolwright.cli.history import batch_data, batch_table, call_data, call_table, find_batch
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json
+from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store
 from toolwright.stores.sqlite import history
 from toolwright.stores.sqlite.history import PastBatch, PastCall
@@ -64,7 +65,9 @@ def show(
         console = Console()
         scope = f", scope {one.scope}" if one.scope else ""
         console.print(Text(one.batch, style="bold"), soft_wrap=True)
-        console.print(Text(f"session {one.session}{scope}, begun {moment(one.first_at)}", style="dim"), soft_wrap=True)
+        console.print(
+            Text(plain(f"session {one.session}{scope}, begun {moment(one.first_at)}"), style="dim"), soft_wrap=True
+        )
         console.print(call_table(found))
 
 

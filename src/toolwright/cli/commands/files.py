@@ -19,6 +19,7 @@ from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json
+from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdout
 from toolwright.cli.trees import Written, get_tree, look_through, put_tree
@@ -206,5 +207,5 @@ def _table(found: list[FileInfo]) -> Table:
     table.add_column("")
     for info in found:
         name, size = (f"{info.name}/", "") if info.directory else (info.name, f"{info.size:,}")
-        table.add_row(Text(name), size, moment(info.updated_at), "read-only" if info.readonly else "")
+        table.add_row(Text(plain(name)), size, moment(info.updated_at), "read-only" if info.readonly else "")
     return table

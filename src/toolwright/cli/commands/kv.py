@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,7 +19,8 @@ from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json, print_text
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.states import plain
+from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def list_(
             for column in ("key", "created", "updated"):
                 table.add_column(column, overflow="fold")
             for info in found:
-                table.add_row(Text(info.key), moment(info.created_at), moment(info.updated_at))
+                table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
             Console().print(table)
         else:
             Console(stderr=True).print("There are no such keys.")
@@ -92,8 +92,4 @@ def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = Fal
 
 
 def _use(store: Path, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
-    async def work() -> T:
-        async with opened(store) as runtime:
-            return await what(runtime.session(session).kv)
-
-    return asyncio.run(work())
+    return use_session(store, session, lambda runtime: what(runtime.session(session).kv))

@@ -20,8 +20,8 @@ from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput
 from toolwright.cli.following import follow_runs
 from toolwright.cli.outcomes import explain
 from toolwright.cli.output import print_json, print_text
-from toolwright.cli.processes import event_data, find_run, readable, run_data, run_details, run_table
-from toolwright.cli.states import seconds, state_text
+from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
+from toolwright.cli.states import plain, readable, seconds, state_text
 from toolwright.cli.stores import opened, require_store
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.output import LogText, render
@@ -159,11 +159,13 @@ def cancel(
         if given.as_json:
             print_json({**run_data(process), "cancelled": asked})
         elif not asked:
-            typer.echo(f"{process.id} was over already: {process.status}")
+            typer.echo(f"{plain(process.id)} was over already: {process.status}")
         elif process.over:
-            typer.echo(f"{process.id} is cancelled")
+            typer.echo(f"{plain(process.id)} is cancelled")
+        elif lost(process, time.time()):
+            typer.echo(f"{plain(process.id)} is to stop; its worker is gone, it is cancelled when another takes it up")
         else:
-            typer.echo(f"{process.id} is to stop; its worker is told")
+            typer.echo(f"{plain(process.id)} is to stop; its worker is told")
         raise typer.Exit(SUCCEEDED if asked else OUTRUN)
 
 
@@ -187,7 +189,7 @@ def signal(
         if given.as_json:
             print_json({"run_id": id, "name": name, "number": number})
         else:
-            typer.echo(f"{name} is sent to {id}; it is number {number} of this name")
+            typer.echo(f"{plain(name)} is sent to {plain(id)}; it is number {number} of this name")
 
 
 @asynccontextmanager
@@ -218,7 +220,7 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
             return
         if not follow:
             if log := await run.log():
-                print_text(_shown(log))
+                print_text(log)
             return
         pieces, last = [], 0
         async for event in run.events():
@@ -290,5 +292,5 @@ def _say_end(process: Process) -> None:
     if process.started_at is not None and process.ended_at is not None:
         line.append(f" in {seconds(max(0.0, process.ended_at - process.started_at))}", style="not bold")
     if why := explain(process.outcome):
-        line.append(f": {why}", style="not bold")
+        line.append(f": {plain(why)}", style="not bold")
     Console(stderr=True).print(line, soft_wrap=True)

@@ -18,13 +18,14 @@ from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.arguments import read_arguments
-from toolwright.cli.exits import OUTRUN, SUCCEEDED, reported
+from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
 from toolwright.cli.output import print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.sources import load_tools, require_tool
 from toolwright.cli.states import plain, short
 from toolwright.cli.stores import opened, require_store, store_to_fill
+from toolwright.errors import ScheduleError
 from toolwright.schedules.schedule import Fired, Schedule, rfc3339
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
@@ -34,6 +35,8 @@ from toolwright.tools.registry import ToolRegistry
 Result = TypeVar("Result")
 Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]
 Count = Annotated[int, typer.Option("--count", "-n", metavar="N", min=1, max=1_000, help="So many.")]
+
+_OPTIONS = {"cron_expression": "--cron", "scheduled_at": "--at"}
 
 
 def list_(
@@ -204,18 +207,27 @@ async def _add(
     made: bool,
 ) -> Schedule:
     async with opened(store, made=made, tools=registry.snapshot().values(), worker=False) as runtime:
-        added = await runtime.session(session).schedule(name, arguments, **said)
+        try:
+            added = await runtime.session(session).schedule(name, arguments, **said)
+        except ScheduleError as error:
+            raise BadInput(_in_options(str(error))) from None
         return (await runtime.scheduled(added.id)).schedule
+
+
+def _in_options(message: str) -> str:
+    """A refusal after the options that it is about: it has the names that a model writes, but somebody typed these."""
+    meant = ", ".join(option for name, option in _OPTIONS.items() if name in message)
+    return f"{meant}: {message}" if meant else message
 
 
 def _table(found: Sequence[Schedule], now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     names = short_ids([schedule.id for schedule in found])
-    # What names a schedule and how it stands is never cut.
+    # What names a schedule and how it stands is never cut; of the others the widest is broken first.
     table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
-    table.add_column("session", no_wrap=True)
-    table.add_column("title", ratio=1, min_width=10, no_wrap=True, overflow="ellipsis")
-    table.add_column("tool", no_wrap=True)
+    table.add_column("session", overflow="fold")
+    table.add_column("title", overflow="fold")
+    table.add_column("tool", overflow="fold")
     table.add_column("when", overflow="fold")
     table.add_column("state", no_wrap=True, min_width=9)
     table.add_column("next", no_wrap=True, justify="right", min_width=7)
@@ -223,9 +235,9 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
         due = schedule.next_at if schedule.state == "active" else None
         table.add_row(
             Text(names[schedule.id]),
-            Text(short(plain(schedule.session), 12)),
-            Text(plain(schedule.title)),
-            Text(short(plain(schedule.tool), 16)),
+            Text(short(schedule.session, 12)),
+            Text(short(schedule.title, 40)),
+            Text(short(schedule.tool, 16)),
             Text(_when(schedule)),
             Text(schedule.state, style={"active": "green", "paused": "yellow"}.get(schedule.state, "dim")),
             "-" if due is None else f"in {length(due - now)}",
@@ -238,7 +250,7 @@ def _history(schedule: Schedule, found: Sequence[Fired]) -> Table:
     for name in ("instant", "what", "run"):
         table.add_column(name, no_wrap=True)
     for one in found:
-        table.add_row(_local(schedule, one.instant), one.what, one.run or "-")
+        table.add_row(_local(schedule, one.instant), one.what, plain(one.run or "-"))
     return table
 
 

@@ -17,6 +17,7 @@ from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import print_json
+from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime import Runtime
@@ -67,7 +68,7 @@ def list_(session: Of, db: options.Db = None, as_json: options.Json = False) -> 
             for column in ("name", "created", "updated"):
                 table.add_column(column, overflow="fold")
             for info in found:
-                table.add_row(Text(info.key), moment(info.created_at), moment(info.updated_at))
+                table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
             Console().print(table)
         else:
             Console(stderr=True).print("There are no secrets.")

@@ -63,7 +63,7 @@ def export(
         if as_json:
             print_json(msgspec.to_builtins(written))
         else:
-            typer.echo(f"{session_id} is in {file} ({_counted(written.counts)}; {written.bytes:,} bytes)")
+            typer.echo(f"{plain(session_id)} is in {file} ({_counted(written.counts)}; {written.bytes:,} bytes)")
 
 
 def import_(
@@ -87,7 +87,7 @@ def import_(
         if as_json:
             print_json(msgspec.to_builtins(read))
             return
-        typer.echo(f"{read.session} is there ({_counted(read.counts)})")
+        typer.echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
         if read.secrets_left_out:
             typer.echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
 
@@ -106,13 +106,13 @@ def delete(
             kept = _counted({name: usage.entries for name, usage in info.usage.items()})
             if as_json or not sys.stdin.isatty():
                 raise BadInput(f"Nothing was removed ({info.calls} calls, {kept}); add --yes to remove it")
-            if not typer.confirm(f"Remove {session_id}: {info.calls} calls, {kept}?", err=True):
+            if not typer.confirm(f"Remove {plain(session_id)}: {info.calls} calls, {kept}?", err=True):
                 raise BadInput("Nothing was removed")
         asyncio.run(_delete(store, session_id))
         if as_json:
             print_json({"session": session_id, "removed": True})
         else:
-            typer.echo(f"{session_id} is removed")
+            typer.echo(f"{plain(session_id)} is removed")
 
 
 async def _list(store: Path) -> list[SessionInfo]:
@@ -171,7 +171,7 @@ def _table(found: list[SessionInfo]) -> Table:
     for info in found:
         kept = _counted({name: usage.entries for name, usage in info.usage.items()})
         size = sum(usage.bytes for usage in info.usage.values())
-        table.add_row(Text(info.id), str(info.calls), str(info.unfinished), kept, f"{size:,}")
+        table.add_row(Text(plain(info.id)), str(info.calls), str(info.unfinished), kept, f"{size:,}")
     return table
 
 
@@ -179,7 +179,7 @@ def _details(found: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    table.add_row("session", Text(found["id"]))
+    table.add_row("session", Text(plain(found["id"])))
     table.add_row("calls", f"{found['calls']}, {found['unfinished']} of them unfinished")
     for service, usage in found["usage"].items():
         table.add_row(service.replace("_", "-"), f"{usage['entries']}, {usage['bytes']:,} bytes")
@@ -187,16 +187,16 @@ def _details(found: dict[str, Any]) -> Table:
         content = message["content"]
         text = content if isinstance(content, str) else jsonx.encode(content).decode()
         # What is in a message is data: no markup of it is followed.
-        about = Text(f"{moment(message['at'])} {message['sender']}: {_short(text)}")
+        about = Text(f"{moment(message['at'])} {plain(message['sender'])}: {_short(text)}")
         table.add_row(f"message {message['number']}", about)
     for info in found["keys"]:
-        table.add_row("key", Text(info["key"]))
+        table.add_row("key", Text(plain(info["key"])))
     for resource in found["resources"]:
-        table.add_row("resource", Text(f"{resource['id']} ({resource['kind']}, {resource['status']})"))
+        table.add_row("resource", Text(plain(f"{resource['id']} ({resource['kind']}, {resource['status']})")))
     for item in found["attachments"]:
-        table.add_row("attachment", Text(f"{item['name']} ({item['media_type']}, {item['size']:,} bytes)"))
+        table.add_row("attachment", Text(plain(f"{item['name']} ({item['media_type']}, {item['size']:,} bytes)")))
     for connection in found["connections"]:
-        table.add_row("connection", Text(f"{connection['provider']} since {moment(connection['connected_at'])}"))
+        table.add_row("connection", Text(plain(f"{connection['provider']} since {moment(connection['connected_at'])}")))
     return table
 
 

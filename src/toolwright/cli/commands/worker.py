@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from toolwright.calls.policy import Policy
 from toolwright.cli import options
-from toolwright.cli.exits import BadInput, reported
+from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
 from toolwright.cli.moments import moment
 from toolwright.cli.output import set_up_log, stdout_kept_clean
@@ -29,6 +32,8 @@ from toolwright.tools.registry import ToolRegistry
 Say = Callable[[str], None]
 _SAME = 0.25
 """Seconds within which signals are one: a supervisor may send it to the program and to its group."""
+_LINGER = 2.0
+"""Seconds that tasks and threads of tools get to end, once their runs are handed over."""
 _TOLD: dict[Deed, str] = {
     "started": "started",
     "completed": "completed",
@@ -83,7 +88,7 @@ def worker(
         health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say
-        asyncio.run(_work(store, registry, policy, grace, health, say))
+        asyncio.run(_to_the_end(_work(store, registry, policy, grace, health, say)))
 
 
 def _require_background(registry: ToolRegistry) -> None:
@@ -92,6 +97,44 @@ def _require_background(registry: ToolRegistry) -> None:
             "None of the tools can run in the background; a worker would have nothing to do: "
             "write @tool(supports_background=True) above one that can"
         )
+
+
+async def _to_the_end(work: Coroutine[None, None, None]) -> None:
+    """Do the work, and end the process even if a tool left something that does not end.
+
+    Raises:
+        typer.Exit: with the code of the command, where the process can end as usual.
+    """
+    before, pool, code = set(threading.enumerate()), ThreadPoolExecutor(), SUCCEEDED
+    asyncio.get_running_loop().set_default_executor(pool)
+    try:
+        with reported():
+            await work
+    except typer.Exit as end:
+        code = end.exit_code
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if await _any_goes_on(tasks) or _any_thread_goes_on(before, pool):
+        # asyncio and Python would wait for it without end, and whoever stops a worker would have to kill it.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    raise typer.Exit(code)
+
+
+async def _any_goes_on(tasks: set[asyncio.Task[Any]]) -> bool:
+    for task in tasks:
+        task.cancel()
+    return bool(tasks and (await asyncio.wait(tasks, timeout=_LINGER))[1])
+
+
+def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor) -> bool:
+    """True when a thread that Python would wait for has begun since, and does not end."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    deadline = time.monotonic() + _LINGER
+    threads = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return any(thread.is_alive() for thread in threads)
 
 
 async def _work(
@@ -131,7 +174,7 @@ class _Teller:
         else:
             began = self._began.pop(process.id, None)
             told += f" after {seconds(time.monotonic() - began)}" if began is not None else ""
-        self._say(f"{process.id} {short(plain(process.title), 40)} ({plain(process.tool)}) {told}")
+        self._say(f"{plain(process.id)} {short(process.title, 40)} ({plain(process.tool)}) {told}")
 
 
 @contextmanager
