@@ -83,7 +83,7 @@ def run_table(processes: Sequence[Process], now: float) -> Table:
             Text(short(process.session, 12)),
             Text(plain(process.title)),
             Text(short(process.tool, 16)),
-            _status(process, now, "worker gone"),
+            _status(process, now, "\n(worker gone)"),
             Text(progress_text(process.progress)),
             length(now - process.created_at),
         )
@@ -97,7 +97,7 @@ def lost(process: Process, now: float) -> bool:
 
 def _status(process: Process, now: float, gone: str) -> Text:
     status = state_text(process.status)
-    return status.append(f" ({gone})", style="bold yellow") if lost(process, now) else status
+    return status.append(gone, style="bold yellow") if lost(process, now) else status
 
 
 def progress_text(progress: Progress | None) -> str:
@@ -160,7 +160,9 @@ def _facts(process: Process, now: float) -> Table:
         "session": process.session,
         "tool": process.tool,
         "arguments": jsonx.encode(process.arguments).decode(),
-        "status": Text.assemble(_status(process, now, "its worker is gone"), f"  {plain(process.status_text)}{took}"),
+        "status": Text.assemble(
+            _status(process, now, " (its worker is gone)"), f"  {plain(process.status_text)}{took}"
+        ),
         "progress": progress_text(process.progress),
         "started by": _origin(process),
         "created": moment(process.created_at),
