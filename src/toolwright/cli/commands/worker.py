@@ -151,9 +151,11 @@ async def _work(
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
             say(f"{worker.name} runs up to {worker.capacity} at once from {store}")
             await stop.wait()
-            if worker.running:
-                say(f"Stopping: {worker.running} may end within {seconds(grace)}; a second signal ends them at once")
-            await runtime.drain(grace)
+            draining, running = asyncio.ensure_future(runtime.drain(grace)), worker.running
+            await asyncio.sleep(0)  # it stops before it says so
+            if running:
+                say(f"Stopping: {running} may end within {seconds(grace)}; a second signal ends them at once")
+            await draining
     say("Stopped")
 
 
