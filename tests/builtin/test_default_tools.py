@@ -34,7 +34,6 @@ WRITE = {"write_todos", "write_file", "edit_file", "delete_file"}
 
 @pytest.fixture
 def tools():
-    pytest.importorskip("toolwright.builtin.web")
     return {tool.name: tool.definition for tool in default_tools()}
 
 

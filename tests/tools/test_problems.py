@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -197,7 +198,6 @@ def page(
 @given(ARGUMENTS)
 @settings(max_examples=100, deadline=None)
 def test_arguments_that_fit_the_types_are_accepted_and_fit_the_schema(arguments: dict[str, Any]):
-    jsonschema = pytest.importorskip("jsonschema")
     signature = read_signature(page, name="page")
     values = signature.validate(json.dumps(arguments).encode())
     assert values.keys() == arguments.keys()
@@ -208,7 +208,6 @@ def test_arguments_that_fit_the_types_are_accepted_and_fit_the_schema(arguments:
 @given(ARGUMENTS, st.data())
 @settings(max_examples=100, deadline=None)
 def test_arguments_that_are_refused_do_not_fit_the_schema_either(arguments: dict[str, Any], data: st.DataObject):
-    jsonschema = pytest.importorskip("jsonschema")
     key = data.draw(st.sampled_from(["title", "lines", "shade", "level", "tags", "unknown"]))
     wrong: Any = data.draw(st.none() | st.just("") | st.just(9) | st.just([{}]) | st.just({"a": []}))
     arguments = {**arguments, key: wrong}

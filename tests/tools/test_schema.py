@@ -5,6 +5,7 @@ import socket
 from types import MappingProxyType
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -395,7 +396,6 @@ def test_what_fits_a_random_schema_is_accepted_and_unchanged(data: st.DataObject
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_the_verdict_on_a_changed_value_is_that_of_another_implementation(data: st.DataObject):
-    jsonschema = pytest.importorskip("jsonschema")
     draft = data.draw(st.sampled_from([jsonschema.Draft7Validator, jsonschema.Draft202012Validator]))
     schema = data.draw(objects(PARTS))
     value = json.loads(json.dumps(data.draw(fitting(schema))))
