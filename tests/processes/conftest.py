@@ -15,14 +15,18 @@ from toolwright.testing import FakeClock
 
 T = TypeVar("T")
 OpenRuntime = Callable[..., Coroutine[Any, Any, Runtime]]
-ROUNDS = 4
 
 
 class Stage:
-    """Runtimes on one clock. Time passes only as fast as their stores answer, so that none is left behind."""
+    """Runtimes on one clock. Time passes only as fast as their stores answer, so that none is left behind.
 
-    def __init__(self) -> None:
-        self.clock = FakeClock()
+    `rounds` is how often the stores are asked at each instant, and `step` how far time passes at once.
+    """
+
+    def __init__(self, clock: FakeClock | None = None, *, rounds: int = 4, step: float = 1.0) -> None:
+        self.clock = clock or FakeClock()
+        self._rounds = rounds
+        self._step = step
         self.opened: list[Runtime] = []
 
     async def open(self, store: str | Path, *tools: Any, **options: Any) -> Runtime:
@@ -32,7 +36,7 @@ class Stage:
 
     async def settle(self) -> None:
         """Let everything happen that happens at this instant."""
-        for _ in range(ROUNDS):
+        for _ in range(self._rounds):
             await self.clock.settle()
             for runtime in self.opened:
                 with suppress(RuntimeClosed, StoreError):
@@ -41,12 +45,12 @@ class Stage:
                     await runtime.session("onlooker").runs()
         await self.clock.settle()
 
-    async def pass_time(self, seconds: float, step: float = 1.0) -> None:
+    async def pass_time(self, seconds: float, step: float | None = None) -> None:
         """Let time pass, in steps that nobody sleeps through."""
         until = self.clock.monotonic() + seconds
         await self.settle()
         while (left := until - self.clock.monotonic()) > 1e-9:
-            await self.clock.advance(min(step, left))
+            await self.clock.advance(min(step or self._step, left))
             await self.settle()
 
     async def until(self, work: Awaitable[T], *, step: float = 0.25, most: float = 600.0) -> T:
@@ -65,14 +69,14 @@ class Stage:
                 task.cancel()
             return await task
 
-    async def until_so(self, true: Callable[[], Awaitable[object]], *, step: float = 0.25) -> None:
+    async def until_so(self, true: Callable[[], Awaitable[object]], *, step: float = 0.25, most: float = 600.0) -> None:
         """Let time pass until something is so."""
 
         async def so() -> None:
             while not await true():
                 await self.clock.sleep(step / 2)
 
-        await self.until(so(), step=step)
+        await self.until(so(), step=step, most=most)
 
     async def close(self, runtime: Runtime) -> None:
         """Close a runtime, with the time that its calls are given to stop."""

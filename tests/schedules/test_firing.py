@@ -191,7 +191,7 @@ async def test_several_hundred_that_are_due_at_once_all_fire_promptly(stage, pla
     async def all_ran():
         return len(ran) == count
 
-    await stage.until(all_ran, most=10)
+    await stage.until_so(all_ran, most=10)
     assert sorted(of for of, _ in ran) == sorted(map(str, range(count)))
     await stage.pass_time(5)
     assert len(ran) == count
@@ -211,7 +211,7 @@ async def test_all_that_are_due_fire_at_one_look_also_where_nothing_can_run(stag
     async def all_fired():
         return all([(await schedule.refresh()).state == "ended" for schedule in schedules])
 
-    await stage.until(all_fired, step=0.05, most=2.0)
+    await stage.until_so(all_fired, step=0.05, most=2.0)
     lateness = [fired.at - fired.instant for schedule in schedules for fired in await schedule.history()]
     assert (len(lateness), max(lateness) - min(lateness) < 0.5) == (3 * PORTION + 1, True)
 
