@@ -345,6 +345,11 @@ async def test_an_outcome_that_can_not_be_written_leaves_those_written_with_it_a
                 raise StoreError("the outcome is too large")
             return await super().finish(key, *rest)
 
+        async def finish_all(self, ended):
+            if any(end.key.call_id == "c1" for end in ended):
+                raise StoreError("one of the outcomes is too large")
+            await super().finish_all(ended)
+
     ran = []
 
     @tool(readonly=True)
@@ -355,7 +360,7 @@ async def test_an_outcome_that_can_not_be_written_leaves_those_written_with_it_a
     rows = MemoryDatabase()
     calls = [ToolCall(id=f"c{n}", name="read", arguments={"n": n}) for n in range(4)]
     async with fail_after(10), Runtime.open(Picky(rows), tools=[read]) as runtime:
-        with pytest.raises(StoreError, match="too large"):
+        with pytest.raises(StoreError, match="the outcome is too large"):
             await runtime.session("s").run_batch(calls)
     async with fail_after(10), Runtime.open(MemoryStore(rows), tools=[read]) as runtime:
         outcomes = await runtime.session("s").run_batch(calls)

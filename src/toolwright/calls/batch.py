@@ -141,15 +141,16 @@ class Batch:
                 self._failed_call = outcome.call_id
                 self.cancel(f"call {outcome.call_id!r} failed")
         self._left -= 1
-        if self._watchers is not None:
-            self._watchers.tell_change()
+        watchers = self._watchers
+        if watchers is not None and (watchers.changes or watchers.quiets):
+            watchers.tell_change()
         if self._left == 0:
             self.report.batch_finished(self.id, self._outcomes, self._all_well)
             self._runs.clear()
             self._launch = None
             self._ended(self)
-            if self._watchers is not None:
-                watchers, self._watchers = self._watchers, None
+            if watchers is not None:
+                self._watchers = None
                 watchers.tell_end()
 
     # --- what else its calls tell it

@@ -1,7 +1,4 @@
-"""Outcomes on their way to the store. Owns that those of one turn of the loop are written together.
-
-The first of a turn is asked for at once: mostly it is the only one.
-"""
+"""Outcomes on their way to the store. Owns that those of one turn of the loop are written together."""
 
 from __future__ import annotations
 
@@ -9,14 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from toolwright.calls.execute import CallRun
+from toolwright.clock import Clock
 from toolwright.effects.journal import Ended, JournalStore
 from toolwright.tools.outcome import ToolOutcome
 
 Then = Callable[[CallRun, ToolOutcome, Exception | None], None]
 """Called when the outcome of a call is written, with None, or with what went wrong."""
-
-
-_Calls = list[tuple[CallRun, Ended, Then]]
 
 
 class Endings:
@@ -26,37 +21,37 @@ class Endings:
     """
 
     def __init__(
-        self, store: JournalStore, alone: Callable[[CallRun, Ended, Then], None], written: Callable[[CallRun], None]
+        self,
+        store: JournalStore,
+        clock: Clock,
+        alone: Callable[[CallRun, ToolOutcome, Then], None],
+        written: Callable[[CallRun], None],
     ) -> None:
         self._store = store
+        self._clock = clock
         self._alone = alone
         self._written = written
-        self._following: _Calls | None = None
+        self._calls: list[tuple[CallRun, ToolOutcome, Then]] = []
 
-    def add(self, run: CallRun, ended: Ended, then: Then) -> None:
-        """Write the outcome of a call, soon."""
-        if self._following is not None:
-            self._following.append((run, ended, then))
-            return
-        self._following = []
-        # Before the store is asked, which may wait for the end of the turn too: these must come before that.
-        run.host.loop.call_soon(self._write_following)
-        self._write([(run, ended, then)])
+    def add(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        """Write the outcome of a call, at the end of this turn."""
+        if not self._calls:
+            run.host.loop.call_soon(self._write)
+        self._calls.append((run, outcome, then))
 
-    def _write_following(self) -> None:
-        calls, self._following = self._following, None
-        if calls:
-            self._write(calls)
+    def _write(self) -> None:
+        calls, self._calls = self._calls, []
+        now = self._clock.now()
 
-    def _write(self, calls: _Calls) -> None:
         def done(job: asyncio.Future[None]) -> None:
             if job.cancelled() or job.exception() is not None:
                 # One of them is at fault: the others must not suffer for it.
-                for run, ended, then in calls:
-                    self._alone(run, ended, then)
+                for run, outcome, then in calls:
+                    self._alone(run, outcome, then)
                 return
-            for run, ended, then in calls:
+            for run, outcome, then in calls:
                 self._written(run)
-                then(run, ended.outcome, None)
+                then(run, outcome, None)
 
-        asyncio.ensure_future(self._store.finish_all([ended for _, ended, _ in calls])).add_done_callback(done)
+        ended = [Ended(run.key, outcome, run.record.started_at, now) for run, outcome, _ in calls]
+        asyncio.ensure_future(self._store.finish_all(ended)).add_done_callback(done)

@@ -44,7 +44,8 @@ class CallRun(RunState):
             host.deadlines.bucket(self.turn.seconds).discard(self.turn)
             self.turn = None
         self.owner.report.call_started(self, started)
-        if self.key is not None and host.journal.marks_start(self):
+        # It must be known after a crash whether the call had begun, if its tool may not simply run again.
+        if self.key is not None and not self.plan.rerun and host.journal.takes_time:
             host.journal.mark_started(self, self._marked)
         else:
             self.owner.lane.add(self)

@@ -94,10 +94,6 @@ class MemoryJournal:
         """Such a call is over."""
         self._store.leave(key)
 
-    def marks_start(self, run: CallRun) -> bool:
-        """Memory ends with the process, so there is nothing to mark."""
-        return False
-
     def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
         """Keep the outcome of a call."""
         if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:

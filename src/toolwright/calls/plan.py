@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 class Plan:
     """What all calls of one tool under one policy have in common; made once, not for each call."""
 
-    __slots__ = ("allowed_by", "attempts", "bucket", "direct", "invoke", "limit", "mode", "needs_context", "tool")
+    __slots__ = (
+        "allowed_by",
+        "attempts",
+        "bucket",
+        "direct",
+        "invoke",
+        "limit",
+        "mode",
+        "needs_context",
+        "rerun",
+        "tool",
+    )
 
     def __init__(self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None) -> None:
         self.tool = tool
@@ -27,6 +38,7 @@ class Plan:
         self.direct = tool.direct
         self.needs_context = tool.needs_context
         self.attempts = tool.definition.retry.attempts
+        self.rerun = tool.definition.on_crash == "rerun"
         self.bucket = bucket
         self.limit = limit
         self.allowed_by = allowed_by

@@ -22,12 +22,16 @@ from toolwright.calls.past import AGAIN, LEFT, require_same
 from toolwright.calls.redact import written_arguments
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
+from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
+
+
+_key = functools.partial(tuple.__new__, CallKey)
+"""As `CallKey._make`, in a third of its time: there is one for each call of a batch."""
 
 
 class StoreJournal:
@@ -41,7 +45,7 @@ class StoreJournal:
         self._live: dict[CallKey, CallRun] = {}
         self._beginning: list[list[Intent]] = []
         self._adrift = Adrift(store, clock, self._runs)
-        self._endings = Endings(store, self._finish_alone, self._drop)
+        self._endings = Endings(store, clock, self._finish_alone, self._drop)
         self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
@@ -55,7 +59,7 @@ class StoreJournal:
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         if not waiting:
             return
-        intents = [_intent(run, CallKey(session, scope, run.call_id), batch, now) for run in waiting]
+        intents = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in waiting]
         while not await self._written(waiting, intents):
             await self._clock.sleep(POLL)
         for run, intent in zip(waiting, intents, strict=True):
@@ -169,10 +173,6 @@ class StoreJournal:
     def leave(self, key: CallKey) -> None:
         """The journal has the call's outcome: there is nothing to say."""
 
-    def marks_start(self, run: CallRun) -> bool:
-        """True when it must be known after a crash whether the call had begun: its tool may not simply run again."""
-        return run.tool is not None and run.tool.definition.on_crash != "rerun"
-
     def mark_started(self, run: CallRun, then: Callable[[Exception | None], None]) -> None:
         """Commit that a call begins, and call `then` with None, or with what went wrong."""
         assert run.key is not None
@@ -183,11 +183,10 @@ class StoreJournal:
         assert run.key is not None
         run.handed_over = True
         if outcome.status != "cancelled" and run.fault is None:
-            ended = Ended(run.key, outcome, run.record.started_at, self._clock.now())
             if run.entered or run.recovered is not None:
-                self._finish_alone(run, ended, then)
+                self._finish_alone(run, outcome, then)
             else:
-                self._endings.add(run, ended, then)
+                self._endings.add(run, outcome, then)
             return
         left = run.asked or run.waiting or outcome.may_have_run
         stopped = self.closing or run.owner.fault is not None
@@ -196,14 +195,15 @@ class StoreJournal:
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.may_have_run:
-            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+            self._finish_alone(run, outcome, then)
+            return
         else:
             job = self._take_back(run)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
-    def _finish_alone(self, run: CallRun, ended: Ended, then: Then) -> None:
-        job = self._store.finish(ended.key, ended.outcome, ended.started_at, ended.finished_at)
-        self._when_done(run, job, functools.partial(self._committed, run, ended.outcome, then))
+    def _finish_alone(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
     def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
         self._drop(run)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 class Watchers:
     """Those that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
 
-    __slots__ = ("_changes", "_ends", "_is_quiet", "_loop", "_quiets")
+    __slots__ = ("_ends", "_is_quiet", "_loop", "changes", "quiets")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_quiet: Callable[[], bool]) -> None:
         self._loop = loop
         self._is_quiet = is_quiet
         self._ends: list[asyncio.Future[None]] = []
-        self._quiets: list[asyncio.Future[None]] = []
-        self._changes: list[asyncio.Future[None]] = []
+        self.quiets: list[asyncio.Future[None]] = []
+        self.changes: list[asyncio.Future[None]] = []
 
     def until_end(self) -> asyncio.Future[None]:
         """Done when every call has its outcome."""
@@ -24,20 +24,20 @@ class Watchers:
 
     def until_quiet(self) -> asyncio.Future[None]:
         """Done when the batch is quiet, as it may be now."""
-        watcher = self._join(self._quiets)
+        watcher = self._join(self.quiets)
         self._look_soon()
         return watcher
 
     def until_change(self) -> asyncio.Future[None]:
         """Done when the next call has its outcome, or begins or ends to wait."""
-        return self._join(self._changes)
+        return self._join(self.changes)
 
     def tell_change(self) -> None:
         """A call has its outcome, or begins or ends to wait."""
-        if self._quiets:
+        if self.quiets:
             self._look_soon()
-        if self._changes:
-            _wake(self._changes)
+        if self.changes:
+            _wake(self.changes)
 
     def tell_end(self) -> None:
         """Every call has its outcome."""
@@ -54,7 +54,7 @@ class Watchers:
 
     def _look(self) -> None:
         if self._is_quiet():
-            _wake(self._quiets)
+            _wake(self.quiets)
 
 
 def _wake(line: list[asyncio.Future[None]]) -> None:

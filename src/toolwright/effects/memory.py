@@ -111,7 +111,8 @@ class MemoryStore:
         call = self._mine(key)
         if call is None or call.entry is None:
             return False
-        call.entry = replace(call.entry, outcome=outcome, started_at=started_at, finished_at=finished_at)
+        began = call.entry.started_at if started_at is None else started_at
+        call.entry = replace(call.entry, outcome=outcome, started_at=began, finished_at=finished_at)
         call.over = True
         return True
 
