@@ -6,10 +6,18 @@ import pytest
 
 pytest.register_assert_rewrite("toolwright.testing.conformance")
 
-from tests.conformance.databases import InFile  # noqa: E402
+from tests.conformance.databases import InBundles, InFile  # noqa: E402
 from toolwright.testing.conformance import Database, InMemory  # noqa: E402
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return InMemory() if request.param == "memory" else InFile(tmp_path)
+@pytest.fixture(params=["memory", "sqlite", "sqlite with bundles"])
+def database(request: pytest.FixtureRequest, tmp_path: Path, bundled: InBundles) -> Database:
+    if request.param == "memory":
+        return InMemory()
+    return InFile(tmp_path) if request.param == "sqlite" else bundled
+
+
+@pytest.fixture
+def bundled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InBundles:
+    monkeypatch.setattr("toolwright.stores.sqlite.bundles.FEWEST", 1)
+    return InBundles(tmp_path)

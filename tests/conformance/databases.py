@@ -1,8 +1,12 @@
 """The databases that our own stores are tested on. Owns killing an owner without ending the test's process."""
 
 import asyncio
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from toolwright.effects.journal import Entry, Intent
 from toolwright.effects.store import Store
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -26,3 +30,17 @@ class InFile:
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self._opened))
+
+
+class InBundles(InFile):
+    """The same, where each batch may simply run again: its intents are written in one row."""
+
+    async def open(self) -> SqliteStore:
+        store = await super().open()
+        begin = store.journal.begin
+
+        def begin_rerun(intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
+            return begin([replace(intent, rerun=True) for intent in intents])
+
+        store.journal.begin = begin_rerun  # type: ignore[method-assign]
+        return store

@@ -64,5 +64,12 @@ async def test_sqlite_answers_as_its_model_does(seed, tmp_path):
         await play_random_verbs(InFile(tmp_path), seed=seed, steps=400)
 
 
+@pytest.mark.promise("EFF-09", "EFF-12")
+@pytest.mark.parametrize("seed", range(24))
+async def test_sqlite_answers_as_its_model_does_where_intents_are_in_bundles(seed, bundled):
+    async with fail_after(60):
+        await play_random_verbs(bundled, seed=seed, steps=400)
+
+
 def test_the_cases_have_names_of_their_own():
     assert len({case.name for case in CASES}) == len(CASES) >= 45

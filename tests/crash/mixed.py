@@ -116,8 +116,12 @@ async def work(session: Session, seed: str, name: str, batches: int) -> None:
     chance = random.Random(seed)
     for number in range(batches):
         calls = []
-        for place in range(chance.randint(1, 5)):
-            key, picked = f"{name}.{number}.{place}", chance.choice(CHOICE)
+        # Now and then many that may all simply run again: their intents are written together.
+        size, choice = (
+            (chance.randint(8, 12), sorted(RERUN)) if chance.random() < 0.2 else (chance.randint(1, 5), CHOICE)
+        )
+        for place in range(size):
+            key, picked = f"{name}.{number}.{place}", chance.choice(choice)
             arguments = {"key": key} | ({"account": chance.randint(0, 1)} if picked in ("put", "withdraw") else {})
             calls.append(ToolCall(id=key, name=picked, arguments=arguments))
         batch = session.start_batch(calls)

@@ -138,7 +138,7 @@ class Story:
             assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             if not store.execute("SELECT 1 FROM sqlite_schema WHERE name = 'calls'").fetchall():
                 return {}
-            calls: Any = store.execute("SELECT call_id, tool, arguments, started_at, status, outcome FROM calls")
+            calls: Any = store.execute("SELECT call_id, tool, arguments, started_at, status, outcome FROM every_call")
             rows = {}
             for call_id, tool, arguments, started_at, status, outcome in calls:
                 kept = None if outcome is None else msgspec.msgpack.decode(outcome)

@@ -159,7 +159,7 @@ def test_what_a_thawed_worker_writes_is_refused_and_the_others_result_stands(cra
         assert [sender for (sender,) in _all(store, "SELECT sender FROM messages")] == ["runtime"]
         labels = [label for (label,) in _all(store, "SELECT label FROM effects")]
         assert not [label for label in labels if "late" in label]
-        assert _all(store, "SELECT tool, status FROM calls ORDER BY tool") == [
+        assert _all(store, "SELECT tool, status FROM every_call ORDER BY tool") == [
             ("quick", "success"),
             ("slow", "success"),
         ]

@@ -223,7 +223,7 @@ class WorkerStory:
         with self._kit.look() as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             rows = _rows(connection)
-            assert connection.execute("SELECT call_id FROM calls WHERE outcome IS NULL").fetchall() == []
+            assert connection.execute("SELECT call_id FROM every_call WHERE outcome IS NULL").fetchall() == []
             assert connection.execute("SELECT * FROM workers").fetchall() == []
         for id, row in rows.items():
             assert row.state in ("completed", "failed", "abandoned"), f"{id} is not over: {row}"

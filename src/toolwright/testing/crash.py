@@ -118,11 +118,11 @@ class CrashKit:
     def calls(self) -> list[StoredCall]:
         """What the SQLite store of the folder has of each call, oldest first."""
         with self.look() as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'calls'").fetchall():
+            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'every_call'").fetchall():
                 return []  # it was killed before it had made the store
             rows = connection.execute(
                 "SELECT session, scope, call_id, tool, coalesce(status, iif(started_at IS NULL, 'intended', 'begun'))"
-                " FROM calls ORDER BY queued_at, position"
+                " FROM every_call ORDER BY queued_at, position"
             )
             return [StoredCall(*row) for row in rows]
 

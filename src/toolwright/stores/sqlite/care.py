@@ -75,21 +75,25 @@ async def stats(path: str | Path) -> Stats:
 
     def work(connection: apsw.Connection) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
-        by_owner = dict(connection.execute("SELECT owner, count(*) FROM calls WHERE outcome IS NULL GROUP BY owner"))
+        by_owner = dict(
+            connection.execute("SELECT owner, count(*) FROM every_call WHERE outcome IS NULL GROUP BY owner")
+        )
         dead = dead_among(set(by_owner), connection, Path(path))
-        calls = dict(connection.execute("SELECT status, count(*) FROM calls WHERE outcome IS NOT NULL GROUP BY status"))
+        calls = dict(
+            connection.execute("SELECT status, count(*) FROM every_call WHERE outcome IS NOT NULL GROUP BY status")
+        )
         for owner, count in by_owner.items():
             state = "cut off" if owner in dead else "running"
             calls[state] = calls.get(state, 0) + count
         return Stats(
             calls=calls,
-            sessions=one(connection, "SELECT count(DISTINCT session) FROM calls"),
+            sessions=one(connection, "SELECT count(DISTINCT session) FROM every_call"),
             effects=one(connection, "SELECT count(*) FROM effects"),
             waits=one(connection, "SELECT count(*) FROM waits"),
             open_waits=one(connection, "SELECT count(*) FROM waits WHERE open = 1"),
             signals=one(connection, "SELECT count(*) FROM signals"),
-            oldest=one(connection, "SELECT min(queued_at) FROM calls"),
-            oldest_unfinished=one(connection, "SELECT min(queued_at) FROM calls WHERE outcome IS NULL"),
+            oldest=one(connection, "SELECT min(queued_at) FROM every_call"),
+            oldest_unfinished=one(connection, "SELECT min(queued_at) FROM every_call WHERE outcome IS NULL"),
             file_bytes=_size(Path(path)),
             free_bytes=one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size"),
             processes=dict(
@@ -109,10 +113,11 @@ async def check(path: str | Path) -> list[str]:
         connection.execute("BEGIN")
         told = [f"SQLite says: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         for part in PARTS:
+            here = "WHERE session = part.session AND scope = part.scope AND call_id = part.call_id"
             count = one(
                 connection,
-                f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls"
-                " WHERE session = part.session AND scope = part.scope AND call_id = part.call_id)"
+                f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls {here})"
+                f" AND NOT EXISTS (SELECT 1 FROM bundled_calls {here})"
                 # A process may be sent signals before its call begins, and also if it never does.
                 f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{PROCESS_SCOPE}' || processes.id)",
             )
@@ -125,6 +130,9 @@ async def check(path: str | Path) -> list[str]:
         )
         if count:
             told.append(f"{count} waits are open that are resolved, or whose calls are finished")
+        count = one(connection, "SELECT count(*) FROM bundles WHERE NOT json_valid(intents)")
+        if count:
+            told.append(f"{count} bundles of intents can not be read")
         return told
 
     return await visit(path, work)
@@ -166,7 +174,7 @@ async def prune(
         size = _size(Path(path))
         counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "processes", "firings"), 0)
         if before is not None:
-            groups: list[Any] = connection.execute("SELECT DISTINCT session, scope FROM calls").fetchall()
+            groups: list[Any] = connection.execute("SELECT DISTINCT session, scope FROM every_call").fetchall()
             for session, scope in groups:
                 if sessions is None or session in sessions:
                     prune_calls(connection, session, scope, before, counts, dry_run)

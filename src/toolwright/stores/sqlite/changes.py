@@ -11,7 +11,8 @@ import msgspec
 
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.session.store import Mark, Room
-from toolwright.stores.sqlite.rows import KEY, is_mine, one
+from toolwright.stores.sqlite.bundles import is_mine
+from toolwright.stores.sqlite.rows import KEY, one
 from toolwright.stores.sqlite.schema import bring_up_to_date
 from toolwright.stores.sqlite.writer import Writer
 

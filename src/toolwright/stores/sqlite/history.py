@@ -87,7 +87,7 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
         WITH counted AS (
             SELECT session, scope, batch, coalesce(status, 'unfinished') AS state, count(*) AS calls,
                 min(queued_at) AS first_at, max(coalesce(finished_at, started_at, queued_at)) AS last_at
-            FROM calls {only} GROUP BY session, scope, batch, state
+            FROM every_call {only} GROUP BY session, scope, batch, state
         )
         SELECT session, scope, batch, sum(calls), json_group_object(state, calls), min(first_at), max(last_at)
         FROM counted GROUP BY session, scope, batch ORDER BY min(first_at) DESC, session, scope, batch LIMIT ?
@@ -116,7 +116,7 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     query = f"""
         SELECT session, scope, call_id, batch, position, tool, arguments, source, parent, queued_at, started_at,
             finished_at, owner, outcome
-        FROM calls WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
+        FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
     """
 
     def work(connection: apsw.Connection) -> list[PastCall]:

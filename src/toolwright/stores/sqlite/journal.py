@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
 from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.bundles import Bundle, Bundles, is_mine, remove, untie
 from toolwright.stores.sqlite.owners import dead_among
-from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
+from toolwright.stores.sqlite.rows import KEY, one, packed, packed_all
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -30,6 +32,7 @@ _BEGIN = (
     "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
     " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
@@ -52,27 +55,22 @@ class SqliteJournalStore:
         self._writer = writer
         self._path = path
         self.owner = owner
+        self._bundles = Bundles()
 
     def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
 
-        rows = [
-            (
-                *intent.key,
-                intent.batch,
-                intent.position,
-                intent.tool,
-                intent.tool_id,
-                intent.arguments,
-                intent.source,
-                intent.parent,
-                intent.queued_at,
-                self.owner,
-            )
-            for intent in intents
-        ]
+        owner = self.owner
+        rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
+        rerun = all(intent.rerun for intent in intents)
+        bundle, over = Bundle.of(rows) if rerun else None, self._bundles.over()
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
+            remove(connection, over)
+            for session, scope in {row[:2] for row in rows} if bundle is None else (bundle.name[:2],):
+                untie(connection, session, scope)
+            if bundle is not None and bundle.tie(connection):
+                return [None] * len(rows)
             # Nearly always none of the calls is there: then they are written without being looked for.
             try:
                 with connection:  # a savepoint
@@ -97,10 +95,12 @@ class SqliteJournalStore:
             return [known.get(intent.key) for intent in intents]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
-        synced = not all(intent.rerun for intent in intents)
         if intents and intents[0].key.scope.startswith(PROCESS_SCOPE):
-            return self._begin_of_process(intents[0].key.scope, work, synced)
-        return self._writer.do(work, synced=synced)
+            return self._begin_of_process(intents[0].key.scope, work, not rerun)
+        job = self._writer.do(work, synced=not rerun)
+        if bundle is not None:
+            self._bundles.begin(bundle, [intent.key for intent in intents], job)
+        return job
 
     async def _begin_of_process(
         self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
@@ -118,15 +118,18 @@ class SqliteJournalStore:
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        return self._writer.change(_START, (started_at, *key, self.owner))
+        return self._change(key, _START, started_at)
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        values = (started_at, finished_at, outcome.status, _packed(outcome), *key, self.owner)
+        values = (started_at, finished_at, outcome.status, *_packed([outcome]), *key, self.owner)
+
+        self._bundles.let_go(key)
 
         def work(connection: apsw.Connection) -> bool:
+            untie(connection, key.session, key.scope)
             connection.execute(_FINISH, values)
             if connection.changes() != 1:
                 return False
@@ -137,24 +140,42 @@ class SqliteJournalStore:
 
     def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
         """Part of `JournalStore`."""
-        owner = self.owner
-        rows = [
-            (end.started_at, end.finished_at, end.outcome.status, _packed(end.outcome), *end.key, owner)
-            for end in ended
+        blobs = _packed([end.outcome for end in ended])
+        ends = [
+            (end.started_at, end.finished_at, end.outcome.status, blob) for end, blob in zip(ended, blobs, strict=True)
         ]
+        found = self._bundles.find(ended)
 
         def work(connection: apsw.Connection) -> None:
+            rows = [(*values, *end.key, self.owner) for end, values in zip(ended, ends, strict=True)]
             before = connection.total_changes()
             connection.executemany(_FINISH, rows)  # no trigger stands on the table: each change is a call
             if connection.total_changes() - before != len(rows):
                 raise StoreError(NOT_ALL)
 
-        return self._writer.do(work)
+        if found is None:
+            return self._writer.do(work)
+
+        def work_bundled(connection: apsw.Connection) -> None:
+            bundles = {bundle for _, bundle in found}
+            if all(bundle.is_there(connection) for bundle in bundles):
+                rows = [(*row, *values) for (row, _), values in zip(found, ends, strict=True)]
+                connection.executemany(_WRITE, rows)
+            else:
+                for bundle in bundles:
+                    bundle.untie(connection)
+                work(connection)
+
+        job = self._writer.do(work_bundled)
+        self._bundles.end(ended, found, job)
+        return job
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
+        self._bundles.let_go(key)
 
         def work(connection: apsw.Connection) -> bool:
+            untie(connection, key.session, key.scope)
             connection.execute(_FORGET, (*key, self.owner))
             if connection.changes() != 1:
                 return False
@@ -181,14 +202,26 @@ class SqliteJournalStore:
 
     def release(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        return self._writer.change(_RELEASE, (NOBODY, *key, self.owner))
+        return self._change(key, _RELEASE, NOBODY)
+
+    def _change(self, key: CallKey, statement: str, value: Any) -> Awaitable[bool]:
+        values = (value, *key, self.owner)
+        if not self._bundles.let_go(key):
+            return self._writer.change(statement, values)
+
+        def work(connection: apsw.Connection) -> bool:
+            untie(connection, key.session, key.scope)
+            connection.execute(statement, values)
+            return connection.changes() == 1
+
+        return self._writer.do(work)
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """Part of `JournalStore`."""
         # The plus keeps SQLite from reading all calls of the session, most of which are finished.
         only, values = ("", ()) if session is None else ("AND +session = ?", (session,))
         query = (
-            f"SELECT {_COLUMNS} FROM calls WHERE outcome IS NULL {only}"
+            f"SELECT {_COLUMNS} FROM every_call WHERE outcome IS NULL {only}"
             " ORDER BY queued_at, position, session, scope, call_id"
         )
 
@@ -198,6 +231,13 @@ class SqliteJournalStore:
             return [entry for entry in entries if entry.owner in dead]
 
         return await self._writer.read(work)
+
+    async def close(self) -> None:
+        """Leave nothing behind that says nothing; the store is still open."""
+        over = self._bundles.over()
+        if over:
+            with contextlib.suppress(StoreError):
+                await self._writer.do(lambda connection: remove(connection, over), synced=False)
 
     def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
         """Part of `JournalStore`."""
@@ -222,8 +262,8 @@ class SqliteJournalStore:
         return self._writer.do(work)
 
 
-def _packed(outcome: ToolOutcome) -> bytes:
-    return packed(outcome if outcome.cached_value is UNSET else replace(outcome, cached_value=UNSET))
+def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
+    return packed_all([one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes])
 
 
 def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:

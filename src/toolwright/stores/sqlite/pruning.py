@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 
 from toolwright.effects.effect import PROCESS_SCOPE
+from toolwright.stores.sqlite.bundles import untie
 from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import KEY, one
 
@@ -24,6 +25,8 @@ def prune_calls(
     last: str | None = ""
     while last is not None:
         connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+        if not dry_run:
+            untie(connection, session, scope)  # or what is removed would be there again as begun
         last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
         connection.execute("COMMIT")
 
@@ -67,7 +70,7 @@ def _prune_chunk(
 
 def _needed(connection: apsw.Connection, session: str, scope: str) -> set[str]:
     """The calls of a group that what is unfinished may come back to: its batches, its callers, and what it called."""
-    where = "FROM calls WHERE session = ? AND scope = ?"
+    where = "FROM every_call WHERE session = ? AND scope = ?"
     todo = [row[0] for row in connection.execute(f"SELECT call_id {where} AND outcome IS NULL", (session, scope))]
     if not todo:
         return set()

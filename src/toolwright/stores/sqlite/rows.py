@@ -1,13 +1,13 @@
-"""What the queries of the store share. Owns keys in SQL, whose a call is, and how values become bytes."""
+"""What the queries of the store share. Owns keys in SQL, and how values become bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
 import msgspec
 
-from toolwright.effects.effect import CallKey
 from toolwright.tools.outcome import encodable
 
 KEY = "session = ? AND scope = ? AND call_id = ?"
@@ -20,12 +20,6 @@ def one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -
     return None if row is None else row[0]
 
 
-def is_mine(connection: apsw.Connection, owner: str, key: CallKey) -> bool:
-    """True when the call is unfinished and this owner's."""
-    query = f"SELECT 1 FROM calls WHERE {KEY} AND owner = ? AND outcome IS NULL"
-    return one(connection, query, (*key, owner)) is not None
-
-
 def packed(value: msgspec.Struct) -> bytes:
     """A value in msgpack. What has no form in UTF-8 is replaced."""
     try:
@@ -33,6 +27,14 @@ def packed(value: msgspec.Struct) -> bytes:
     except UnicodeEncodeError:
         # Some text of a tool's, an exception's for one, can not be encoded: the rest must be kept all the same.
         return _encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
+
+
+def packed_all(values: Sequence[msgspec.Struct]) -> list[bytes]:
+    """Values in msgpack, as `packed` gives them."""
+    try:
+        return list(map(_encode, values))
+    except UnicodeEncodeError:
+        return list(map(packed, values))
 
 
 def _encodable(value: Any) -> Any:

@@ -15,7 +15,7 @@ import apsw
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.rows import one
 
-VERSION = 4
+VERSION = 5
 """The version of the schema this code writes, in `PRAGMA user_version`."""
 APPLICATION = 0x746F6F6C
 """What marks a file as ours, in `PRAGMA application_id`."""

@@ -403,3 +403,30 @@ CREATE TABLE occurrences (
 ) WITHOUT ROWID;
 
 INSERT INTO meta VALUES ('changed', 0);
+
+-- The intents of a batch whose calls may simply run again, in one row instead of one for each: a JSON array of arrays.
+-- A call of it that is finished has its own row among the calls; the others get theirs when one of them is needed.
+CREATE TABLE bundles (
+    session   TEXT NOT NULL,
+    scope     TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    batch     TEXT NOT NULL,
+    queued_at REAL NOT NULL,
+    owner     TEXT NOT NULL,
+    intents   TEXT NOT NULL,
+    PRIMARY KEY (session, scope)
+) WITHOUT ROWID;
+
+CREATE VIEW bundled_calls AS
+SELECT session, scope, intent.value ->> 0 AS call_id, batch, intent.value ->> 1 AS position, intent.value ->> 2 AS tool,
+    intent.value ->> 3 AS tool_id, CAST(intent.value ->> 4 AS BLOB) AS arguments, intent.value ->> 5 AS source,
+    intent.value ->> 6 AS parent, queued_at, owner,
+    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome
+FROM bundles, json_each(bundles.intents) AS intent
+WHERE NOT EXISTS (
+    SELECT 1 FROM calls
+    WHERE calls.session = bundles.session AND calls.scope = bundles.scope AND calls.call_id = intent.value ->> 0
+);
+
+-- What is asked by those who only read.
+CREATE VIEW every_call AS SELECT * FROM calls UNION ALL SELECT * FROM bundled_calls;

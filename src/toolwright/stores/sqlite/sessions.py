@@ -18,7 +18,7 @@ from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.visit import visit
 
 T = TypeVar("T")
-_CALLS = ("calls", "effects", "waits", "signals", "remembered", "revoked")
+_CALLS = ("calls", "bundles", "effects", "waits", "signals", "remembered", "revoked")
 _WORK = ("processes", "process_grants", "schedules", "triggers")
 _ORDER = {
     "files": "path",
@@ -87,7 +87,7 @@ class SqliteArchiveStore:
             calls: dict[str, tuple[int, int]] = {
                 session: (count, unfinished)
                 for session, count, unfinished in connection.execute(
-                    "SELECT session, count(*), count(*) - count(outcome) FROM calls GROUP BY session"
+                    "SELECT session, count(*), count(*) - count(outcome) FROM every_call GROUP BY session"
                 )
             }
             others = {row[0] for row in connection.execute("SELECT DISTINCT session FROM processes")}
@@ -176,12 +176,12 @@ class _Sink:
 
 
 def _exists(connection: apsw.Connection, session: str) -> bool:
-    tables = ("calls", "processes", "schedules", *TABLES)
+    tables = ("every_call", "processes", "schedules", *TABLES)
     return any(one(connection, f"SELECT 1 FROM {table} WHERE session = ? LIMIT 1", (session,)) for table in tables)
 
 
 def _remove(connection: apsw.Connection, session: str) -> None:
-    unfinished = one(connection, "SELECT count(*) FROM calls WHERE session = ? AND outcome IS NULL", (session,))
+    unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
     if unfinished:
         raise ServiceError(
             f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",

@@ -52,6 +52,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Part of `Store`."""
         await self.services.close()
+        await self.journal.close()
         await self._writer.close()
         self._let_go()
 

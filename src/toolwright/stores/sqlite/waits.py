@@ -23,7 +23,8 @@ from toolwright.effects.waits import (
     WaitKind,
 )
 from toolwright.processes.process import OVER
-from toolwright.stores.sqlite.rows import KEY, is_mine, one, packed
+from toolwright.stores.sqlite.bundles import is_mine
+from toolwright.stores.sqlite.rows import KEY, one, packed
 from toolwright.stores.sqlite.writer import Writer
 
 _WAIT = f"{KEY} AND kind = ? AND name = ?"
@@ -207,7 +208,7 @@ def _refusal_of_process(connection: apsw.Connection, key: CallKey) -> Refused | 
 
 def _refusal(connection: apsw.Connection, key: CallKey) -> Refused | None:
     """Why nothing more may come in for a call; None where it may."""
-    finished = one(connection, f"SELECT outcome IS NOT NULL FROM calls WHERE {KEY}", key)
+    finished = one(connection, f"SELECT outcome IS NOT NULL FROM every_call WHERE {KEY}", key)
     if finished is None and (refused := _refusal_of_process(connection, key)) is not None:
         return refused
     if one(connection, "SELECT 1 FROM revoked WHERE session = ?", (key.session,)) is not None:
