@@ -1,4 +1,5 @@
--- One row for each call the journal knows. A row without an outcome is unfinished, and belongs to its owner.
+-- One row for each call the journal knows, in the order they came. A row without an outcome is unfinished, and belongs
+-- to its owner.
 CREATE TABLE calls (
     session     TEXT    NOT NULL,
     scope       TEXT    NOT NULL,
@@ -16,8 +17,8 @@ CREATE TABLE calls (
     finished_at REAL,
     status      TEXT,
     outcome     BLOB,
-    PRIMARY KEY (session, scope, call_id)
-) WITHOUT ROWID;
+    UNIQUE (session, scope, call_id)
+);
 
 -- Recovery looks at what is unfinished, and at nothing else.
 CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;

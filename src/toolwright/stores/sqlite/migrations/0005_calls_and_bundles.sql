@@ -1,3 +1,33 @@
+-- Calls were kept in the order of their keys, which scatters what is written together over the file.
+DROP INDEX unfinished_calls;
+ALTER TABLE calls RENAME TO calls_by_key;
+
+CREATE TABLE calls (
+    session     TEXT    NOT NULL,
+    scope       TEXT    NOT NULL,
+    call_id     TEXT    NOT NULL,
+    batch       TEXT    NOT NULL,
+    position    INTEGER NOT NULL,
+    tool        TEXT    NOT NULL,
+    tool_id     TEXT    NOT NULL,
+    arguments   BLOB    NOT NULL,
+    source      TEXT    NOT NULL,
+    parent      TEXT,
+    queued_at   REAL    NOT NULL,
+    owner       TEXT    NOT NULL,
+    started_at  REAL,
+    finished_at REAL,
+    status      TEXT,
+    outcome     BLOB,
+    UNIQUE (session, scope, call_id)
+);
+
+INSERT INTO calls SELECT * FROM calls_by_key ORDER BY queued_at, batch, position;
+DROP TABLE calls_by_key;
+
+-- Recovery looks at what is unfinished, and at nothing else.
+CREATE INDEX unfinished_calls ON calls (queued_at) WHERE outcome IS NULL;
+
 -- The intents of a batch whose calls may simply run again, in one row instead of one for each: a JSON array of arrays.
 -- A call of it that is finished has its own row among the calls; the others get theirs when one of them is needed.
 CREATE TABLE bundles (
