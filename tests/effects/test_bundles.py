@@ -83,7 +83,7 @@ async def test_a_batch_with_a_known_call_is_written_call_by_call(store, file):
     entries = await store.journal.begin(intents())
     assert [number for number, entry in enumerate(entries) if entry is not None] == [3]
     assert rows(file, COUNTS) == [(0, MANY)]
-    assert store.journal._bundles.find(ended(range(1))) is None  # nothing stays in memory of what was not written
+    assert store.journal._bundles.find(ended(range(1))) == {}  # nothing stays in memory of what was not written
 
 
 @pytest.mark.promise("EFF-11")
@@ -94,6 +94,19 @@ async def test_a_call_of_a_bundle_that_comes_again_is_found(store, file):
         key(4), "b", 4, "look", "app.look", '{"city":"Köln \\"am\\" Rhein ☀"}'.encode(), "model", None, 10.25
     )
     assert (entry.owner, entry.outcome, entry.started_at, entry.cut_off) == (store.owner, None, None, False)
+
+
+@pytest.mark.promise("EFF-04")
+async def test_calls_of_bundles_and_others_end_together_all_or_none(store, file):
+    await store.journal.begin(intents())
+    await store.journal.begin(intents(2, scope="other"))
+    others = [Ended(key(n, "other"), end.outcome, 11.0, 20.0) for n, end in enumerate(ended(range(2)))]
+    with pytest.raises(StoreError):
+        await store.journal.finish_all([*ended(range(3)), *others, Ended(key(99), others[0].outcome, 11.0, 20.0)])
+    assert rows(file, "SELECT count(outcome) FROM every_call") == [(0,)]
+    await store.journal.finish_all([*ended(range(3)), *others])
+    assert rows(file, COUNTS) == [(1, 5)]
+    assert rows(file, "SELECT count(outcome) FROM every_call") == [(5,)]
 
 
 @pytest.mark.promise("EFF-12")

@@ -75,10 +75,6 @@ class Bundle:
         """True until somebody unties it."""
         return one(connection, f"SELECT 1 FROM bundles WHERE {_THIS}", self.name) is not None
 
-    def untie(self, connection: apsw.Connection) -> None:
-        """Give each of its calls a row."""
-        untie(connection, *self.name[:2])
-
 
 class Bundles:
     """The bundles of this process, and which calls are in them."""
@@ -99,20 +95,19 @@ class Bundles:
 
         job.add_done_callback(done)
 
-    def find(self, ended: Sequence[Ended]) -> list[Bundled] | None:
-        """The intents of calls, each with its bundle; None when not all are in one."""
-        found = [self._of.get(end.key) for end in ended]
-        return None if None in found else found  # type: ignore[return-value]
+    def find(self, ended: Sequence[Ended]) -> dict[CallKey, Bundled]:
+        """The intents of those calls that are in bundles, each with its bundle."""
+        return {end.key: self._of[end.key] for end in ended if end.key in self._of}
 
-    def end(self, ended: Sequence[Ended], found: list[Bundled], job: asyncio.Future[None]) -> None:
+    def end(self, found: dict[CallKey, Bundled], job: asyncio.Future[None]) -> None:
         """Let calls go that were found in bundles, when `job` has written their outcomes."""
 
         def done(job: asyncio.Future[None]) -> None:
             if job.cancelled() or job.exception() is not None:
                 return
-            for end, bundled in zip(ended, found, strict=True):
-                if self._of.get(end.key) is bundled:
-                    del self._of[end.key]
+            for key, bundled in found.items():
+                if self._of.get(key) is bundled:
+                    del self._of[key]
                     bundle = bundled[1]
                     bundle.left -= 1
                     if not bundle.left:

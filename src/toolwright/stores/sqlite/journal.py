@@ -59,7 +59,6 @@ class SqliteJournalStore:
 
     def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
-
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
         rerun = all(intent.rerun for intent in intents)
@@ -125,7 +124,6 @@ class SqliteJournalStore:
     ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         values = (started_at, finished_at, outcome.status, *_packed([outcome]), *key, self.owner)
-
         self._bundles.let_go(key)
 
         def work(connection: apsw.Connection) -> bool:
@@ -147,27 +145,23 @@ class SqliteJournalStore:
         found = self._bundles.find(ended)
 
         def work(connection: apsw.Connection) -> None:
-            rows = [(*values, *end.key, self.owner) for end, values in zip(ended, ends, strict=True)]
+            there = {bundle for _, bundle in found.values() if bundle.is_there(connection)}
+            whole, rest = [], []
+            for end, values in zip(ended, ends, strict=True):
+                bundled = found.get(end.key)
+                if bundled is not None and bundled[1] in there:
+                    whole.append((*bundled[0], *values))
+                else:
+                    rest.append((*values, *end.key, self.owner))
+            connection.executemany(_WRITE, whole)
             before = connection.total_changes()
-            connection.executemany(_FINISH, rows)  # no trigger stands on the table: each change is a call
-            if connection.total_changes() - before != len(rows):
+            connection.executemany(_FINISH, rest)  # no trigger stands on the table: each change is a call
+            if connection.total_changes() - before != len(rest):
                 raise StoreError(NOT_ALL)
 
-        if found is None:
-            return self._writer.do(work)
-
-        def work_bundled(connection: apsw.Connection) -> None:
-            bundles = {bundle for _, bundle in found}
-            if all(bundle.is_there(connection) for bundle in bundles):
-                rows = [(*row, *values) for (row, _), values in zip(found, ends, strict=True)]
-                connection.executemany(_WRITE, rows)
-            else:
-                for bundle in bundles:
-                    bundle.untie(connection)
-                work(connection)
-
-        job = self._writer.do(work_bundled)
-        self._bundles.end(ended, found, job)
+        job = self._writer.do(work)
+        if found:
+            self._bundles.end(found, job)
         return job
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
