@@ -18,7 +18,7 @@ from toolwright.calls.lanes import Lane
 from toolwright.calls.launch import Launch
 from toolwright.calls.nesting import child_id
 from toolwright.calls.prepare import prepare, read_call
-from toolwright.calls.redact import written_arguments
+from toolwright.calls.redact import learn_secret, written_arguments
 from toolwright.calls.setting import BatchSetting
 from toolwright.calls.stopping import cancel
 from toolwright.calls.watchers import Watchers
@@ -105,12 +105,15 @@ class Batch:
                 self._plain = False
             elif run.tool.prepare is not None:  # type: ignore[union-attr]
                 self._prepares = True
+            given_secret = run.tool is not None and run.tool.definition.secret is not None
+            if given_secret:
+                learn_secret(run)
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
                 raw = written_arguments(run)
                 if not run.named:
                     run.call_id = child_id(parent, run.name, raw)
-            elif run.tool is not None and run.tool.definition.secret is not None:
+            elif given_secret:
                 raw = written_arguments(run)  # a short secret could be guessed from its hash
             runs.append(run)
             names.append((run.call_id, run.name))

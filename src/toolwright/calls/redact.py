@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,6 +72,10 @@ class Keeper(Protocol):
         Raises:
             SecretsError: there is no usable key.
         """
+        ...
+
+    def learn_argument(self, name: str, value: Any) -> None:
+        """From now on redact what a call was given as a secret, where it is long enough to be looked for."""
         ...
 
     def pass_on(self, heir: Any) -> None:
@@ -185,6 +190,15 @@ def written_arguments(run: CallRun) -> bytes:
     if run.tool is not None and (secret := run.tool.definition.secret) is not None:
         raw = _hidden(raw, secret, lambda value: _told_apart(run.host, run.name, value))
     return raw if run.parent_id is None or redactor is None else redactor.json(raw)
+
+
+def learn_secret(run: CallRun) -> None:
+    """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message."""
+    if run.tool is not None and (secret := run.tool.definition.secret) is not None:
+        with contextlib.suppress(jsonx.DecodeError, RecursionError):
+            arguments = jsonx.decode(run.raw)
+            if isinstance(arguments, dict) and not is_hidden(arguments.get(secret)):
+                run.host.keeper.learn_argument(secret, arguments.get(secret))
 
 
 def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:

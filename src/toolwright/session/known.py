@@ -1,15 +1,16 @@
 """The secrets of a session that this process knows. Owns what is redacted, and when it is read from the store.
 
-Whoever writes or reads a secret here makes it known. One that was replaced or deleted stays known for a while: a tool
-may still hold it.
+Whoever writes or reads a secret here makes it known, and so does a call that gives one to a tool. One that was replaced
+or deleted, or given to a call, stays known for a while: a tool may still hold it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from toolwright import jsonx
 from toolwright.calls.redact import SEALED, Redactor
 from toolwright.errors import SecretsError
+from toolwright.session.forms import SHORTEST
 from toolwright.session.logs import guard_logs
 from toolwright.session.redaction import Patterns, Scrubber, require_library
 from toolwright.session.secrets import SecretStore
@@ -26,7 +28,7 @@ from toolwright.tools.outcome import encodable, told
 log = logging.getLogger("toolwright.session")
 
 FORMER = 100
-"""How many values that were replaced or deleted stay known."""
+"""How many values that were replaced or deleted, or given to calls, stay known."""
 _BY_CHANCE = 6
 """Bytes of the shortest form that does not turn up by chance where all bytes are as likely."""
 
@@ -51,9 +53,19 @@ class KnownSecrets:
     def learn(self, name: str, value: str) -> None:
         """From now on this value is redacted."""
         self._current[name] = value
-        if (name, value) not in self._own:
+        self._add((name, value))
+
+    def learn_argument(self, name: str, value: Any) -> None:
+        """Part of `Keeper`."""
+        with contextlib.suppress(SecretsError):  # Without the library, whoever takes secrets must not tell them.
+            for text in _texts(value):
+                if len(text.strip()) >= SHORTEST:
+                    self._add((name, text))
+
+    def _add(self, pair: tuple[str, str]) -> None:
+        if pair not in self._own:
             require_library()  # Whoever could not redact it must not know it.
-            pairs = [*self._own, (name, value)]
+            pairs = [*self._own, pair]
             former = [pair for pair in pairs if self._current.get(pair[0]) != pair[1]][:-FORMER]
             self._own = dict.fromkeys(pair for pair in pairs if pair not in former)
             self._redact_all()
@@ -212,6 +224,17 @@ class TextStream:
     def end(self) -> str:
         """Part of `Stream`."""
         return self._scrubber.end(self._known.patterns()).decode("utf-8", "surrogatepass")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of what was given as JSON, and its numbers as they are written."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for each in value if isinstance(value, list) else value.values():
+            yield from _texts(each)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield repr(value)
 
 
 def _failed(future: asyncio.Future[None]) -> bool:

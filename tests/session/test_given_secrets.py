@@ -1,0 +1,74 @@
+"""Secrets that are given to a tool as an argument: what it echoes, reports and fails with is redacted."""
+
+import logging
+
+import pytest
+
+from tests.session.leaks import files_beside
+from toolwright import Tool, ToolCall, ToolContext, tool
+from toolwright.tools.outcome import ToolError
+
+PIN = "PIN-98765-0"
+
+
+@tool(secret="pin")
+async def act(ctx: ToolContext, pin: str, way: str) -> str:
+    """Give the secret away, in one of many ways."""
+    assert pin == PIN  # A tool gets the value.
+    if way == "output":
+        ctx.output("stdout", f"typing {pin}")
+        ctx.progress(1, 2, f"typing {pin}")
+    if way == "refuse":
+        raise ToolError(f"wrong pin {pin}", code=pin)
+    if way == "crash":
+        raise ValueError(f"no door for {pin}")
+    if way == "step":
+        await ctx.step("type", lambda: f"typed {pin}")
+    if way == "nested":
+        return (await ctx.call("act", pin=pin, way="echo")).value
+    return f"opened with {pin}"
+
+
+@pytest.mark.promise("SES-03")
+@pytest.mark.parametrize("way", ["echo", "output", "refuse", "crash", "step", "nested"])
+async def test_what_a_tool_tells_of_a_secret_it_was_given_is_redacted(file, open_runtime, caplog, way):
+    runtime = await open_runtime(file, act)
+    session = runtime.session("s")
+    seen = session.subscribe()
+    with caplog.at_level(logging.DEBUG):
+        (outcome,) = await session.run_batch([ToolCall(name="act", arguments={"pin": PIN, "way": way})])
+    session_events = []
+    while (event := seen.take()) is not None:
+        session_events.append(repr(event))
+    await runtime.close()
+
+    told = [outcome.text, repr(outcome), *session_events, caplog.text, repr(runtime.log.query(session="s"))]
+    assert not [text for text in told if PIN in text]
+    assert not [name for name, content in files_beside(file) if PIN.encode() in content]
+    assert "[secret:pin]" in "".join(told)
+
+
+@pytest.mark.promise("SES-03")
+@pytest.mark.parametrize(
+    ("given", "told"), [(98765, "98765"), ({"a": ["word-of-mouth"]}, "word-of-mouth"), ("abc", "abc"), (None, "None")]
+)
+async def test_secrets_of_other_kinds_are_looked_for_where_they_are_long_enough(open_runtime, given, told):
+    async def echo(args: dict) -> str:
+        return f"<{told}>"
+
+    any_kind = Tool.from_schema(name="echo", handler=echo, secret="pin")
+    session = (await open_runtime(":memory:", any_kind)).session("s")
+    (outcome,) = await session.run_batch([ToolCall(name="echo", arguments={"pin": given})])
+    assert outcome.value == ("<[secret:pin]>" if len(told) > 4 else f"<{told}>")
+
+
+@pytest.mark.promise("SES-03")
+async def test_another_session_says_the_same_words_freely(open_runtime):
+    @tool
+    async def say(words: str) -> str:
+        return words
+
+    runtime = await open_runtime(":memory:", act, say)
+    await runtime.session("s").run_batch([ToolCall(name="act", arguments={"pin": PIN, "way": "echo"})])
+    (outcome,) = await runtime.session("other").run_batch([ToolCall(name="say", arguments={"words": PIN})])
+    assert outcome.value == PIN
