@@ -33,7 +33,7 @@ class Limits(Struct, frozen=True, gc=False):
 
 
 class Claimed(NamedTuple):
-    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one.
+    """A process that is a worker's now. `before` is the one that had it last and is gone, or handed it back.
 
     `done` says that the outcome of its call is known already, and that only its end is missing.
     """
