@@ -7,8 +7,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from toolwright.effects.journal import Entry, Intent
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.effects.store import Store
+from toolwright.stores.sqlite.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.conformance import InMemory
 
 
 class InFile:
@@ -44,3 +48,25 @@ class InBundles(InFile):
 
         store.journal.begin = begin_rerun  # type: ignore[method-assign]
         return store
+
+
+class ServicesInMemory(MemoryStore):
+    """A store as a runtime without a file has it: calls in one place, and all else in another."""
+
+    def __init__(self, rows: MemoryDatabase, services: SqliteServiceStores) -> None:
+        super().__init__(rows)
+        self.services = services
+
+
+class BesideCalls(InMemory):
+    """`Database` of `ServicesInMemory`. Nobody knows who is dead there: all that it keeps ends with the process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._services = SqliteServiceStores.in_memory()
+
+    async def open(self) -> ServicesInMemory:
+        return ServicesInMemory(self.rows, self._services)
+
+    async def close(self) -> None:
+        await self._services.close()

@@ -33,7 +33,7 @@ class Limits(Struct, frozen=True, gc=False):
 
 
 class Claimed(NamedTuple):
-    """A process that is a worker's now. `before` is the worker that had it and is gone, if there was one.
+    """A process that is a worker's now. `before` is the one that had it last and is gone, or handed it back.
 
     `done` says that the outcome of its call is known already, and that only its end is missing.
     """
@@ -63,7 +63,8 @@ class Report(Struct, frozen=True, kw_only=True):
     at: float
     pieces: Sequence[Piece] = ()
     dropped: int = 0
-    """Characters of output that came between the pieces and are not kept."""
+    """Characters of output that came between the pieces and are not kept. The tail so far goes with them: the output
+    has one gap, after its head."""
     progress: Progress | None = None
     status_text: str | None = None
     waiting: Sequence[str] | None = None
@@ -74,7 +75,8 @@ class Report(Struct, frozen=True, kw_only=True):
 class Ending(Struct, frozen=True, kw_only=True):
     """How a process ended. Files and the message are written with it: all of it once, or nothing.
 
-    `tell` is the content of the message to the session, None for none.
+    `tell` is the content of the message to the session, None for none. The runtime is its sender, and its metadata are
+    the `run_id` and the `status`.
     """
 
     id: str
@@ -103,6 +105,13 @@ class ProcessStore(Protocol):
 
     A worker holds a lease on what it runs. Only the holder of the newest token may report, end or hand back; a lease
     that has passed, or whose worker is known to be dead, may be taken by any other, which raises the token.
+
+    Each process is shown among the resources of its session, of kind "background_run", with "active" or how it ended as
+    its status. Where there is no room it is left out, and not refused.
+
+    Its calls are in the journal of the same database, in the scope of the process. Only an owner whose worker has it
+    begins them: for any other, `JournalStore.begin` raises a `StoreError`. Its call may be sent signals from when the
+    process is registered until it is over, and they stay when the call is forgotten.
     """
 
     async def register(
@@ -110,8 +119,13 @@ class ProcessStore(Protocol):
     ) -> builtins.list[str]:
         """Enter processes, all or none, and return their ids; one that is there already with the same content is left.
 
+        What has a parent is never held: the parent may wait for it, and both would wait for ever. How many workers may
+        have is the sum of what living ones said they can, and `per_worker` where none did; it refuses nothing that may
+        wait.
+
         Raises:
-            ProcessError: a limit is reached ("session_limit", "worker_limit"), or an id is another's ("conflict").
+            ProcessError: a limit is reached ("session_limit", "worker_limit"), an id is another's ("conflict"), or the
+                parent is over or to be cancelled ("over").
         """
         ...
 
@@ -130,24 +144,34 @@ class ProcessStore(Protocol):
     async def claim(
         self, worker: str, tools: Sequence[str], now: float, until: float, most: int
     ) -> builtins.list[Claimed]:
-        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest."""
+        """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest.
+
+        What another worker began of its calls is nobody's then, and may be gone on with; under "rerun" it is forgotten
+        with its effects, unless the outcome is known. The deadline is set once, by whoever takes it first.
+        """
         ...
 
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
     ) -> Renewal:
-        """Hold on to processes, and say that the worker is alive.
+        """Hold on to processes, and say that the worker is alive, and this owner's. It does so before it first claims.
 
         What it claimed and does not hold, because it never heard that its claim was written, is handed back.
         """
         ...
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
-        """Write what processes did; return the ids of those that are no longer the reporter's."""
+        """Write what processes did; return the ids of those that are no longer the reporter's.
+
+        Of their output, as many characters as `HEAD` and `TAIL` are kept; of their progress, the newest event.
+        """
         ...
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
         """End a process. False when it is over already, or another's.
+
+        What waits is nobody's, and ends by the token that it has. Calls of the process that have no outcome get this
+        one. The oldest process of the session that was held may begin.
 
         Raises:
             ServiceError: a file or the message can not be written; then nothing is.
@@ -155,7 +179,7 @@ class ProcessStore(Protocol):
         ...
 
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
-        """Let go of processes: any worker may take them at once."""
+        """Let go of processes: any worker may take them at once. Their next holder has a higher token."""
         ...
 
     async def leave(self, worker: str) -> None:
@@ -163,7 +187,10 @@ class ProcessStore(Protocol):
         ...
 
     async def cancel(self, id: str, reason: str, at: float) -> builtins.list[Process]:
-        """Ask a process and all below it to stop; return those that are not over. The first reason stays."""
+        """Ask a process and all below it to stop; return those that are not over. The first reason stays.
+
+        What is over is asked nothing, and what it started goes on.
+        """
         ...
 
     async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
@@ -172,7 +199,7 @@ class ProcessStore(Protocol):
         An event of the same key is appended once.
 
         Raises:
-            ProcessError: the key was used for something else ("conflict").
+            ProcessError: the key was used for something else, or the type is that of an end ("conflict").
         """
         ...
 
@@ -189,7 +216,10 @@ class ProcessStore(Protocol):
         ...
 
     async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
-        """The ids of what changed after `since`, and where to look from the next time."""
+        """The ids of what changed after `since`, and where to look from the next time.
+
+        Below zero it gives no ids, and only where to look from.
+        """
         ...
 
     async def cancelled(self, worker: str) -> dict[str, str]:

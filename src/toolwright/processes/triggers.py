@@ -67,7 +67,9 @@ class TriggerStore(Protocol):
         """Those of a topic, of all sessions, the oldest first."""
         ...
 
-    async def remove_trigger(self, session: str, id: str) -> bool: ...
+    async def remove_trigger(self, session: str, id: str) -> bool:
+        """Remove a trigger of a session; False when there is none."""
+        ...
 
     async def occur(
         self, occurrence: Occurrence, known: Sequence[Trigger], starts: Sequence[Start]
@@ -77,7 +79,7 @@ class TriggerStore(Protocol):
         None when the triggers of the topic are no longer those that were known: nothing was entered.
 
         Raises:
-            ProcessError: it occurred with another payload ("conflict").
+            ProcessError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
         """
         ...
 

@@ -61,7 +61,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
 
 class Fired(NamedTuple):
-    """What a schedule did for an instant: "fired", with its run, "skipped", or "missed"."""
+    """What a schedule did for an instant: "fired" or "now", with its run, "skipped", or "missed"."""
 
     instant: float
     at: float

@@ -1,4 +1,4 @@
-"""What a database must offer for schedules. Owns the verbs, and the values they take; has no queries."""
+"""What a database must offer for schedules, and for all work in the background. Owns the verbs and their values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from toolwright.processes.process import Registration
-from toolwright.processes.store import Limits
+from toolwright.processes.store import Limits, ProcessStore
+from toolwright.processes.triggers import TriggerStore
 from toolwright.schedules.schedule import Fired, Schedule, State
+from toolwright.session.services import ServiceStores
 from toolwright.session.store import Mark
 
 
@@ -31,7 +33,7 @@ class ScheduleStore(Protocol):
         """Enter a schedule and return its id.
 
         Raises:
-            ScheduleError: the session has `most` active ones already ("session_limit").
+            ScheduleError: the session has `most` that are active or paused already ("session_limit").
         """
         ...
 
@@ -44,7 +46,7 @@ class ScheduleStore(Protocol):
         ...
 
     async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
-        """Schedules, the oldest first."""
+        """Schedules, the oldest first: all, or those that are active or paused."""
         ...
 
     async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
@@ -60,7 +62,7 @@ class ScheduleStore(Protocol):
         at: float,
         limits: Limits,
     ) -> builtins.list[str] | None:
-        """Do what is due, once: None, and nothing is done, unless the next instant is still the expected one.
+        """Do what is due, once: None, and nothing is done, unless it is active and expected is still the next instant.
 
         Starts the runs, writes the history and moves on the next instant, all together; a schedule without a next
         instant has ended. Gives the ids of the runs. An instant that was fired before is not fired again. Beyond the
@@ -79,10 +81,24 @@ class ScheduleStore(Protocol):
     ) -> bool:
         """Set the state and the next instant; False when it is not in one of the states it must be in before.
 
-        The next instant only rises: an earlier one than there is changes only the state.
+        The next instant only rises: an earlier one than there is changes only the state. Without one it has none any
+        more.
         """
         ...
 
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
         """What it did, the latest instant first."""
         ...
+
+
+class BackgroundStores(ServiceStores, Protocol):
+    """The rows of the services of sessions, and of their work in the background. They see each other's at once."""
+
+    @property
+    def processes(self) -> ProcessStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
+
+    @property
+    def triggers(self) -> TriggerStore: ...

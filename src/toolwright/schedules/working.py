@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
@@ -20,6 +20,7 @@ from toolwright.processes.triggers import TriggerStore
 from toolwright.processes.worker import Worker
 from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
+from toolwright.schedules.store import BackgroundStores
 from toolwright.session.session import Session
 from toolwright.session.shared import Shared, Starter
 from toolwright.session.store import Marker, Quotas, Unmarked
@@ -107,12 +108,15 @@ class Working:
         self._shared.require_open()
         return await self._processes.occur(topic, payload, key)
 
+    @property
+    def _stores(self) -> BackgroundStores:
+        return cast("BackgroundStores", self._shared.stores())
+
     # --- schedules, as sessions and the worker need them
 
     @cached_property
     def _scheduler(self) -> Scheduler:
-        stores: Any = self._shared.stores()
-        return Scheduler(stores.schedules, self._queueing(self.policy))
+        return Scheduler(self._stores.schedules, self._queueing(self.policy))
 
     async def _fire_due(self, now: float) -> None:
         if await self._scheduler.fire_due(now):
@@ -131,8 +135,7 @@ class Working:
         return Schedules(desk, session.id, marker, session.all_tools, most, origin=origin, hides=session.hides)
 
     def _schedule_desk(self, policy: Policy, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
-        stores: Any = self._shared.stores()
-        return ScheduleDesk(guard(stores.schedules), self.clock, self._queueing(policy), self._processes.poke)
+        return ScheduleDesk(guard(self._stores.schedules), self.clock, self._queueing(policy), self._processes.poke)
 
 
 class _Place:
@@ -145,15 +148,11 @@ class _Place:
 
     @property
     def process_store(self) -> ProcessStore:
-        stores: Any = self._runtime._shared.stores()
-        store: ProcessStore = stores.processes
-        return store
+        return self._runtime._stores.processes
 
     @property
     def trigger_store(self) -> TriggerStore:
-        stores: Any = self._runtime._shared.stores()
-        store: TriggerStore = stores.triggers
-        return store
+        return self._runtime._stores.triggers
 
     @property
     def effects(self) -> JournaledController:

@@ -1,8 +1,8 @@
 """What every store and every controller must do, as cases that anybody can run, one for each promise.
 
-A case about a store needs a `Database`: something that several owners can open, and where one can be killed. One about
-a controller needs `Controllers` in the same way. How to run them is in `docs/writing-a-store.md`. Nothing here needs
-pytest.
+A case about a store needs a `Database`: something that several owners can open, and where one can be killed. Those
+about work in the background are for stores that keep it, and a collection of their own. One about a controller needs
+`Controllers` in the same way. How to run them is in `docs/writing-a-store.md`. Nothing here needs pytest.
 """
 
 from toolwright.testing.conformance.arrivals import ARRIVALS
@@ -11,28 +11,59 @@ from toolwright.testing.conformance.cases import Case, Database
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.decisions import DECISIONS
 from toolwright.testing.conformance.effects import EFFECTS
+from toolwright.testing.conformance.endings import ENDINGS
+from toolwright.testing.conformance.firings import FIRINGS
+from toolwright.testing.conformance.happenings import HAPPENINGS
+from toolwright.testing.conformance.leases import LEASES
+from toolwright.testing.conformance.limits import LIMITS
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.model import play_random_verbs
 from toolwright.testing.conformance.outside import OUTSIDE
 from toolwright.testing.conformance.owners import OWNERS
+from toolwright.testing.conformance.processes import PROCESSES
 from toolwright.testing.conformance.replay import REPLAY
+from toolwright.testing.conformance.schedules import SCHEDULES
+from toolwright.testing.conformance.takeovers import TAKEOVERS
+from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 
 CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *DECISIONS, *ARRIVALS)
-"""All that are about stores."""
+"""All that are about stores, as far as they keep calls."""
+BACKGROUND_CASES: tuple[Case, ...] = (
+    *PROCESSES,
+    *LIMITS,
+    *LEASES,
+    *HAPPENINGS,
+    *ENDINGS,
+    *TAKEOVERS,
+    *SCHEDULES,
+    *FIRINGS,
+    *TRIGGERS,
+)
+"""All that are about stores that keep the work in the background, too: those that have `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *OUTSIDE)
 """All that are about controllers."""
 
 __all__ = [
     "ARRIVALS",
+    "BACKGROUND_CASES",
     "CALLS",
     "CASES",
     "CONTROLLER_CASES",
     "DECISIONS",
     "EFFECTS",
+    "ENDINGS",
+    "FIRINGS",
+    "HAPPENINGS",
+    "LEASES",
+    "LIMITS",
     "OUTSIDE",
     "OWNERS",
+    "PROCESSES",
     "REPLAY",
+    "SCHEDULES",
+    "TAKEOVERS",
+    "TRIGGERS",
     "WAITS",
     "Case",
     "ControllerCase",

@@ -1,0 +1,176 @@
+"""What cases about work in the background are written with. Owns finding its stores, and the values they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from toolwright.effects.store import Store
+from toolwright.errors import ServiceError
+from toolwright.processes.process import Options, Process, Registration, Status
+from toolwright.processes.store import Ending, Limits
+from toolwright.schedules.schedule import Schedule
+from toolwright.schedules.store import BackgroundStores, Firing
+from toolwright.schedules.timing import Timing
+from toolwright.session.store import Quotas
+from toolwright.testing.conformance.cases import Database
+from toolwright.testing.conformance.controllers import raised
+from toolwright.tools.background import Trigger
+from toolwright.tools.outcome import ToolOutcome
+
+PLENTY = Limits(per_session=1_000, per_worker=1_000)
+QUEUEING = Limits(per_session=1, per_worker=1_000, queue=True)
+QUOTAS = Quotas()
+LEASE = 30.0
+
+
+def services_of(store: Store) -> BackgroundStores:
+    """What a store keeps beside calls."""
+    services: BackgroundStores | None = getattr(store, "services", None)
+    assert services is not None, "The store has no `services`: it keeps calls only, and these cases are not for it."
+    return services
+
+
+async def open_services(database: Database) -> BackgroundStores:
+    """Open a database as one more owner, for what it keeps beside calls."""
+    return services_of(await database.open())
+
+
+def registration(
+    id: str = "p1",
+    *,
+    at: float = 100.0,
+    session: str = "s1",
+    tool: str = "work",
+    options: Options = Options(),  # noqa: B008 - it is frozen
+    parent: str | None = None,
+    schedule: str | None = None,
+    alone: bool = False,
+) -> Registration:
+    return Registration(
+        id=id,
+        session=session,
+        tool=tool,
+        arguments=b"{}",
+        title="Work",
+        options=options,
+        at=at,
+        parent=parent,
+        schedule=schedule,
+        alone=alone,
+    )
+
+
+async def claim(stores: BackgroundStores, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[Process]:
+    """What a worker takes, for as long as a lease is."""
+    return [one.process for one in await stores.processes.claim(worker, ["work"], now, now + LEASE, most)]
+
+
+async def begun(stores: BackgroundStores, id: str = "p1", worker: str = "w1") -> Process:
+    """A new process, which a worker took at 100."""
+    await stores.processes.register([registration(id)], PLENTY, None)
+    (process,) = await claim(stores, worker)
+    return process
+
+
+async def taken_over(stores: BackgroundStores) -> tuple[Process, Process]:
+    """A new process, as its worker knows it whose lease passed, and as the one does that took it at 131."""
+    former = await begun(stores)
+    (heir,) = await claim(stores, "w2", 131.0)
+    return former, heir
+
+
+async def current(stores: BackgroundStores, id: str = "p1") -> Process:
+    """A process that must be there, as it is now."""
+    found = await stores.processes.find(id)
+    assert found is not None, f"The process {id!r} is not there."
+    return found
+
+
+def ending(
+    process: Process,
+    status: Status = "completed",
+    *,
+    at: float = 200.0,
+    files: Sequence[tuple[str, bytes]] = (),
+    tell: bytes | None = None,
+    evidence: bytes = b"",
+) -> Ending:
+    return Ending(
+        id=process.id,
+        token=process.token,
+        at=at,
+        status=status,
+        outcome=ToolOutcome(process.id, process.tool, "success", b'"fine"'),
+        summary="It is fine.",
+        status_text=status.title(),
+        files=files,
+        tell=tell,
+        evidence=evidence,
+    )
+
+
+async def end(stores: BackgroundStores, process: Process) -> None:
+    """End a process that must be its holder's."""
+    assert await stores.processes.finish(ending(process), QUOTAS)
+
+
+async def types(stores: BackgroundStores, id: str = "p1") -> list[str]:
+    """The types of the events of a process, in order."""
+    return [event.type for event in await stores.processes.events(id, 0, 1_000)]
+
+
+def schedule(
+    id: str = "h1", *, session: str = "s1", next_at: float | None = 1_000.0, created_at: float = 100.0
+) -> Schedule:
+    return Schedule(
+        id=id,
+        session=session,
+        tool="work",
+        arguments={},
+        title="Work",
+        options=Options(),
+        timing=Timing(cron="* * * * *"),
+        next_at=next_at,
+        created_at=created_at,
+    )
+
+
+async def scheduled(stores: BackgroundStores, id: str = "h1") -> Schedule:
+    """A schedule that must be there, as it is now."""
+    found = await stores.schedules.find(id)
+    assert found is not None, f"The schedule {id!r} is not there."
+    return found
+
+
+def firing(
+    run: str | None, instant: float = 1_000.0, *, schedule: str = "h1", alone: bool = False, unless_active: bool = False
+) -> Firing:
+    """An instant for which a run is started, or without one it is missed."""
+    if run is None:
+        return Firing(instant, "missed", None)
+    started = registration(run, at=instant, schedule=schedule, alone=alone)
+    return Firing(instant, "fired", started, unless_active)
+
+
+def trigger(
+    id: str = "t1", *, session: str = "s1", topic: str = "order", title: str = "Work", created_at: float = 100.0
+) -> Trigger:
+    return Trigger(
+        id=id,
+        session=session,
+        topic=topic,
+        tool="work",
+        arguments={"n": 1},
+        match={"kind": "b*"},
+        payload_as="order",
+        title=title,
+        timeout=60.0,
+        signal_on_completion=True,
+        created_at=created_at,
+    )
+
+
+async def refusal(work: Awaitable[Any]) -> str:
+    """The code of what something is refused with that must be refused."""
+    return (await raised(ServiceError, work)).code

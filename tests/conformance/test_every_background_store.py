@@ -1,0 +1,97 @@
+"""Our own stores of processes, schedules and triggers pass the suite that ships with the package."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.databases import BesideCalls, InFile
+from tests.support import fail_after
+from toolwright.testing.conformance import (
+    BACKGROUND_CASES,
+    ENDINGS,
+    FIRINGS,
+    HAPPENINGS,
+    LEASES,
+    LIMITS,
+    PROCESSES,
+    SCHEDULES,
+    TAKEOVERS,
+    TRIGGERS,
+    Case,
+    Database,
+    InMemory,
+)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def services(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return BesideCalls() if request.param == "memory" else InFile(tmp_path)
+
+
+async def check(case: Case, database: Database) -> None:
+    async with fail_after(20):
+        await case.run(database)
+
+
+@pytest.mark.promise("EFF-09", "PROC-01", "PROC-03")
+@pytest.mark.parametrize("case", PROCESSES, ids=str)
+async def test_every_store_keeps_processes(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "PROC-06")
+@pytest.mark.parametrize("case", LIMITS, ids=str)
+async def test_every_store_counts_what_is_active(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "EFF-12", "PROC-04")
+@pytest.mark.parametrize("case", LEASES, ids=str)
+async def test_every_store_gives_each_process_one_worker(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "PROC-02", "PROC-07")
+@pytest.mark.parametrize("case", HAPPENINGS, ids=str)
+async def test_every_store_keeps_what_processes_tell(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "PROC-08", "PROC-09")
+@pytest.mark.parametrize("case", ENDINGS, ids=str)
+async def test_every_store_ends_a_process_once(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "EFF-12", "PROC-04")
+@pytest.mark.parametrize("case", TAKEOVERS, ids=str)
+async def test_a_store_that_keeps_calls_and_processes_hands_both_on(case, tmp_path):
+    await check(case, InFile(tmp_path))
+
+
+@pytest.mark.promise("EFF-09", "CRON-02", "CRON-04")
+@pytest.mark.parametrize("case", SCHEDULES, ids=str)
+async def test_every_store_keeps_schedules(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "CRON-03", "CRON-04")
+@pytest.mark.parametrize("case", FIRINGS, ids=str)
+async def test_every_store_fires_an_instant_once(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "PROC-10")
+@pytest.mark.parametrize("case", TRIGGERS, ids=str)
+async def test_every_store_keeps_triggers_and_what_occurred(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09")
+async def test_a_store_that_keeps_calls_only_is_told_that_the_cases_are_not_for_it():
+    with pytest.raises(AssertionError, match="keeps calls only"):
+        await PROCESSES[0].run(InMemory())
+
+
+def test_the_cases_have_names_of_their_own():
+    assert len({case.name for case in BACKGROUND_CASES}) == len(BACKGROUND_CASES) >= 90
