@@ -323,3 +323,38 @@ async def test_a_name_that_could_not_be_stored_is_refused(place, open_runtime):
         await runtime.session("s").run_batch([{"name": "book"}], scope="\ud800")
     with pytest.raises(ToolwrightError, match="call id"):
         await runtime.session("s").run_batch([{"name": "book", "id": "\ud800"}])
+
+
+@pytest.mark.promise("CANCEL-01", "EFF-11")
+@pytest.mark.parametrize(("hint", "again"), [({"readonly": True}, "success"), ({"idempotent": True}, "cancelled")])
+async def test_a_call_that_only_reads_and_was_cancelled_runs_when_it_comes_again(place, open_runtime, hint, again):
+    begun = asyncio.Event()
+
+    @tool(**hint)
+    async def look() -> str:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return "seen"
+
+    session = (await open_runtime(place, look)).session("s")
+    call = ToolCall(id="c1", name="look")
+    async with fail_after(10):
+        batch = session.start_batch([call])
+        await begun.wait()
+        batch.cancel("enough")
+        (first,) = await batch
+        (second,) = await session.run_batch([call])
+    effect = "it had no effect" if again == "success" else "it may have had an effect"
+    assert (first.status, first.text) == ("cancelled", f'{{"error":"Cancelled: enough; {effect}."}}')
+    assert (second.status, second.replayed) == (again, again == "cancelled")
+
+
+@pytest.mark.promise("TIME-01")
+async def test_a_call_that_only_reads_and_takes_too_long_says_nothing_of_an_effect(open_runtime):
+    @tool(readonly=True, timeout=0.001)
+    async def look() -> None:
+        await asyncio.Event().wait()
+
+    (outcome,) = await (await open_runtime(":memory:", look)).session("s").run_batch([ToolCall(name="look")])
+    assert (outcome.failure.category, "effect" in outcome.text) == ("timeout", False)

@@ -83,8 +83,9 @@ def _given(run: CallRun, outcome: ToolOutcome) -> None:
 
 
 def cancelled(run: CallRun) -> Cancelled:
-    """What a call that is stopped ends with."""
-    return Cancelled(run.cancel_reason or "the program is stopping", may_have_run=run.ran)
+    """What a call that is stopped ends with. One that only reads has had no effect, however far it came."""
+    reads = run.tool is not None and run.tool.definition.hints.readonly
+    return Cancelled(run.cancel_reason or "the program is stopping", may_have_run=run.ran and not reads)
 
 
 def lose(run: CallRun, fault: Exception) -> None:

@@ -44,10 +44,11 @@ class Cancelled(Struct, frozen=True):
 
 def timed_out(tool: Tool, name: str, seconds: float) -> Failure:
     """The failure of an attempt whose time was up."""
+    doubt = "" if tool.definition.hints.readonly else "; it may have had an effect"
     return Failure(
         category="timeout",
         code="timeout",
-        message=f"Tool {name!r} did not finish within {seconds:g} s and was stopped; it may have had an effect",
+        message=f"Tool {name!r} did not finish within {seconds:g} s and was stopped{doubt}",
         source="runtime",
         retry=_is_retried(TimeoutError(), tool),
     )

@@ -188,7 +188,7 @@ class StoreJournal:
             else:
                 self._endings.add(run, outcome, then)
             return
-        left = run.asked or run.waiting or outcome.may_have_run
+        left = run.asked or run.waiting or run.ran
         stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
         if run.fault is not None or (stopped and outcome.status == "cancelled" and left):

@@ -57,6 +57,5 @@ def explain(outcome: ToolOutcome) -> str:
     if outcome.status == "connection_required":
         return f"needs a connection to {outcome.provider}"
     if outcome.status == "cancelled":
-        ran = "it may have had an effect" if outcome.may_have_run else "it did not run"
-        return f"{outcome.reason}; {ran}"
+        return f"{outcome.reason}; {outcome.how_far}"
     return ""

@@ -180,7 +180,9 @@ INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in t
 class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     """How one call ended. `value` is the JSON form of what the tool returned, the same now and after a replay.
 
-    `payload` is that value encoded; `value` and `text` are derived from it when first asked for.
+    `payload` is that value encoded; `value` and `text` are derived from it when first asked for. `may_have_run` says of
+    a call that failed or was cancelled that it may have had an effect; one that was cancelled and has had none may run
+    another time.
     """
 
     call_id: str
@@ -235,8 +237,14 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
             return jsonx.encode({"connection_required": self.provider}).decode("utf-8")
         if self.status == "pending":
             return '{"status":"pending"}'
-        doubt = "; it may have had an effect" if self.may_have_run else "; it did not run"
-        return error_text(f"Cancelled: {self.reason or 'the batch was cancelled'}{doubt}.")
+        return error_text(f"Cancelled: {self.reason or 'the batch was cancelled'}; {self.how_far}.")
+
+    @property
+    def how_far(self) -> str:
+        """What can be said of the effect of a call that was cancelled."""
+        if self.may_have_run:
+            return "it may have had an effect"
+        return "it had no effect" if self.attempts else "it did not run"
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as plain data, for logs, files and other programs. Leaves out private detail."""
