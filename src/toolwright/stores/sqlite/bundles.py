@@ -16,7 +16,6 @@ import apsw
 import msgspec
 
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
-from toolwright.effects.journal import Ended
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.rows import KEY, one
 
@@ -56,7 +55,10 @@ class Bundle:
         distinct = [len(set(columns[place])) for place in (0, 1, 3, 10, 2)]
         if distinct != [1, 1, 1, 1, len(rows)]:
             return None
-        bundle = cls(rows, columns)
+        try:
+            bundle = cls(rows, columns)
+        except UnicodeError:  # what is no text has no place in JSON, as it may have in a row
+            return None
         # From JSON, SQLite does not read the character 0.
         return bundle if len(bundle._intents) <= LARGEST and "\\u0000" not in bundle._intents else None
 
@@ -75,13 +77,13 @@ class Bundle:
         """True until somebody unties it."""
         return one(connection, f"SELECT 1 FROM bundles WHERE {_THIS}", self.name) is not None
 
-    def untie(self, connection: apsw.Connection) -> None:
-        """Give each of its calls a row."""
-        untie(connection, *self.name[:2])
-
 
 class Bundles:
-    """The bundles of this process, and which calls are in them."""
+    """The bundles of this process, and which calls are in them: all that is known here may be forgotten without harm.
+
+    A call that is found here is written with its outcome at once. Any other has its bundle untied first, if it is in
+    one: because its bundle could not be written, or an outcome could not, or nobody waited to hear of it.
+    """
 
     def __init__(self) -> None:
         self._of: dict[CallKey, Bundled] = {}
@@ -92,42 +94,46 @@ class Bundles:
         self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))
 
         def done(job: asyncio.Future[Any]) -> None:
-            if job.cancelled() or job.exception() is not None or not bundle.tied:
+            if not _succeeded(job) or not bundle.tied:
                 for key in keys:
                     if key in self._of and self._of[key][1] is bundle:
                         del self._of[key]
 
         job.add_done_callback(done)
 
-    def find(self, ended: Sequence[Ended]) -> list[Bundled] | None:
-        """The intents of calls, each with its bundle; None when not all are in one."""
-        found = [self._of.get(end.key) for end in ended]
-        return None if None in found else found  # type: ignore[return-value]
+    def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
+        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
+        return [self._of.pop(key, None) for key in keys]
 
-    def end(self, ended: Sequence[Ended], found: list[Bundled], job: asyncio.Future[None]) -> None:
-        """Let calls go that were found in bundles, when `job` has written their outcomes."""
+    def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
+        """Count the calls that were taken as ended, when `job` has written their outcomes."""
 
         def done(job: asyncio.Future[None]) -> None:
-            if job.cancelled() or job.exception() is not None:
-                return
-            for end, bundled in zip(ended, found, strict=True):
-                if self._of.get(end.key) is bundled:
-                    del self._of[end.key]
-                    bundle = bundled[1]
+            if _succeeded(job):
+                for _, bundle in filter(None, taken):
                     bundle.left -= 1
                     if not bundle.left:
                         self._over.append(bundle)
 
         job.add_done_callback(done)
 
-    def let_go(self, key: CallKey) -> bool:
-        """Let a call go that is about to have a row; True if it was in a bundle."""
-        return self._of.pop(key, None) is not None
-
     def over(self) -> list[Bundle]:
         """The bundles all of whose calls have ended, each once."""
         over, self._over = self._over, []
         return over
+
+    def remove(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
+        """Have them be over still, unless `job` removes them."""
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job):
+                self._over += over
+
+        job.add_done_callback(done)
+
+
+def _succeeded(job: asyncio.Future[Any]) -> bool:
+    return not job.cancelled() and job.exception() is None
 
 
 def untie(connection: apsw.Connection, session: str, scope: str) -> None:
