@@ -10,7 +10,9 @@ from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.effects.effect import PROCESS_SCOPE
 from toolwright.effects.journal import Ended
+from toolwright.effects.waits import Resolution, WaitKey
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.care import check
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
 from toolwright.tools.outcome import ToolOutcome
@@ -154,3 +156,13 @@ async def test_arguments_that_are_no_text_are_kept_as_they_are(store, file):
     await store.journal.begin(intents(arguments=b'"\xff"'))
     (entry,) = await store.journal.begin(intents(1))
     assert entry.intent.arguments == b'"\xff"'
+
+
+@pytest.mark.promise("EFF-13")
+@pytest.mark.parametrize("intents_read", ["[[", '"c1"', '{"a":1}', "[1,2]", '[["c1"]]'])
+async def test_a_bundle_that_can_not_be_read_is_reported(store, file, intents_read):
+    await store.journal.begin(intents())
+    await store.waits.resolve(WaitKey(key(1), "event", "early"), Resolution("ok", 12.0))
+    assert await check(file) == []
+    rows(file, f"UPDATE bundles SET intents = '{intents_read}'")
+    assert await check(file) == ["1 bundles of intents can not be read"]

@@ -217,13 +217,6 @@ def test_calls_of_a_process_have_rows_of_their_own_for_these_change_hands_with_i
     assert Bundle.of([(row[0], "", *row[2:]) for row in batch]) is not None
 
 
-@pytest.mark.promise("EFF-13")
-async def test_a_bundle_that_can_not_be_read_is_reported(store, file):
-    await store.journal.begin(intents())
-    rows(file, "UPDATE bundles SET intents = '[[' WHERE true")
-    assert any("bundle" in line or "malformed" in line for line in await check(file))
-
-
 @pytest.mark.promise("EFF-06", "EFF-11", "CANCEL-01")
 async def test_calls_of_one_bundle_end_each_in_its_own_way(file, open_runtime):
     """By a step, at once, cancelled in the middle, and by a failure; the next runtime replays what ended."""

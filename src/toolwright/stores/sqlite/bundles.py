@@ -25,6 +25,11 @@ LARGEST = 1024 * 1024
 """The most characters of a bundle."""
 Row = tuple[Any, ...]
 """The columns of a call up to its owner."""
+UNREADABLE = (
+    "CASE WHEN json_valid(intents) THEN EXISTS (SELECT 1 FROM json_each(intents) AS intent"
+    " WHERE intent.type != 'array' OR json_array_length(intent.value) != 7) ELSE 1 END"
+)
+"""Where a bundle is not what `Bundle` writes."""
 _THIS = "session = ? AND scope = ? AND id = ?"
 Bundled = tuple[Row, "Bundle"]
 """An intent and its bundle."""
