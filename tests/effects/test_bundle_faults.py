@@ -7,7 +7,7 @@ import pytest
 from tests.effects.older import rows
 from tests.effects.test_bundles import COUNTS, MANY, ended, intents, key
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Image, Runtime, Success, ToolCall, tool
 from toolwright.effects.effect import PROCESS_SCOPE
 from toolwright.effects.journal import Ended
 from toolwright.effects.waits import Resolution, WaitKey
@@ -166,3 +166,20 @@ async def test_a_bundle_that_can_not_be_read_is_reported(store, file, intents_re
     assert await check(file) == []
     rows(file, f"UPDATE bundles SET intents = '{intents_read}'")
     assert await check(file) == ["1 bundles of intents can not be read"]
+
+
+@pytest.mark.promise("EFF-07")
+async def test_an_outcome_that_no_store_can_write_is_a_fault_for_its_batch_and_for_no_other(file, open_runtime):
+    @tool(readonly=True)
+    async def draw(n: int) -> Success:
+        return Success(n, images=[Image(data=2**70 if n == 0 else "eA==")])  # type: ignore[arg-type]
+
+    async with fail_after(20):
+        session = (await open_runtime(file, draw)).session("s")
+        asked = [ToolCall(id=f"c{n}", name="draw", arguments={"n": n}) for n in range(2 * MANY)]
+        odd, even = session.start_batch(asked[:MANY]), session.start_batch(asked[MANY:])
+        with pytest.raises(StoreError, match="outcome of call 'c0' can not be written"):
+            await odd
+        assert [one.value for one in await even] == list(range(MANY, 2 * MANY))
+        rest = await session.run_batch(asked[1:MANY])
+    assert [(one.value, one.replayed) for one in rest] == [(n, True) for n in range(1, MANY)]
