@@ -64,7 +64,7 @@ class Bundle:
             bundle = cls(rows, columns)
         except UnicodeError:  # what is no text has no place in JSON, as it may have in a row
             return None
-        # From JSON, SQLite does not read the character 0.
+        # From JSON, not every SQLite reads the character 0.
         return bundle if len(bundle._intents) <= LARGEST and "\\u0000" not in bundle._intents else None
 
     def tie(self, connection: apsw.Connection) -> bool:
