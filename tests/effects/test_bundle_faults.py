@@ -7,7 +7,7 @@ import pytest
 from tests.effects.older import rows
 from tests.effects.test_bundles import COUNTS, MANY, ended, intents, key
 from tests.support import fail_after
-from toolwright import Image, Runtime, Success, ToolCall, tool
+from toolwright import Image, Runtime, Success, ToolCall, ToolContext, ToolError, tool
 from toolwright.effects.effect import PROCESS_SCOPE
 from toolwright.effects.journal import Ended
 from toolwright.effects.waits import Resolution, WaitKey
@@ -183,3 +183,53 @@ async def test_an_outcome_that_no_store_can_write_is_a_fault_for_its_batch_and_f
         assert [one.value for one in await even] == list(range(MANY, 2 * MANY))
         rest = await session.run_batch(asked[1:MANY])
     assert [(one.value, one.replayed) for one in rest] == [(n, True) for n in range(1, MANY)]
+
+
+@pytest.mark.promise("EFF-11", "CANCEL-01")
+async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_of_them(file):
+    """Ended at once, by a step, by a wait, an error, a timeout, with calls of its own, cancelled, or unwritten."""
+    ways = ("at once", "step", "wait", "error", "timeout", "calls", "cancel")
+    begun = asyncio.Event()
+
+    @tool(readonly=True, timeout=0.05)
+    async def look(ctx: ToolContext, way: str) -> str:
+        if way == "step":
+            return await ctx.step("look", lambda: way)
+        if way == "wait":
+            await ctx.sleep("a while", 0.001)
+        if way == "error":
+            raise ToolError("There is nothing to see.")
+        if way == "calls":
+            await asyncio.gather(*(ctx.call("look", way="at once") for _ in range(3)))
+        if way in ("timeout", "cancel"):
+            begun.set()
+            await asyncio.Event().wait()
+        return way
+
+    async with fail_after(30), Runtime.open(file, tools=[look]) as runtime:
+        store = runtime._store
+
+        async def run(number: int, round: str) -> None:
+            way = ways[number % len(ways)]
+            mixed = [way, *ways[:-1], "at once", "at once", "at once"]
+            calls = [
+                ToolCall(id=f"{round}{number}.{n}", name="look", arguments={"way": w}) for n, w in enumerate(mixed)
+            ]
+            batch = runtime.session(f"s{number % 3}").start_batch(calls)
+            if way == "cancel":
+                await begun.wait()
+                batch.cancel()
+            await batch
+
+        await asyncio.gather(*(run(n, "first ") for n in range(3 * len(ways))))
+        assert not store.journal._bundles._of
+        assert rows(file, "SELECT count(*) FROM every_call WHERE outcome IS NULL") == [(0,)]
+        begun.clear()
+        batches = [asyncio.ensure_future(run(n, "second ")) for n in range(3 * len(ways))]
+        await begun.wait()
+        await let_write(store, False)
+        ends = await asyncio.gather(*batches, return_exceptions=True)
+        assert {type(end) for end in ends} <= {StoreError, type(None)}
+        assert StoreError in map(type, ends)
+        assert not store.journal._bundles._of
+        await let_write(store, True)
