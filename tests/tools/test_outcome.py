@@ -92,7 +92,13 @@ def test_a_message_that_is_no_text_is_refused(message: Any):
 
 
 @pytest.mark.promise("OUT-02")
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "5", True])
+def test_a_detail_that_is_no_text_is_refused():
+    with pytest.raises(ToolwrightError, match=r"Failure detail .* is not text; use a string"):
+        ToolError("m", detail={"id": 2**70})  # type: ignore[arg-type]
+
+
+@pytest.mark.promise("OUT-02")
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "5", True, 2**63, 10**400], ids=str)
 def test_an_advice_to_wait_is_a_number_of_seconds(seconds: Any):
     with pytest.raises(ToolwrightError, match=r"retry_after .* is not usable; use seconds, 0 or more"):
         Failure(message="m", retry_after=seconds)

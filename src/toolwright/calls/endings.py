@@ -43,15 +43,23 @@ class Endings:
         calls, self._calls = self._calls, []
         now = self._clock.now()
 
+        def each_alone() -> None:
+            for run, outcome, then in calls:
+                self._alone(run, outcome, then)
+
         def done(job: asyncio.Future[None]) -> None:
             if job.cancelled() or job.exception() is not None:
                 # One of them is at fault: the others must not suffer for it.
-                for run, outcome, then in calls:
-                    self._alone(run, outcome, then)
+                each_alone()
                 return
             for run, outcome, then in calls:
                 self._written(run)
                 then(run, outcome, None)
 
         ended = [Ended(run.key, outcome, run.record.started_at, now) for run, outcome, _ in calls]
-        asyncio.ensure_future(self._store.finish_all(ended)).add_done_callback(done)
+        try:
+            job = asyncio.ensure_future(self._store.finish_all(ended))
+        except Exception:  # at what a tool put into its outcome
+            each_alone()
+        else:
+            job.add_done_callback(done)

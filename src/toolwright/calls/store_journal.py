@@ -202,7 +202,15 @@ class StoreJournal:
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
     def _finish_alone(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
-        job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+        job: Awaitable[bool]
+        try:
+            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+        except Exception as error:  # at what a tool put into its outcome
+            told = StoreError(
+                f"The outcome of call {run.call_id!r} can not be written: {type(error).__name__}: {error}"
+            )
+            job = asyncio.get_running_loop().create_future()
+            job.set_exception(told)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
     def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:

@@ -35,6 +35,10 @@ CATEGORIES = frozenset(
 """The classes of failure. A program branches on these; `code` says more."""
 
 
+LONGEST = 2**63
+"""Seconds that can not be waited for, and that a store can not write."""
+
+
 class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """Why a call failed, as a value that a model reads.
 
@@ -56,11 +60,11 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
             raise ToolwrightError(
                 f"Failure category {self.category!r} is not known; use one of {', '.join(sorted(CATEGORIES))}"
             )
-        for name in ("message", "code"):
+        for name in ("message", "code") if self.detail is None else ("message", "code", "detail"):
             if not isinstance(getattr(self, name), str):
                 raise ToolwrightError(f"Failure {name} {getattr(self, name)!r:.200} is not text; use a string")
         after = self.retry_after
-        if after is not None and (type(after) not in (int, float) or not 0 <= after < float("inf")):
+        if after is not None and (type(after) not in (int, float) or not 0 <= after < LONGEST):
             raise ToolwrightError(f"Failure retry_after {after!r:.200} is not usable; use seconds, 0 or more")
         # A lone surrogate, as in the name of an odd file, has no place in JSON.
         if type(self.message) is not str or not self.message.isascii():

@@ -16,7 +16,6 @@ import apsw
 import msgspec
 
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
-from toolwright.effects.journal import Ended
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.rows import KEY, one
 
@@ -26,6 +25,11 @@ LARGEST = 1024 * 1024
 """The most characters of a bundle."""
 Row = tuple[Any, ...]
 """The columns of a call up to its owner."""
+UNREADABLE = (
+    "CASE WHEN json_valid(intents) THEN EXISTS (SELECT 1 FROM json_each(intents) AS intent"
+    " WHERE intent.type != 'array' OR json_array_length(intent.value) != 7) ELSE 1 END"
+)
+"""Where a bundle is not what `Bundle` writes."""
 _THIS = "session = ? AND scope = ? AND id = ?"
 Bundled = tuple[Row, "Bundle"]
 """An intent and its bundle."""
@@ -56,8 +60,11 @@ class Bundle:
         distinct = [len(set(columns[place])) for place in (0, 1, 3, 10, 2)]
         if distinct != [1, 1, 1, 1, len(rows)]:
             return None
-        bundle = cls(rows, columns)
-        # From JSON, SQLite does not read the character 0.
+        try:
+            bundle = cls(rows, columns)
+        except UnicodeError:  # what is no text has no place in JSON, as it may have in a row
+            return None
+        # From JSON, not every SQLite reads the character 0.
         return bundle if len(bundle._intents) <= LARGEST and "\\u0000" not in bundle._intents else None
 
     def tie(self, connection: apsw.Connection) -> bool:
@@ -77,7 +84,11 @@ class Bundle:
 
 
 class Bundles:
-    """The bundles of this process, and which calls are in them."""
+    """The bundles of this process, and which calls are in them: all that is known here may be forgotten without harm.
+
+    A call that is found here is written with its outcome at once. Any other has its bundle untied first, if it is in
+    one: because its bundle could not be written, or an outcome could not, or nobody waited to hear of it.
+    """
 
     def __init__(self) -> None:
         self._of: dict[CallKey, Bundled] = {}
@@ -88,41 +99,46 @@ class Bundles:
         self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))
 
         def done(job: asyncio.Future[Any]) -> None:
-            if job.cancelled() or job.exception() is not None or not bundle.tied:
+            if not _succeeded(job) or not bundle.tied:
                 for key in keys:
                     if key in self._of and self._of[key][1] is bundle:
                         del self._of[key]
 
         job.add_done_callback(done)
 
-    def find(self, ended: Sequence[Ended]) -> dict[CallKey, Bundled]:
-        """The intents of those calls that are in bundles, each with its bundle."""
-        return {end.key: self._of[end.key] for end in ended if end.key in self._of}
+    def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
+        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
+        return [self._of.pop(key, None) for key in keys]
 
-    def end(self, found: dict[CallKey, Bundled], job: asyncio.Future[None]) -> None:
-        """Let calls go that were found in bundles, when `job` has written their outcomes."""
+    def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
+        """Count the calls that were taken as ended, when `job` has written their outcomes."""
 
         def done(job: asyncio.Future[None]) -> None:
-            if job.cancelled() or job.exception() is not None:
-                return
-            for key, bundled in found.items():
-                if self._of.get(key) is bundled:
-                    del self._of[key]
-                    bundle = bundled[1]
+            if _succeeded(job):
+                for _, bundle in filter(None, taken):
                     bundle.left -= 1
                     if not bundle.left:
                         self._over.append(bundle)
 
         job.add_done_callback(done)
 
-    def let_go(self, key: CallKey) -> bool:
-        """Let a call go that is about to have a row; True if it was in a bundle."""
-        return self._of.pop(key, None) is not None
-
     def over(self) -> list[Bundle]:
         """The bundles all of whose calls have ended, each once."""
         over, self._over = self._over, []
         return over
+
+    def remove(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
+        """Have them be over still, unless `job` removes them."""
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job):
+                self._over += over
+
+        job.add_done_callback(done)
+
+
+def _succeeded(job: asyncio.Future[Any]) -> bool:
+    return not job.cancelled() and job.exception() is None
 
 
 def untie(connection: apsw.Connection, session: str, scope: str) -> None:

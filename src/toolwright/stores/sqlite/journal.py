@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -62,7 +63,8 @@ class SqliteJournalStore:
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
         rerun = all(intent.rerun for intent in intents)
-        bundle, over = Bundle.of(rows) if rerun else None, self._bundles.over()
+        of_process = bool(intents) and intents[0].key.scope.startswith(PROCESS_SCOPE)
+        bundle, over = Bundle.of(rows) if rerun else None, [] if of_process else self._bundles.over()
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
@@ -94,11 +96,13 @@ class SqliteJournalStore:
             return [known.get(intent.key) for intent in intents]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
-        if intents and intents[0].key.scope.startswith(PROCESS_SCOPE):
+        if of_process:
             return self._begin_of_process(intents[0].key.scope, work, not rerun)
         job = self._writer.do(work, synced=not rerun)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
+        if over:
+            self._bundles.remove(over, job)
         return job
 
     async def _begin_of_process(
@@ -117,19 +121,18 @@ class SqliteJournalStore:
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        return self._change(key, _START, started_at)
+        values = (started_at, *key, self.owner)
+        return self._writer.change(_START, values, functools.partial(_change, key, _START, values))
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
         """Part of `JournalStore`."""
         values = (started_at, finished_at, outcome.status, *_packed([outcome]), *key, self.owner)
-        self._bundles.let_go(key)
+        self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
-            untie(connection, key.session, key.scope)
-            connection.execute(_FINISH, values)
-            if connection.changes() != 1:
+            if not _change(key, _FINISH, values, connection):
                 return False
             connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
             return True
@@ -142,36 +145,36 @@ class SqliteJournalStore:
         ends = [
             (end.started_at, end.finished_at, end.outcome.status, blob) for end, blob in zip(ended, blobs, strict=True)
         ]
-        found = self._bundles.find(ended)
+        taken = self._bundles.take(end.key for end in ended)
 
         def work(connection: apsw.Connection) -> None:
-            there = {bundle for _, bundle in found.values() if bundle.is_there(connection)}
-            whole, rest = [], []
-            for end, values in zip(ended, ends, strict=True):
-                bundled = found.get(end.key)
+            bundles = {bundled[1] for bundled in taken if bundled is not None}
+            there = {bundle for bundle in bundles if bundle.is_there(connection)}
+            begun, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+            for end, values, bundled in zip(ended, ends, taken, strict=True):
                 if bundled is not None and bundled[1] in there:
-                    whole.append((*bundled[0], *values))
+                    begun.append((*bundled[0], *values))
                 else:
-                    rest.append((*values, *end.key, self.owner))
-            connection.executemany(_WRITE, whole)
-            before = connection.total_changes()
-            connection.executemany(_FINISH, rest)  # no trigger stands on the table: each change is a call
-            if connection.total_changes() - before != len(rest):
-                raise StoreError(NOT_ALL)
+                    others.append((*values, *end.key, self.owner))
+            connection.executemany(_WRITE, begun)
+            if others:
+                for session, scope in {row[4:6] for row in others}:
+                    untie(connection, session, scope)
+                before = connection.total_changes()
+                connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
+                if connection.total_changes() - before != len(others):
+                    raise StoreError(NOT_ALL)
 
         job = self._writer.do(work)
-        if found:
-            self._bundles.end(found, job)
+        self._bundles.end(taken, job)
         return job
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        self._bundles.let_go(key)
+        self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
-            untie(connection, key.session, key.scope)
-            connection.execute(_FORGET, (*key, self.owner))
-            if connection.changes() != 1:
+            if not _change(key, _FORGET, (*key, self.owner), connection):
                 return False
             for table in ("effects", "waits", "signals"):
                 # A process may be sent signals before its call begins: they are not the call's to forget.
@@ -196,19 +199,8 @@ class SqliteJournalStore:
 
     def release(self, key: CallKey) -> Awaitable[bool]:
         """Part of `JournalStore`."""
-        return self._change(key, _RELEASE, NOBODY)
-
-    def _change(self, key: CallKey, statement: str, value: Any) -> Awaitable[bool]:
-        values = (value, *key, self.owner)
-        if not self._bundles.let_go(key):
-            return self._writer.change(statement, values)
-
-        def work(connection: apsw.Connection) -> bool:
-            untie(connection, key.session, key.scope)
-            connection.execute(statement, values)
-            return connection.changes() == 1
-
-        return self._writer.do(work)
+        self._bundles.take([key])
+        return self._writer.do(functools.partial(_change, key, _RELEASE, (NOBODY, *key, self.owner)))
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         """Part of `JournalStore`."""
@@ -230,8 +222,10 @@ class SqliteJournalStore:
         """Leave nothing behind that says nothing; the store is still open."""
         over = self._bundles.over()
         if over:
+            job = self._writer.do(lambda connection: remove(connection, over), synced=False)
+            self._bundles.remove(over, job)
             with contextlib.suppress(StoreError):
-                await self._writer.do(lambda connection: remove(connection, over), synced=False)
+                await job
 
     def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
         """Part of `JournalStore`."""
@@ -254,6 +248,13 @@ class SqliteJournalStore:
             return True
 
         return self._writer.do(work)
+
+
+def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: apsw.Connection) -> bool:
+    """Change a call of this process; False when it is not there."""
+    untie(connection, key.session, key.scope)
+    connection.execute(statement, values)
+    return connection.changes() == 1
 
 
 def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:

@@ -33,7 +33,7 @@ BUSY = 10_000
 
 
 class _Job:
-    """Work to do, or where there is a `statement`, a row to change with `values`."""
+    """Work to do, or where there is a `statement`, a row to change with `values`, and work for when it is not there."""
 
     __slots__ = ("future", "loop", "statement", "synced", "values", "work", "writes")
 
@@ -91,12 +91,14 @@ class Writer:
         """
         return self._ask(_Job(work, True, synced=synced))
 
-    def change(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[bool]:
-        """Change one row inside the next transaction; False when it is not there. Changes of a kind are made in one go.
+    def change(
+        self, statement: str, values: tuple[Any, ...], otherwise: Callable[[apsw.Connection], bool] | None = None
+    ) -> asyncio.Future[bool]:
+        """Change one row inside the next transaction. Changes of a kind are made in one go.
 
-        No trigger may stand on the table that it changes.
+        Where the row is not there it gives what `otherwise` does, or False. No trigger may stand on the table.
         """
-        return self._ask(_Job(None, True, statement, values))
+        return self._ask(_Job(otherwise, True, statement, values))
 
     def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
         """Run `work`, which changes nothing, after all that was asked for before; other processes are not held up.
@@ -233,13 +235,15 @@ def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
         if statement is None:
             results += [job.work(connection) for job in group if job.work is not None]
             continue
-        rows = [job.values for job in group]
+        alike = list(group)
+        rows = [job.values for job in alike]
         before = connection.total_changes()
         connection.executemany(statement, rows)
         changed = connection.total_changes() - before
         if changed != len(rows) > 1:
             raise _Unequal  # Whose row is gone is found when each is tried alone.
-        results += [changed == len(rows)] * len(rows)
+        otherwise = None if changed else alike[0].work
+        results += [bool(changed)] * len(rows) if otherwise is None else [otherwise(connection)]
     return results
 
 
