@@ -70,6 +70,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
         self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
         self._shared.model = model
         self._shared.open_child = self._open_child
+        self._shared.redacted = self._redacted
         self._wire_work(worker)
         self._sessions: dict[str, Session] = {}
         self._worked: set[str] = set()  # those that nobody but the worker has asked for yet
@@ -196,6 +197,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
             session = self._children[session_id] = parent.child(session_id, policy)
         session.follow(policy)
         return session
+
+    async def _redacted(self, session_id: str, text: str) -> str:
+        session = self._children.get(session_id) or self._session_to_work(session_id)
+        return await session.redacted(text)
 
     @property
     def prompt(self) -> str:

@@ -53,6 +53,8 @@ class Place(Protocol):
 
     def session_of(self, session_id: str) -> Session: ...
 
+    async def redacted(self, session_id: str, text: str) -> str: ...
+
     def tool_names(self) -> Sequence[str]: ...
 
 
@@ -75,7 +77,16 @@ class Processes:
         """What handles of processes need."""
         place = self._place
         bell = Bell(place.process_store, place.clock, alone=place.alone)
-        return Desk(place.process_store, bell, place.clock, place.quotas, place.effects, self.poke, self._enter)
+        return Desk(
+            place.process_store,
+            bell,
+            place.clock,
+            place.quotas,
+            place.effects,
+            poke=self.poke,
+            enter=self._enter,
+            redacted=place.redacted,
+        )
 
     def runs(
         self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
@@ -83,7 +94,7 @@ class Processes:
         """The runs client of a session, for its host or for a call."""
         desk, parent, origin = self.desk, None, {"by": "host"}
         if call is not None:
-            desk = Desk(guard(desk.store), desk.bell, desk.clock, desk.quotas, desk.effects, desk.poke, desk.enter)
+            desk = desk.guarded(guard(desk.store))
             parent = call.scope.removeprefix(PROCESS_SCOPE) if call.scope.startswith(PROCESS_SCOPE) else None
             origin = {"by": "call", "scope": call.scope, "call_id": call.call_id}
         return Runs(

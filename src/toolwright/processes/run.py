@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from toolwright.clock import Clock
@@ -18,7 +19,7 @@ from toolwright.processes.output import PAGE, printed, render
 from toolwright.processes.process import Process, Status
 from toolwright.processes.store import ProcessStore
 from toolwright.session.store import Quotas, require_name, to_json
-from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.outcome import ToolOutcome
 
 
 class Desk:
@@ -33,6 +34,7 @@ class Desk:
         effects: JournaledController,
         poke: Callable[..., None],
         enter: Callable[[CallKey], None],
+        redacted: Callable[[str, str], Awaitable[str]],
     ) -> None:
         self.store = store
         self.bell = bell
@@ -43,6 +45,14 @@ class Desk:
         """Says to the worker of this runtime that there may be something to do; with `begin`, that it is to begin."""
         self.enter = enter
         """Says that a call may be spoken to, also before it begins."""
+        self.redacted = redacted
+        """Takes the secrets of the session of an id out of a text."""
+
+    def guarded(self, store: ProcessStore) -> Desk:
+        """The same for a call, which uses the store only while it may."""
+        desk = copy.copy(self)
+        desk.store = store
+        return desk
 
 
 class Run:
@@ -139,7 +149,8 @@ class Run:
 
         What waits for a worker is over at once; what runs is told by its worker, and gets its grace.
         """
-        left = await self._desk.store.cancel(self.id, encodable(str(reason)), self._desk.clock.now())
+        said = await self._desk.redacted(self._process.session, reason)
+        left = await self._desk.store.cancel(self.id, said, self._desk.clock.now())
         for process in left:
             if process.status == "queued":
                 outcome = stopped(process, begun=process.attempts > 0)

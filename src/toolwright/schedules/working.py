@@ -170,6 +170,9 @@ class _Place:
     def session_of(self, session_id: str) -> Session:
         return self._runtime._session_to_work(session_id)
 
+    async def redacted(self, session_id: str, text: str) -> str:
+        return await self._runtime._shared.redacted(session_id, text)
+
     def tool_names(self) -> list[str]:
         runtime = self._runtime
         names = set(runtime._shared.tools.snapshot())

@@ -96,4 +96,4 @@ class Listening:
     @property
     def _inbox(self) -> Inbox:
         self._shared.require_open()
-        return Inbox(self._shared.effects, self.clock)
+        return Inbox(self._shared.effects, self.clock, self._shared.redacted)
