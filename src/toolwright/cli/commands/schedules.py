@@ -98,7 +98,7 @@ def add(
             "overlap": overlap,
             "signal_on_completion": tell,
         }
-        found = asyncio.run(_add(store, registry, session, name, given, said, made=not store.exists()))
+        found = asyncio.run(_add(store, registry, session, name, given, said))
         if as_json:
             print_json(found.to_json())
         else:
@@ -203,10 +203,8 @@ async def _add(
     name: str,
     arguments: dict[str, Any],
     said: dict[str, Any],
-    *,
-    made: bool,
 ) -> Schedule:
-    async with opened(store, made=made, tools=registry.snapshot().values(), worker=False) as runtime:
+    async with opened(store, made=True, tools=registry.snapshot().values(), worker=False) as runtime:
         try:
             added = await runtime.session(session).schedule(name, arguments, **said)
         except ScheduleError as error:

@@ -71,9 +71,7 @@ def spawn(
             "id": run_id,
         }
         policy = Policy(on_background_limit="queue" if queue else "refuse")
-        process, served = asyncio.run(
-            _spawn(store, registry, policy, session, name, given, said, made=not store.exists())
-        )
+        process, served = asyncio.run(_spawn(store, registry, policy, session, name, given, said))
         if as_json:
             print_json(process.to_json())
             return
@@ -90,11 +88,9 @@ async def _spawn(
     name: str,
     arguments: dict[str, Any],
     said: dict[str, Any],
-    *,
-    made: bool,
 ) -> tuple[Process, bool]:
     tools = registry.snapshot().values()
-    async with opened(store, made=made, tools=tools, policy=policy, worker=False) as runtime:
+    async with opened(store, made=True, tools=tools, policy=policy, worker=False) as runtime:
         run = await runtime.session(session).spawn(name, arguments, **said)
         found = await runtime.run(run.id)
     return found.process, bool(await workers(store, time.time()))
