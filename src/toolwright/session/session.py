@@ -96,7 +96,11 @@ class Session(Batching, Background, Connecting):
         return await self._shared.effects.room.cancel_all(self.id, await self.redacted(reason), revoke=False)
 
     async def revoke(self, reason: str = "the session was revoked") -> int:
-        """Cancel the waits of the session, and refuse its keys and waits from now on, for good."""
+        """Cancel the waits of the session, and refuse its keys and waits from now on, for good.
+
+        Nothing from outside reaches its calls any more. They still run, and may be started: `cancel` stops its batches,
+        and the `cancel` of each run that run.
+        """
         self._shared.require_open()
         return await self._shared.effects.room.cancel_all(self.id, await self.redacted(reason), revoke=True)
 
