@@ -38,9 +38,13 @@ async def test_a_session_whose_run_works_here_can_not_be_deleted(stage: Stage, p
     runtime = await stage.open(place, endless)
     run = await runtime.session("s").spawn("endless")
     await stage.status(run, "running")
-    with pytest.raises(ServiceError) as caught:
+    with pytest.raises(ServiceError, match="has background runs that are not over; wait for them") as caught:
         await runtime.delete_session("s")
     assert caught.value.code == "unfinished"
+    if place != ":memory:":
+        elsewhere = await stage.open(place)
+        with pytest.raises(ServiceError, match="1 background runs that are not over"):
+            await elsewhere.delete_session("s")
 
 
 @pytest.mark.promise("PROC-01")

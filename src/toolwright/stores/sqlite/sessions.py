@@ -181,16 +181,17 @@ def _exists(connection: apsw.Connection, session: str) -> bool:
 
 
 def _remove(connection: apsw.Connection, session: str) -> None:
-    unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
-    if unfinished:
-        raise ServiceError(
-            f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",
-            "unfinished",
-        )
+    # Before its calls: a run that is not over has one of them.
     active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
     if active:
         raise ServiceError(
             f"The session {session!r:.200} has {active} background runs that are not over; let them end or cancel them",
+            "unfinished",
+        )
+    unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
+    if unfinished:
+        raise ServiceError(
+            f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",
             "unfinished",
         )
     for table in ("process_events", "process_grants"):
@@ -206,7 +207,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
             (session,),
         )
     ]
-    for table in (*_CALLS, *_WORK, *TABLES, "triggers", "usage"):
+    for table in (*_CALLS, *_WORK, *TABLES, "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     drop_blobs(connection, digests)
 
