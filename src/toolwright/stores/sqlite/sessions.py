@@ -15,6 +15,7 @@ from toolwright.stores.sqlite.blobs import drop_blobs, put_blob
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.run_resources import abandon_resources
 from toolwright.stores.sqlite.visit import visit
 
 T = TypeVar("T")
@@ -67,7 +68,9 @@ class SqliteArchiveStore:
                         "exists",
                     )
                 _remove(connection, session)
-            return fill(_Sink(connection, session))
+            filled = fill(_Sink(connection, session))
+            abandon_resources(connection, session)
+            return filled
 
         return await self._changes.attempt(work)
 
