@@ -17,7 +17,7 @@ from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
-from toolwright.processes.runs import LONGEST, Runs
+from toolwright.processes.runs import LONGEST, Runs, require_background
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
@@ -194,12 +194,14 @@ class Processes:
             place.effects.room.alarms,
             place.quotas,
             sink,
-            start=partial(self._batch, worker),
+            start=partial(self._batch, worker, claimed.done),
             flush=partial(worker.flush),
         )
 
-    def _batch(self, worker: Worker, process: Process, sink: Sink) -> Batch:
+    def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
+        if not done:
+            require_background(session.all_tools(), process.tool)
         source: CallSource = "schedule" if process.schedule is not None else "host"
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"
