@@ -13,6 +13,7 @@ from toolwright.clock import Clock
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import ProcessError
+from toolwright.given import require_seconds
 from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
@@ -166,6 +167,7 @@ class Processes:
 
     async def drain(self, bound: float = 0.0) -> None:
         """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
+        require_seconds("bound", bound)
         self._drained = True
         if self.worker is not None:
             await self.worker.close(bound)

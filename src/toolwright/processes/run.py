@@ -12,12 +12,14 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import WaitKey
 from toolwright.errors import KeyRefused, ProcessError
+from toolwright.given import require_count, require_seconds
 from toolwright.processes.bell import Bell
 from toolwright.processes.ending import end, stopped
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.output import PAGE, printed, render
 from toolwright.processes.process import Process, Status
 from toolwright.processes.store import ProcessStore
+from toolwright.session.session import require_session_id
 from toolwright.session.store import Quotas, require_name, to_json
 from toolwright.tools.outcome import ToolOutcome
 
@@ -100,7 +102,9 @@ class Run:
         Raises:
             TimeoutError: it is not over yet. It goes on.
         """
-        late = None if timeout is None else asyncio.ensure_future(self._desk.clock.sleep(timeout))
+        late = None
+        if timeout is not None:
+            late = asyncio.ensure_future(self._desk.clock.sleep(require_seconds("timeout", timeout)))
         try:
             while True:
                 async with self._desk.bell.watching(self.id) as changed:
@@ -117,6 +121,7 @@ class Run:
 
     async def follow(self, after: int = 0) -> AsyncIterator[ProcessEvent]:
         """What happened to the process beyond an event's number, and what happens, until it is over."""
+        require_count("number of an event", after, 0)
         while True:
             async with self._desk.bell.watching(self.id) as changed:
                 events = await self._desk.store.events(self.id, after, PAGE)
@@ -178,6 +183,7 @@ class Run:
 
     async def grant(self, session: str) -> None:
         """Let another session await, follow, cancel and signal the process."""
+        require_session_id(session)
         await self._desk.store.grant(self.id, session)
 
     async def children(self) -> list[Run]:

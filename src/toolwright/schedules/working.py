@@ -12,6 +12,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.store import Store
 from toolwright.errors import ScheduleError
+from toolwright.given import require_count
 from toolwright.processes.processes import Processes
 from toolwright.processes.run import Run
 from toolwright.processes.runs import limits_of
@@ -20,7 +21,7 @@ from toolwright.processes.triggers import TriggerStore
 from toolwright.processes.worker import Worker
 from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
-from toolwright.session.session import Session
+from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared, Starter
 from toolwright.session.store import Marker, Quotas, Unmarked
 
@@ -54,6 +55,9 @@ class Working:
     async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
         """The background runs of the store, or of one of its sessions, the newest first: all, or those not over."""
         self._shared.require_open()
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
         return await self._processes.list(session, active=active, limit=limit)
 
     async def run(self, id: str) -> Run:
@@ -68,6 +72,8 @@ class Working:
     async def schedules(self, session: str | None = None, *, active: bool = False) -> list[ScheduleHandle]:
         """The schedules of the store, or of one of its sessions, the oldest first: all, or those not over."""
         self._shared.require_open()
+        if session is not None:
+            require_session_id(session)
         desk = self._schedule_desk(self.policy)
         found = await desk.store.list(session, active=active)
         return [ScheduleHandle(desk, schedule, Unmarked()) for schedule in found]

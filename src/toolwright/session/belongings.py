@@ -10,6 +10,7 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.effects.effect import CallKey
+from toolwright.given import require_text
 from toolwright.session.attachments import Attachments
 from toolwright.session.children import SessionState
 from toolwright.session.files import Files
@@ -151,7 +152,7 @@ class Belongings:
     async def redacted(self, text: str) -> str:
         """Text that somebody outside wrote about the session, without its secrets."""
         await self.know_secrets()
-        redactor, text = self._host.redactor, encodable(str(text))
+        redactor, text = self._host.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
 
     async def _know(self) -> None:
