@@ -188,7 +188,7 @@ class Processes:
 
     def _start(self, worker: Worker, claimed: Claimed) -> Running:
         place = self._place
-        sink = Sink(claimed.process, place.clock, worker.dirty)
+        sink = Sink(claimed.process, place.clock, worker.reporting.dirty)
         return Running(
             claimed,
             self.desk.store,
@@ -197,7 +197,7 @@ class Processes:
             place.quotas,
             sink,
             start=partial(self._batch, worker, claimed.done),
-            flush=partial(worker.flush),
+            flush=worker.reporting.flush,
         )
 
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
@@ -208,7 +208,7 @@ class Processes:
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
-        keep_event = partial(worker.append, process, sink)
+        keep_event = partial(worker.reporting.append, process, sink)
         own = process.options.timeout is not None
 
         def timeout(said: float | None) -> float:
