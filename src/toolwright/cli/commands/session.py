@@ -68,7 +68,7 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="An archive that was exported.")],
-    db: options.Db = None,
+    db: options.Filled = None,
     as_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="Give the session this id instead.")] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Remove a session of this id first, with its calls.")
