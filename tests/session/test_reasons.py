@@ -110,3 +110,22 @@ async def test_the_reason_for_which_a_run_is_cancelled_is_redacted_by_a_process_
     assert run.outcome.reason == f"it used {HANDLE}"
     assert {"reason": f"it used {HANDLE}"} in told
     assert not [name for name, data in files_beside(file) if VALUE.encode() in data]
+
+
+@pytest.mark.promise("SES-03", "CANCEL-01")
+@pytest.mark.parametrize("turns", range(4))
+async def test_the_reason_for_which_a_batch_is_stopped_at_once_is_redacted_by_a_process_that_knew_no_secret_yet(
+    file, open_runtime, turns
+):
+    first = await open_runtime(file, idle)
+    await first.session("s").secrets.set("k", VALUE)
+    await first.close()
+    second = await open_runtime(file, idle)
+    batch = second.session("s").start_batch([{"id": "c1", "name": "idle", "arguments": {}}])
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    batch.cancel(SAID)
+    async with fail_after(10):
+        (outcome,) = await batch
+    assert (outcome.status, outcome.reason) == ("cancelled", f"it used {HANDLE}")
+    assert VALUE not in repr(list(second.log))
