@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from toolwright.events import AnyEvent, EventsDropped
+from toolwright.given import require_count
 
 
 class Subscription:
@@ -151,8 +152,7 @@ class EventHub:
 
     def subscribe(self, session: str | None, limit: int) -> Subscription:
         """Open a subscription to one session, or to all of them."""
-        if limit < 1:
-            raise ValueError(f"a subscription's limit is {limit!r}; use at least 1")
+        require_count("limit of a subscription", limit)
         subscription = Subscription(self, session, limit)
         self._change((*self._subscriptions, subscription))
         return subscription

@@ -13,6 +13,7 @@ from toolwright.effects.memory import MemoryStore
 from toolwright.effects.store import Store
 from toolwright.errors import StoreError
 from toolwright.session.keys import KeyProvider, default_keys
+from toolwright.session.secrets import rotate
 from toolwright.session.services import ServiceStores
 from toolwright.session.shared import Shared
 from toolwright.session.vault import Vault
@@ -63,6 +64,17 @@ class Keeping:
 
             self._memory_stores = SqliteServiceStores.in_memory()
         return self._memory_stores
+
+    async def rotate_secrets(self) -> int:
+        """Move the secrets of every session to the current master key, and return how many that were.
+
+        It may be stopped and done again; values are not decrypted for it, only their keys.
+
+        Raises:
+            SecretsError: some are sealed with a key that is not known; all others were moved.
+        """
+        self._shared.require_open()
+        return await rotate(self._shared.stores().secrets, self._shared.vault)
 
     async def _close_stores(self) -> None:
         if self._memory_stores is not None:

@@ -17,12 +17,12 @@ from toolwright.errors import ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.keeping import Keeping
 from toolwright.opening import Opening
+from toolwright.options import check_options
 from toolwright.schedules.working import Working
 from toolwright.session.archiving import Archiving
 from toolwright.session.keys import KeyProvider
 from toolwright.session.listening import Listening
 from toolwright.session.recovery import Recovered, recover
-from toolwright.session.secrets import rotate
 from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared
 from toolwright.session.store import Quotas
@@ -70,6 +70,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
         self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
         self._shared.model = model
         self._shared.open_child = self._open_child
+        self._shared.redacted = self._redacted
         self._wire_work(worker)
         self._sessions: dict[str, Session] = {}
         self._worked: set[str] = set()  # those that nobody but the worker has asked for yet
@@ -126,6 +127,24 @@ class Runtime(Working, Listening, Archiving, Keeping):
             worker: run background runs and schedules of the store here. By default that begins when this runtime first
                 starts one itself; False leaves them to others.
         """
+        check_options(
+            tools=tools,
+            policy=policy,
+            before=before,
+            after=after,
+            projector=projector,
+            call_log=call_log,
+            events_file=events_file,
+            clock=clock,
+            sync=sync,
+            recover=recover,
+            quotas=quotas,
+            master_key=master_key,
+            capabilities=capabilities,
+            automatic=automatic,
+            model=model,
+            worker=worker,
+        )
         runtime = Runtime(
             tools=tools,
             policy=policy or Policy(),
@@ -167,9 +186,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
     def session(self, session_id: str, *, policy: Policy | None = None, projector: Projector | None = None) -> Session:
         """The session of this id, made when it is first asked for; later calls give the same one."""
         self._require_open()
+        require_session_id(session_id)
+        check_options(policy=policy, projector=projector)
         session = self._sessions.get(session_id) or self._children.get(session_id)
         if session is None:
-            require_session_id(session_id)
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
             session = Session(self._shared, session_id, policy or self.policy, hooks)
         elif policy is not None or projector is not None:
@@ -197,6 +217,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
         session.follow(policy)
         return session
 
+    async def _redacted(self, session_id: str, text: str) -> str:
+        session = self._children.get(session_id) or self._session_to_work(session_id)
+        return await session.redacted(text)
+
     @property
     def prompt(self) -> str:
         """What a model should be told of the active capabilities."""
@@ -210,17 +234,6 @@ class Runtime(Working, Listening, Archiving, Keeping):
         """
         self._require_open()
         return [] if self._store is None else await recover(self._store.journal, self.session)
-
-    async def rotate_secrets(self) -> int:
-        """Move the secrets of every session to the current master key, and return how many that were.
-
-        It may be stopped and done again; values are not decrypted for it, only their keys.
-
-        Raises:
-            SecretsError: some are sealed with a key that is not known; all others were moved.
-        """
-        self._require_open()
-        return await rotate(self._shared.stores().secrets, self._shared.vault)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""

@@ -19,6 +19,7 @@ from toolwright import (
     ToolCall,
     ToolContext,
     ToolError,
+    ToolwrightError,
     tool,
 )
 from toolwright.testing import FakeClock
@@ -481,7 +482,7 @@ async def test_one_session_or_all_of_them_can_be_watched(open_runtime):
 @pytest.mark.promise("RUN-10")
 async def test_a_subscription_without_room_is_refused(open_session):
     session = await open_session()
-    with pytest.raises(ValueError, match="limit is 0; use at least 1"):
+    with pytest.raises(ToolwrightError, match="limit of a subscription 0 is not usable; use a whole number, 1 or more"):
         session.subscribe(limit=0)
 
 

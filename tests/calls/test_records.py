@@ -19,6 +19,7 @@ from toolwright import (
     ToolCall,
     ToolContext,
     ToolError,
+    ToolwrightError,
     tool,
 )
 from toolwright.testing import FakeClock
@@ -359,7 +360,7 @@ async def test_the_log_keeps_the_newest_records(open_runtime):
     runtime = await open_runtime(work, call_log=MemoryCallLog(limit=2))
     await run(runtime.session("s"), *(ToolCall(id=name, name="work") for name in "abc"))
     assert [record.call_id for record in runtime.log] == ["b", "c"]
-    with pytest.raises(ValueError, match="use at least 1"):
+    with pytest.raises(ToolwrightError, match="use a whole number, 1 or more"):
         MemoryCallLog(limit=0)
 
 

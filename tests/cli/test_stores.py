@@ -62,7 +62,7 @@ def test_a_file_that_is_no_store_of_ours_is_left_as_it_is(
     said = {
         "foreign": "belongs to another program",
         "newer": "was written by a newer toolwright (schema 99",
-        "empty": "belongs to another program",
+        "empty": "is an empty file: nothing was ever kept in it; check the path",
         "rubbish": "it is not a SQLite database",
     }
     if kind == "newer":
@@ -80,6 +80,23 @@ def test_a_file_that_is_no_store_of_ours_is_left_as_it_is(
     assert (ended.code, ended.out) == (2, "")
     assert said[kind] in ended.err
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("spawn", "film", "--tools", "background.py"),
+        ("schedules", "add", "film", "--cron", "0 6 * * *", "--tools", "background.py"),
+        ("session", "import", "s1.zip"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_fills_a_store_takes_an_empty_file_for_a_new_one(run: Run, project: Path, words: tuple[str, ...]) -> None:
+    run("call", "add", "a=1", "-t", "kit.py", "--db", "other.db", "--session", "s1")
+    assert run("session", "export", "s1", "s1.zip", "--db", "other.db").code == 0
+    (project / "touched.db").touch()
+    assert run(*words, "--db", "touched.db").code == 0
+    assert run("db", "check", "--db", "touched.db").code == 0
 
 
 def test_the_project_names_the_store_relative_to_itself(

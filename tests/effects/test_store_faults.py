@@ -56,6 +56,17 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_is(file
     assert os.listdir(file.parent) == ["agent.db"]
 
 
+@pytest.mark.promise("EFF-07")
+async def test_an_empty_file_is_a_new_store(file):
+    file.touch()
+    for _ in range(2):
+        async with Runtime.open(file, tools=[book]) as runtime:
+            (outcome,) = await runtime.session("s").run_batch(
+                [ToolCall(id="c1", name="book", arguments={"flight": "LH1"})]
+            )
+    assert (outcome.value, outcome.replayed) == ("LH1", True)
+
+
 @pytest.mark.promise("EFF-13")
 async def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(file):
     await (await Runtime.open(file)).close()

@@ -474,6 +474,28 @@ async def test_a_revoked_session_takes_nothing_for_good(place, open_runtime):
         assert still.status == "cancelled"
 
 
+@pytest.mark.promise("WAIT-06")
+async def test_what_asks_nobody_still_runs_in_a_revoked_session(place, open_runtime):
+    @tool(supports_background=True)
+    async def add(a: int) -> int:
+        return a + 1
+
+    @tool(approval="required")
+    async def pay() -> None:
+        raise AssertionError("nobody approved it")
+
+    runtime = await open_runtime(place, add, pay)
+    session = runtime.session("s")
+    async with fail_after(10):
+        await session.revoke("it is over")
+        assert (await session.call("add", a=1)).value == 2
+        assert (await (await session.spawn("add", {"a": 2})).wait()).value == 3
+        refused = await session.call("pay")
+    assert refused.failure is not None
+    assert refused.failure.code == "denied"
+    assert "it is over" in refused.failure.message
+
+
 @pytest.mark.promise("CANCEL-01")
 async def test_a_pending_call_is_cancelled_with_its_batch(place, open_runtime):
     desk = Desk()

@@ -229,6 +229,24 @@ async def test_arguments_that_fit_the_tool_no_longer_end_the_run(stage: Stage, f
     assert (outcome.failure.category, run.status) == ("invalid_arguments", "failed")
 
 
+@pytest.mark.promise("PROC-05")
+async def test_a_run_of_a_tool_that_supports_the_background_no_longer_fails_without_running(stage: Stage, file: Path):
+    first = await stage.open(file, echo, worker=False)
+    id = (await first.session("s").spawn("echo")).id
+    await stage.close(first)
+    ran = []
+
+    @tool(name="echo")
+    async def changed(text: str = "hi") -> None:
+        ran.append(text)
+
+    second = await stage.open(file, changed, worker=True)
+    outcome = await stage.until((await second.run(id)).wait())
+    assert outcome.failure is not None
+    assert outcome.failure.message == "Tool does not support background execution: echo"
+    assert (outcome.failure.code, outcome.may_have_run, ran) == ("not_started", False, [])
+
+
 @pytest.mark.promise("PROC-08")
 async def test_a_run_that_needs_a_connection_says_which(stage: Stage, place: str | Path):
     @tool(supports_background=True)

@@ -118,11 +118,12 @@ async def test_the_outcome_of_a_run_that_has_not_ended_yet_is_not_pruned(stage: 
 @pytest.mark.promise("PROC-07")
 async def test_output_that_can_not_be_written_is_written_later(stage: Stage, file: Path):
     fault = Fault(file, "INSERT ON process_events WHEN NEW.type = 'output'")
-    go = asyncio.Event()
+    struck, go = asyncio.Event(), asyncio.Event()
 
     @tool(supports_background=True)
     async def work(ctx: ToolContext) -> str:
         await asyncio.to_thread(fault.strike)
+        struck.set()
         for number in range(4):
             ctx.output("stdout", f"{number}\n")
             await stage.clock.sleep(1)
@@ -131,7 +132,7 @@ async def test_output_that_can_not_be_written_is_written_later(stage: Stage, fil
 
     session = (await stage.open(file, work)).session("s")
     run = await session.spawn("work")
-    await stage.status(run, "running")
+    await stage.until(struck.wait())
     await stage.pass_time(10)
     assert await run.log() == ""
     await asyncio.to_thread(fault.mend)

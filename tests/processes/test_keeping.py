@@ -38,9 +38,35 @@ async def test_a_session_whose_run_works_here_can_not_be_deleted(stage: Stage, p
     runtime = await stage.open(place, endless)
     run = await runtime.session("s").spawn("endless")
     await stage.status(run, "running")
-    with pytest.raises(ServiceError) as caught:
+    with pytest.raises(ServiceError, match="has background runs that are not over; wait for them") as caught:
         await runtime.delete_session("s")
     assert caught.value.code == "unfinished"
+    if place != ":memory:":
+        elsewhere = await stage.open(place)
+        with pytest.raises(ServiceError, match="1 background runs that are not over"):
+            await elsewhere.delete_session("s")
+
+
+@pytest.mark.promise("SES-05")
+async def test_a_run_that_was_not_over_when_its_session_was_exported_is_abandoned_where_it_is_imported(
+    stage: Stage, place: str | Path, tmp_path: Path
+):
+    runtime = await stage.open(place, echo, endless)
+    session = runtime.session("s")
+    done, held = await session.spawn("echo", id="done"), await session.spawn("endless", id="held")
+    await stage.until(done.wait())
+    await stage.status(held, "running")
+    await session.resources.upsert("mine", kind="server", name="web", status="active")
+    await runtime.export_session("s", tmp_path / "s.zip")
+    await runtime.import_session(tmp_path / "s.zip", as_id="copy")
+    found = {each.id: each for each in await runtime.session("copy").resources.list()}
+    assert {id: each.status for id, each in found.items()} == {
+        "done": "completed",
+        "held": "abandoned",
+        "mine": "active",
+    }
+    assert found["held"].metadata["status_text"] == "Abandoned"
+    assert {each.id: each.status for each in await session.resources.list()}["held"] == "active"
 
 
 @pytest.mark.promise("PROC-01")

@@ -476,6 +476,17 @@ async def test_logs_are_left_alone_once_the_runtime_is_closed(open_runtime, capl
     assert caplog.records[1].exc_info is not None
 
 
+@pytest.mark.promise("SES-03")
+async def test_every_log_of_ours_is_redacted(open_runtime, caplog):
+    runtime = await open_runtime(":memory:")
+    await runtime.session("s").secrets.set("k", VALUE)
+    ours = [name for name in logging.root.manager.loggerDict if name.startswith("toolwright.")]
+    assert "toolwright.processes" in ours
+    for name in ours:
+        logging.getLogger(name).warning("it is %s", VALUE)
+    assert {record.getMessage() for record in caplog.records} == {f"it is {HANDLE}"}
+
+
 def test_a_session_without_secrets_loads_no_library_for_them():
     program = (
         "import asyncio, sys\n"

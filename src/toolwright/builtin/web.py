@@ -68,6 +68,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     clock: Clock
     ssl_context: ssl.SSLContext | None
 
+    def __post_init__(self) -> None:
+        for name in ("first_byte", "total", "conversion"):
+            if not 0 < (number := getattr(self, name)) < float("inf"):
+                raise ToolwrightError(f"{name} is {number!r}; use a number of seconds above 0")
+        for name, least in (("max_bytes", 1), ("image_bytes", 0), ("max_redirects", 0)):
+            if (count := getattr(self, name)) < least:
+                raise ToolwrightError(f"{name} is {count!r}; use a whole number, {least} or more")
+        agent = self.user_agent
+        if not agent.isascii() or not agent.isprintable() or not agent.strip():
+            raise ToolwrightError(f"user_agent is {agent!r:.200}; use printable ASCII text")
+
 
 def web_fetch_tool(
     *,
@@ -110,14 +121,6 @@ def web_fetch_tool(
     Raises:
         ToolwrightError: a setting is not usable.
     """
-    for name, number in (("first_byte", first_byte), ("total", total), ("conversion", conversion)):
-        if not 0 < number < float("inf"):
-            raise ToolwrightError(f"{name} is {number!r}; use a number of seconds above 0")
-    for name, count in (("max_bytes", max_bytes), ("image_bytes", image_bytes), ("max_redirects", max_redirects)):
-        if count < (name == "max_bytes"):
-            raise ToolwrightError(f"{name} is {count!r}; use a whole number, 0 or more")
-    if not user_agent.isascii() or not user_agent.isprintable() or not user_agent.strip():
-        raise ToolwrightError(f"user_agent is {user_agent!r:.200}; use printable ASCII text")
     settings = Settings(
         reach=Reach.read(allow_hosts, allow_private),
         ports=None if ports is None else frozenset(ports),
@@ -134,7 +137,10 @@ def web_fetch_tool(
         clock=clock or SystemClock(),
         ssl_context=ssl_context,
     )
+    return _make(settings)
 
+
+def _make(settings: Settings) -> Tool:
     @tool(
         name="web_fetch",
         id="toolwright.builtin.web_fetch",
@@ -145,7 +151,7 @@ def web_fetch_tool(
         open_world=True,
         capabilities=["network"],
         max_concurrency=8,  # each may have a child process at work on its page
-        timeout=total + conversion + _SPARE,
+        timeout=settings.total + settings.conversion + _SPARE,
         screen=screen_credentials,
     )
     async def web_fetch(

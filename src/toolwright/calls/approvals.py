@@ -22,7 +22,7 @@ from toolwright.effects.controller import EffectController
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
 from toolwright.tools.arguments import is_hidden
-from toolwright.tools.outcome import Failure, encodable
+from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -195,7 +195,7 @@ def approved(at: float, arguments: Mapping[str, Any] | None, by: str | None) -> 
 
 def denied(at: float, reason: str | None, by: str | None) -> Resolution:
     """The resolution that keeps a call from running."""
-    return Resolution("error", at, reason=None if reason is None else encodable(reason), by=by)
+    return Resolution("error", at, reason=reason, by=by)
 
 
 def remember(

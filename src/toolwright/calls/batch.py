@@ -23,8 +23,9 @@ from toolwright.calls.setting import BatchSetting
 from toolwright.calls.stopping import cancel
 from toolwright.calls.watchers import Watchers
 from toolwright.errors import BatchFailed
+from toolwright.given import require_text, unusable
 from toolwright.tools.call import ToolCall
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
 
 
@@ -97,6 +98,8 @@ class Batch:
         names: list[tuple[str, str]] = []
         raws: list[bytes] = []
         seen: set[str] = set()
+        if type(calls) is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
+            raise unusable("batch", calls, "a list of calls")
         for position, given in enumerate(calls):
             run = CallRun(host, self, position)
             prepare(run, read_call(given), snapshot, seen, most)
@@ -213,7 +216,7 @@ class Batch:
     def cancel(self, reason: str = "the batch was cancelled") -> None:
         """Stop the batch: calls not started never start, running ones get their grace."""
         if self.stop_reason is None:
-            self.stop_reason = reason
+            self.stop_reason = reason = encodable(require_text("reason", reason))
             if self._launch is None or not self._launch.call_off():
                 for run in list(self._runs):
                     cancel(run, reason)

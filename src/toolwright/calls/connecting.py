@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
-from toolwright.calls.outside import enter, failure_of
+from toolwright.calls.outside import enter
 from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.effects.waits import Resolution, Wait, WaitKey, failure_of
 from toolwright.errors import KeyRefused, StoreError
 from toolwright.tools.outcome import ConnectionRequired
 

@@ -16,12 +16,12 @@ from toolwright import jsonx
 from toolwright.calls.concluding import lose
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
-from toolwright.calls.outside import enter, expired, failure_of, step_in, step_out
+from toolwright.calls.outside import enter, step_in, step_out
 from toolwright.calls.redact import redact_failure, sealed, unsealed
 from toolwright.calls.state import identity
 from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
-from toolwright.effects.waits import Wait, WaitKey
+from toolwright.effects.waits import Wait, WaitKey, expired, failure_of
 from toolwright.errors import SecretsError, StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async

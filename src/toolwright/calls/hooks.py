@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from toolwright.given import unusable
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
 
@@ -49,6 +50,11 @@ class Hooks(Struct, frozen=True):
     before: tuple[BeforeHook, ...] = ()
     after: tuple[AfterHook, ...] = ()
     project: Projector | None = None
+
+    def __post_init__(self) -> None:
+        for hook in (*self.before, *self.after):
+            if not callable(hook):
+                raise unusable("hook", hook, "a function")
 
 
 async def ask(function: Callable[..., Any], *args: Any) -> Any:

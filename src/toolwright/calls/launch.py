@@ -81,7 +81,8 @@ class Launch:
         """Stop what is waited for before the launch; False when there is nothing."""
         if self._driver is None:
             return False
-        self._driver.cancel()
+        if self._host.know is None:  # else it goes on until that is known: why it was stopped may hold a secret
+            self._driver.cancel()
         return True
 
     # --- what must be waited for first
@@ -91,7 +92,8 @@ class Launch:
         try:
             if self._host.know is not None:
                 await self._know(self._host.know)
-            await self._begin(self._runs)
+            if self._batch.stop_reason is None:
+                await self._begin(self._runs)
         except Exception as error:  # whatever it is: what could not be written down must not run
             self._batch.start_none(UNRECORDED, error)
 

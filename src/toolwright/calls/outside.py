@@ -12,9 +12,8 @@ from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about, identity
 from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.effects.waits import Resolution, Wait, WaitKey, failure_of
 from toolwright.events import CallWaiting
-from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -85,24 +84,3 @@ async def step_in(run: CallRun) -> None:
         except asyncio.CancelledError:
             run.schedule.leave_slots(run)
             raise
-
-
-def failure_of(resolution: Resolution, what: str) -> Failure:
-    """What a wait that did not end well means for whoever waited."""
-    if resolution.failure is not None:
-        return resolution.failure
-    if resolution.status == "expired":
-        return expired(what)
-    return Failure(
-        category="unavailable",
-        code="wait_cancelled",
-        message=f"The wait for {what} was cancelled{f': {resolution.reason}' if resolution.reason else ''}",
-        source="runtime",
-    )
-
-
-def expired(what: str) -> Failure:
-    """The failure of a wait that came to its deadline."""
-    return Failure(
-        category="timeout", code="expired", message=f"The wait for {what} came to its deadline", source="runtime"
-    )

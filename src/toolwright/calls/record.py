@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.given import require_count
 from toolwright.tools.outcome import ToolOutcome
 
 
@@ -130,8 +131,7 @@ class MemoryCallLog:
     """The last `limit` records, in memory."""
 
     def __init__(self, limit: int = 100_000) -> None:
-        if limit < 1:
-            raise ValueError(f"the limit of a call log is {limit!r}; use at least 1")
+        require_count("limit of a call log", limit)
         self.records: deque[CallRecord] = deque(maxlen=limit)
 
     def open(self, record: CallRecord) -> None:

@@ -25,6 +25,13 @@ Tools = Annotated[
         "Without it: the nearest pyproject.toml that has tools under \\[tool.toolwright].",
     ),
 ]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ARGS",
+        help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
+    ),
+]
 Db = Annotated[
     Path | None,
     typer.Option(
@@ -32,6 +39,15 @@ Db = Annotated[
         metavar="FILE",
         dir_okay=False,
         help="The store. Without it: the db of the nearest pyproject.toml, under \\[tool.toolwright].",
+    ),
+]
+Filled = Annotated[
+    Path | None,
+    typer.Option(
+        "--db",
+        metavar="FILE",
+        dir_okay=False,
+        help="The store, made if need be. Without it: the db of the nearest pyproject.toml.",
     ),
 ]
 KeptIn = Annotated[
@@ -63,6 +79,7 @@ Scope = Annotated[
         rich_help_panel=_STORE,
     ),
 ]
+Owner = Annotated[str, typer.Option("--session", metavar="ID", help="The session that it belongs to.")]
 OfSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log on stderr, with tracebacks.")]

@@ -66,7 +66,7 @@ def store_to_fill(db: Path | None) -> Path:
 
 @asynccontextmanager
 async def opened(store: Path, *, made: bool = False, **options: Any) -> AsyncIterator[Runtime]:
-    """A runtime over a store that exists, unless it is to be `made`. It makes no store of anything that is none.
+    """A runtime over a store that exists, unless it may be `made`: then a file that is empty is one, too.
 
     Raises:
         StoreError: it is another program's or a newer toolwright's, or can not be read or written.

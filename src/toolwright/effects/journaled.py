@@ -11,7 +11,7 @@ from toolwright.effects.controller import CallEffects, EffectFailed, Opened, Ste
 from toolwright.effects.effect import CallKey, Effect, Kept, require_same_input
 from toolwright.effects.journal import JournalStore
 from toolwright.effects.waiting import WaitingRoom, Watcher
-from toolwright.effects.waits import KeyRing, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
+from toolwright.effects.waits import KeyRing, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore, failure_of
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure
 
@@ -210,7 +210,9 @@ class JournaledEffects:
             self._received[name] = taken + 1
             return came
         # Once given up, also when it is asked again after a crash.
-        _result(await self._keep(effect, done=True, failure=None if came is None else _cancelled(name, came)))
+        _result(
+            await self._keep(effect, done=True, failure=None if came is None else failure_of(came, f"signal {name!r}"))
+        )
         return None
 
 
@@ -218,16 +220,6 @@ def _result(kept: Kept) -> bytes:
     if kept.failure is not None:
         raise EffectFailed(kept.failure)
     return kept.payload
-
-
-def _cancelled(signal: str, resolution: Resolution) -> Failure:
-    reason = f": {resolution.reason}" if resolution.reason else ""
-    return Failure(
-        category="unavailable",
-        code="wait_cancelled",
-        message=f"The wait for signal {signal!r} was cancelled{reason}",
-        source="runtime",
-    )
 
 
 def _interrupted(effect: Effect) -> Failure:

@@ -51,6 +51,27 @@ class Resolution(Struct, frozen=True, gc=False):
     by: str | None = None
 
 
+def failure_of(resolution: Resolution, what: str) -> Failure:
+    """What a wait that did not end well means for whoever waited."""
+    if resolution.failure is not None:
+        return resolution.failure
+    if resolution.status == "expired":
+        return expired(what)
+    return Failure(
+        category="unavailable",
+        code="wait_cancelled",
+        message=f"The wait for {what} was cancelled{f': {resolution.reason}' if resolution.reason else ''}",
+        source="runtime",
+    )
+
+
+def expired(what: str) -> Failure:
+    """The failure of a wait that came to its deadline."""
+    return Failure(
+        category="timeout", code="expired", message=f"The wait for {what} came to its deadline", source="runtime"
+    )
+
+
 class Wait(Struct, frozen=True, gc=False):
     """A wait that began, or that was resolved before it did. Instants are absolute: a restart starts none anew.
 

@@ -13,11 +13,12 @@ from toolwright.clock import Clock
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import ProcessError
+from toolwright.given import require_seconds
 from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
-from toolwright.processes.runs import LONGEST, Runs
+from toolwright.processes.runs import LONGEST, Runs, require_background
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
@@ -53,6 +54,8 @@ class Place(Protocol):
 
     def session_of(self, session_id: str) -> Session: ...
 
+    async def redacted(self, session_id: str, text: str) -> str: ...
+
     def tool_names(self) -> Sequence[str]: ...
 
 
@@ -75,7 +78,16 @@ class Processes:
         """What handles of processes need."""
         place = self._place
         bell = Bell(place.process_store, place.clock, alone=place.alone)
-        return Desk(place.process_store, bell, place.clock, place.quotas, place.effects, self.poke, self._enter)
+        return Desk(
+            place.process_store,
+            bell,
+            place.clock,
+            place.quotas,
+            place.effects,
+            poke=self.poke,
+            enter=self._enter,
+            redacted=place.redacted,
+        )
 
     def runs(
         self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
@@ -83,7 +95,7 @@ class Processes:
         """The runs client of a session, for its host or for a call."""
         desk, parent, origin = self.desk, None, {"by": "host"}
         if call is not None:
-            desk = Desk(guard(desk.store), desk.bell, desk.clock, desk.quotas, desk.effects, desk.poke, desk.enter)
+            desk = desk.guarded(guard(desk.store))
             parent = call.scope.removeprefix(PROCESS_SCOPE) if call.scope.startswith(PROCESS_SCOPE) else None
             origin = {"by": "call", "scope": call.scope, "call_id": call.call_id}
         return Runs(
@@ -155,6 +167,7 @@ class Processes:
 
     async def drain(self, bound: float = 0.0) -> None:
         """Stop working: let what runs end within `bound` seconds, and leave the rest to others."""
+        require_seconds("bound", bound)
         self._drained = True
         if self.worker is not None:
             await self.worker.close(bound)
@@ -175,7 +188,7 @@ class Processes:
 
     def _start(self, worker: Worker, claimed: Claimed) -> Running:
         place = self._place
-        sink = Sink(claimed.process, place.clock, worker.dirty)
+        sink = Sink(claimed.process, place.clock, worker.reporting.dirty)
         return Running(
             claimed,
             self.desk.store,
@@ -183,17 +196,19 @@ class Processes:
             place.effects.room.alarms,
             place.quotas,
             sink,
-            start=partial(self._batch, worker),
-            flush=partial(worker.flush),
+            start=partial(self._batch, worker, claimed.done),
+            flush=worker.reporting.flush,
         )
 
-    def _batch(self, worker: Worker, process: Process, sink: Sink) -> Batch:
+    def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
+        if not done:
+            require_background(session.all_tools(), process.tool)
         source: CallSource = "schedule" if process.schedule is not None else "host"
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
-        keep_event = partial(worker.append, process, sink)
+        keep_event = partial(worker.reporting.append, process, sink)
         own = process.options.timeout is not None
 
         def timeout(said: float | None) -> float:

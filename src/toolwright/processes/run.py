@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from toolwright.clock import Clock
@@ -11,14 +12,16 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import WaitKey
 from toolwright.errors import KeyRefused, ProcessError
+from toolwright.given import require_count, require_seconds
 from toolwright.processes.bell import Bell
 from toolwright.processes.ending import end, stopped
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.output import PAGE, printed, render
 from toolwright.processes.process import Process, Status
 from toolwright.processes.store import ProcessStore
+from toolwright.session.session import require_session_id
 from toolwright.session.store import Quotas, require_name, to_json
-from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.outcome import ToolOutcome
 
 
 class Desk:
@@ -33,6 +36,7 @@ class Desk:
         effects: JournaledController,
         poke: Callable[..., None],
         enter: Callable[[CallKey], None],
+        redacted: Callable[[str, str], Awaitable[str]],
     ) -> None:
         self.store = store
         self.bell = bell
@@ -43,6 +47,14 @@ class Desk:
         """Says to the worker of this runtime that there may be something to do; with `begin`, that it is to begin."""
         self.enter = enter
         """Says that a call may be spoken to, also before it begins."""
+        self.redacted = redacted
+        """Takes the secrets of the session of an id out of a text."""
+
+    def guarded(self, store: ProcessStore) -> Desk:
+        """The same for a call, which uses the store only while it may."""
+        desk = copy.copy(self)
+        desk.store = store
+        return desk
 
 
 class Run:
@@ -90,7 +102,9 @@ class Run:
         Raises:
             TimeoutError: it is not over yet. It goes on.
         """
-        late = None if timeout is None else asyncio.ensure_future(self._desk.clock.sleep(timeout))
+        late = None
+        if timeout is not None:
+            late = asyncio.ensure_future(self._desk.clock.sleep(require_seconds("timeout", timeout)))
         try:
             while True:
                 async with self._desk.bell.watching(self.id) as changed:
@@ -107,6 +121,7 @@ class Run:
 
     async def follow(self, after: int = 0) -> AsyncIterator[ProcessEvent]:
         """What happened to the process beyond an event's number, and what happens, until it is over."""
+        require_count("number of an event", after, 0)
         while True:
             async with self._desk.bell.watching(self.id) as changed:
                 events = await self._desk.store.events(self.id, after, PAGE)
@@ -139,7 +154,8 @@ class Run:
 
         What waits for a worker is over at once; what runs is told by its worker, and gets its grace.
         """
-        left = await self._desk.store.cancel(self.id, encodable(str(reason)), self._desk.clock.now())
+        said = await self._desk.redacted(self._process.session, reason)
+        left = await self._desk.store.cancel(self.id, said, self._desk.clock.now())
         for process in left:
             if process.status == "queued":
                 outcome = stopped(process, begun=process.attempts > 0)
@@ -167,6 +183,7 @@ class Run:
 
     async def grant(self, session: str) -> None:
         """Let another session await, follow, cancel and signal the process."""
+        require_session_id(session)
         await self._desk.store.grant(self.id, session)
 
     async def children(self) -> list[Run]:

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
@@ -135,9 +137,8 @@ class Running:
         except (StoreError, RuntimeClosed):
             raise
         except ToolwrightError as error:  # such as an id that was used for something else
-            return failed(
-                process, Failure(category="internal", code="not_started", message=str(error), source="runtime")
-            )
+            failure = Failure(category="internal", code="not_started", message=str(error), source="runtime")
+            return replace(failed(process, failure), may_have_run=process.attempts > 1)  # this is one of them
         finally:
             if alarm is not None:
                 alarm.cancel()

@@ -148,14 +148,24 @@ def backgroundable(tools: Snapshot, name: Any) -> Tool:
     tool = find(tools, name)
     if tool is None:
         raise ProcessError(f"Unknown tool: {name}", "not_found")
-    if not tool.definition.hints.supports_background:
-        raise ProcessError(f"Tool does not support background execution: {name}")
+    require_background(tools, name)
     if tool.definition.secret is not None:
         raise ProcessError(
             f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
             "let it take the name of a secret of the session"
         )
     return tool
+
+
+def require_background(tools: Snapshot, name: str) -> None:
+    """Refuse a tool that may not run in the background, also when a run of it is there since it might.
+
+    Raises:
+        ProcessError: it may not.
+    """
+    tool = find(tools, name)
+    if tool is not None and not tool.definition.hints.supports_background:
+        raise ProcessError(f"Tool does not support background execution: {name}")
 
 
 def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:

@@ -11,9 +11,8 @@ from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.processes.bell import Bell
-from toolwright.processes.process import Process
+from toolwright.processes.reporting import Reporting
 from toolwright.processes.running import Running
-from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore, Report
 from toolwright.processes.tally import Tally
 
@@ -25,8 +24,6 @@ RENEW = 10.0
 """Seconds between two renewals."""
 LOOK = 0.5
 """Seconds between two looks for something to do."""
-FLUSH = 0.25
-"""Seconds that reports of processes are gathered before they are written, all in one transaction."""
 
 Turn = Callable[[float], Awaitable[None]]
 """Something else that a worker does each time it looks: it is given the instant."""
@@ -52,6 +49,7 @@ class Worker:
         self.name = f"worker_{uuid7()}"
         self.capacity = capacity
         self.tally = Tally()
+        self.reporting = Reporting(store, clock, bell, self._lose_reporter)
         self._store = store
         self._clock = clock
         self._bell = bell
@@ -61,11 +59,8 @@ class Worker:
         self._turns = turns
         self._held: dict[str, Running] = {}
         self._faulty: list[Running] = []
-        self._dirty: dict[Sink, None] = {}
-        self._unwritten: list[Report] = []
         self._wake = asyncio.Event()
         self._fewer = asyncio.Event()
-        self._flushing: asyncio.Task[None] | None = None
         self._renewed = float("-inf")
         self._stopping = False
         self._until = float("inf")
@@ -108,11 +103,9 @@ class Worker:
         for running in held:
             running.let_go()
         await asyncio.gather(*(running.ended() for running in held))
-        if self._flushing is not None:
-            self._flushing.cancel()
         held += self._faulty
         try:
-            await self.flush()
+            await self.reporting.close()
             await self._store.hand_back(self.name, [running.hold for running in held], self._clock.now())
             await self._store.leave(self.name)
         except StoreError as fault:
@@ -210,6 +203,11 @@ class Worker:
             self.tally.note("lost", running.process)
             running.let_go()
 
+    def _lose_reporter(self, report: Report) -> None:
+        running = self._held.get(report.id)
+        if running is not None and running.hold == (report.id, report.token):
+            self._lose(running)
+
     async def _pause(self, seconds: float, event: asyncio.Event) -> None:
         """Wait for some time, or for an event."""
         woken = asyncio.ensure_future(event.wait())
@@ -220,64 +218,7 @@ class Worker:
             woken.cancel()
             late.cancel()
 
-    # --- reports
-
-    def dirty(self, sink: Sink) -> None:
-        """A process has something to report."""
-        self._dirty[sink] = None
-        if self._flushing is None and not self._ended:
-            self._flushing = asyncio.ensure_future(self._flush_soon())
-
-    async def _flush_soon(self) -> None:
-        while self._dirty or self._unwritten:
-            await self._clock.sleep(FLUSH)
-            try:
-                await self.flush()
-            except StoreError as fault:
-                log.warning("What processes report can not be written, and is tried again: %s", fault)
-        self._flushing = None
-
-    async def flush(self, only: Sink | None = None) -> None:
-        """Write what processes have reported, of one or of all.
-
-        Raises:
-            StoreError: it could not be written. It is kept, and nothing more is taken until it is.
-        """
-        before, self._unwritten = self._unwritten, []
-        await self._write(before)
-        if only is None:
-            sinks, self._dirty = list(self._dirty), {}
-        else:
-            sinks = [only] if only in self._dirty else []
-            self._dirty.pop(only, None)
-        await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
-
-    async def _write(self, reports: list[Report]) -> None:
-        if not reports:
-            return
-        try:
-            lost = set(await self._store.report(reports))
-        except StoreError:
-            self._unwritten = reports + self._unwritten
-            raise
-        for report in reports:
-            running = self._held.get(report.id)
-            if report.id in lost and running is not None and running.hold == (report.id, report.token):
-                self._lose(running)
-        self._bell.ring([report.id for report in reports])
-
-    async def append(self, process: Process, sink: Sink, type: str, payload: bytes, key: str | None) -> None:
-        """Append an event that the tool of a process declares, after all that the process said before.
-
-        Raises:
-            StoreError: it could not be written, or the process is no longer this worker's.
-            ProcessError: the key was used for something else.
-        """
-        await self.flush(sink)
-        now = self._clock.now()
-        if await self._store.append(process.id, process.token, type, payload, key, now) is None:
-            raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
-        self._bell.ring([process.id])
+    # --- for whoever looks after it
 
     async def answers(self) -> bool:
         """True when it serves, its leases are held, and its store can be read.

@@ -12,6 +12,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.store import Store
 from toolwright.errors import ScheduleError
+from toolwright.given import require_count
 from toolwright.processes.processes import Processes
 from toolwright.processes.run import Run
 from toolwright.processes.runs import limits_of
@@ -21,7 +22,7 @@ from toolwright.processes.worker import Worker
 from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
 from toolwright.schedules.store import BackgroundStores
-from toolwright.session.session import Session
+from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared, Starter
 from toolwright.session.store import Marker, Quotas, Unmarked
 
@@ -55,6 +56,9 @@ class Working:
     async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
         """The background runs of the store, or of one of its sessions, the newest first: all, or those not over."""
         self._shared.require_open()
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
         return await self._processes.list(session, active=active, limit=limit)
 
     async def run(self, id: str) -> Run:
@@ -69,6 +73,8 @@ class Working:
     async def schedules(self, session: str | None = None, *, active: bool = False) -> list[ScheduleHandle]:
         """The schedules of the store, or of one of its sessions, the oldest first: all, or those not over."""
         self._shared.require_open()
+        if session is not None:
+            require_session_id(session)
         desk = self._schedule_desk(self.policy)
         found = await desk.store.list(session, active=active)
         return [ScheduleHandle(desk, schedule, Unmarked()) for schedule in found]
@@ -168,6 +174,9 @@ class _Place:
 
     def session_of(self, session_id: str) -> Session:
         return self._runtime._session_to_work(session_id)
+
+    async def redacted(self, session_id: str, text: str) -> str:
+        return await self._runtime._shared.redacted(session_id, text)
 
     def tool_names(self) -> list[str]:
         runtime = self._runtime

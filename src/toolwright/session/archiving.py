@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from toolwright.clock import Clock
+from toolwright.given import require_path
 from toolwright.session.archive import Exported, Imported, SessionInfo
 from toolwright.session.kept import KeptSessions
 from toolwright.session.session import Session
@@ -33,7 +34,7 @@ class Archiving:
             ServiceError: there is no such session.
         """
         self._shared.require_open()
-        return await self._sessions_kept.export(session_id, Path(path), replace)
+        return await self._sessions_kept.export(session_id, require_path("archive", path), replace)
 
     async def import_session(self, path: str | Path, *, as_id: str | None = None, replace: bool = False) -> Imported:
         """Make a session of an archive, all of it or nothing, under its own id or another.
@@ -47,7 +48,7 @@ class Archiving:
             ServiceError: the session exists, or something in the archive is not usable or too much.
         """
         self._shared.require_open()
-        return await self._sessions_kept.import_(Path(path), as_id, replace)
+        return await self._sessions_kept.import_(require_path("archive", path), as_id, replace)
 
     async def delete_session(self, session_id: str) -> bool:
         """Remove a session that has nothing unfinished, with its calls and all it keeps; False when there is none.

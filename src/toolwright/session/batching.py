@@ -79,6 +79,11 @@ class Batching(Belongings):
         """The batches that still run, those of background runs among them."""
         return (*self._batches, *self._apart)
 
+    @property
+    def batches_apart(self) -> tuple[Batch, ...]:
+        """Those of background runs, which `cancel` leaves alone."""
+        return tuple(self._apart)
+
     def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
         self._shared.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):

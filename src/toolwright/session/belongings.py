@@ -10,6 +10,7 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.effects.effect import CallKey
+from toolwright.given import require_text
 from toolwright.session.attachments import Attachments
 from toolwright.session.children import SessionState
 from toolwright.session.files import Files
@@ -24,6 +25,7 @@ from toolwright.session.services import SessionServices
 from toolwright.session.shared import Shared
 from toolwright.session.store import Marks, Unmarked
 from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.scopes import ScopedRegistry
 
@@ -146,6 +148,12 @@ class Belongings:
         """True when some JSON holds a secret of the session's in clear."""
         redactor = self._host.redactor
         return redactor is not None and redactor.json(data) != data
+
+    async def redacted(self, text: str) -> str:
+        """Text that somebody outside wrote about the session, without its secrets."""
+        await self.know_secrets()
+        redactor, text = self._host.redactor, encodable(require_text("reason", text))
+        return text if redactor is None else redactor.text(text)
 
     async def _know(self) -> None:
         await self._known.load(self._shared.stores().secrets)

@@ -7,10 +7,13 @@ from collections.abc import Collection
 
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
+from toolwright.given import require_seconds
 
 
 async def wait_for_idle(batches: Collection[Batch], clock: Clock, timeout: float | None) -> bool:
     """Wait until none of the batches is busy; False when one still is after this time."""
+    if timeout is not None:
+        require_seconds("timeout", timeout)
     waiter = asyncio.ensure_future(_idle(batches))
     late = None if timeout is None else asyncio.ensure_future(clock.sleep(timeout))
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from toolwright.clock import Clock
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.errors import KeyRefused, ToolwrightError
-from toolwright.tools.outcome import Failure, encodable
+from toolwright.tools.outcome import Failure
 
 
 class Resolved(Struct, frozen=True):
@@ -33,9 +33,12 @@ class Resolved(Struct, frozen=True):
 class Inbox:
     """Takes what comes for the calls of a store."""
 
-    def __init__(self, controller: JournaledController, clock: Clock) -> None:
+    def __init__(
+        self, controller: JournaledController, clock: Clock, redacted: Callable[[str, str], Awaitable[str]]
+    ) -> None:
         self._controller = controller
         self._clock = clock
+        self._redacted = redacted
 
     async def resolve(self, key: str, value: Any) -> Resolved:
         """Complete what a key stands for with a value."""
@@ -45,13 +48,15 @@ class Inbox:
     async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
         """Complete what a key stands for with an error."""
         named = self._read(key, "completion", "event")
-        failure = Failure(message=message, code=code, category=category, source="tool")
+        said = await self._redacted(named.call.session, message)
+        failure = Failure(message=said, code=code, category=category, source="tool")
         return await self._settle(named, Resolution("error", self._clock.now(), failure=failure))
 
     async def cancel(self, key: str, reason: str) -> Resolved:
         """Cancel what a key stands for."""
         named = self._read(key, "completion", "event")
-        return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=encodable(reason)))
+        said = await self._redacted(named.call.session, reason)
+        return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=said))
 
     async def signal(self, key: str, payload: Any) -> int:
         """Send a signal, and return how many of its name were sent."""
@@ -74,7 +79,10 @@ class Inbox:
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
         """Keep a call from running."""
-        return await self._decide(key, denied(self._clock.now(), reason, by), "deny", always)
+        said = reason
+        if reason is not None:
+            said = await self._redacted(self._read(key, *INBOX).call.session, reason)
+        return await self._decide(key, denied(self._clock.now(), said, by), "deny", always)
 
     async def _decide(
         self, key: str, resolution: Resolution, effect: Literal["allow", "deny"], always: Mapping[str, Any] | None

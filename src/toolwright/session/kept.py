@@ -68,7 +68,9 @@ class KeptSessions:
     def _require_quiet(self, session_id: str) -> None:
         session = self._open_here.get(session_id)
         if session is not None and session.batches:
+            own = any(batch not in session.batches_apart for batch in session.batches)
+            what = "batches that still run" if own else "background runs that are not over"
             raise ServiceError(
-                f"The session {session_id!r:.200} has batches that still run; wait for them, or cancel them",
+                f"The session {session_id!r:.200} has {what}; wait for them, or cancel them",
                 "unfinished",
             )

@@ -8,6 +8,7 @@ from typing import Any
 from toolwright.calls.approvals import Approval
 from toolwright.clock import Clock
 from toolwright.session.inbox import Inbox, Resolved
+from toolwright.session.session import require_session_id
 from toolwright.session.shared import Shared
 
 
@@ -58,6 +59,8 @@ class Listening:
 
     async def approvals(self, session: str | None = None) -> list[Approval]:
         """The calls that wait for a person, oldest first: to be approved or denied by their keys."""
+        if session is not None:
+            require_session_id(session)
         return await self._inbox.approvals(session)
 
     async def approve(
@@ -96,4 +99,4 @@ class Listening:
     @property
     def _inbox(self) -> Inbox:
         self._shared.require_open()
-        return Inbox(self._shared.effects, self.clock)
+        return Inbox(self._shared.effects, self.clock, self._shared.redacted)

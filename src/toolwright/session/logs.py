@@ -10,7 +10,8 @@ import traceback
 import weakref
 from typing import Protocol
 
-LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ("calls", "effects", "events", "session", "blocking")))
+ROOMS = ("calls", "effects", "events", "session", "processes", "schedules", "blocking")
+LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
 
 
 class _Redacts(Protocol):

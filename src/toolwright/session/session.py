@@ -93,12 +93,16 @@ class Session(Batching, Background, Connecting):
     async def cancel_waits(self, reason: str = "the waits of the session were cancelled") -> int:
         """Cancel whatever the session's calls wait for outside, in every process; return how many waits there were."""
         self._shared.require_open()
-        return await self._shared.effects.room.cancel_all(self.id, reason, revoke=False)
+        return await self._shared.effects.room.cancel_all(self.id, await self.redacted(reason), revoke=False)
 
     async def revoke(self, reason: str = "the session was revoked") -> int:
-        """Cancel the waits of the session, and refuse its keys and waits from now on, for good."""
+        """Cancel the waits of the session, and refuse its keys and waits from now on, for good.
+
+        Nothing from outside reaches its calls any more. They still run, and may be started: `cancel` stops its batches,
+        and the `cancel` of each run that run.
+        """
         self._shared.require_open()
-        return await self._shared.effects.room.cancel_all(self.id, reason, revoke=True)
+        return await self._shared.effects.room.cancel_all(self.id, await self.redacted(reason), revoke=True)
 
     def forget_calls(self) -> None:
         """Let calls that are over run again, where only this process remembers them."""

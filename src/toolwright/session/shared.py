@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwright.calls.deadlock import Running
@@ -52,6 +52,8 @@ class Shared:
     vault: Vault
     kept_before: bool
     """True when sessions may have secrets that an earlier process wrote."""
+    redacted: Callable[[str, str], Awaitable[str]]
+    """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
     open_child: Callable[[Session, str, Policy], Session]
     runs: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], RunsClient]
     """Makes the runs client of a session, for its host or for a call."""

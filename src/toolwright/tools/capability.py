@@ -76,7 +76,9 @@ def activate(
     choice = _Choice(asked, lookup)
     for item in choice.asked:
         choice.take(item)
-    waiting = [one for one in automatic if one.unusable is None and one.comes_with is not None]
+    waiting = [
+        one for one in map(_require_capability, automatic) if one.unusable is None and one.comes_with is not None
+    ]
     given = list(tools()) if waiting else []
     while waiting:
         have = [*given, *(tool.definition for one in choice.active.values() for tool in one.tools)]
@@ -87,6 +89,12 @@ def activate(
         for one in come:
             choice.take(choice.known.get(one.name) or (one if one.whole is None else one.whole()))
     return tuple(choice.active.values())
+
+
+def _require_capability(one: Any) -> Capability:
+    if not isinstance(one, Capability):
+        raise CapabilityError(f"{one!r:.200} is not a capability; use Capability(...)")
+    return one
 
 
 class _Choice:

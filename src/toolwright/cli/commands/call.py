@@ -23,13 +23,7 @@ from toolwright.tools.call import ToolCall
 
 def call(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The tool to call.")],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS",
-            help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
-        ),
-    ] = None,
+    arguments: options.Arguments = None,
     tools: options.Tools = None,
     db: options.KeptIn = None,
     session: options.Session = "cli",

@@ -8,18 +8,14 @@ from typing import Annotated, TypeVar
 
 import msgspec
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.cli import options
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
-from toolwright.cli.moments import moment
+from toolwright.cli.keys import key_table
 from toolwright.cli.output import print_json, print_text
-from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
 
@@ -40,12 +36,7 @@ def list_(
         if as_json:
             print_json(msgspec.to_builtins(found))
         elif found:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-            for column in ("key", "created", "updated"):
-                table.add_column(column, overflow="fold")
-            for info in found:
-                table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
-            Console().print(table)
+            Console().print(key_table("key", found))
         else:
             Console(stderr=True).print("There are no such keys.")
 

@@ -17,20 +17,18 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright.cli import options
-from toolwright.cli.arguments import read_arguments
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
 from toolwright.cli.output import print_json
 from toolwright.cli.processes import short_ids, the_one
-from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.starting import Start, read_start
 from toolwright.cli.states import plain, short
-from toolwright.cli.stores import opened, require_store, store_to_fill
+from toolwright.cli.stores import opened, require_store
 from toolwright.errors import ScheduleError
 from toolwright.schedules.schedule import Fired, Schedule, rfc3339
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
 from toolwright.stores.sqlite.history import schedules_called
-from toolwright.tools.registry import ToolRegistry
 
 Result = TypeVar("Result")
 Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]
@@ -58,21 +56,15 @@ def list_(
 
 def add(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool to start; it must support the background.")],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS",
-            help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
-        ),
-    ] = None,
+    arguments: options.Arguments = None,
     cron: Annotated[str | None, typer.Option(metavar="FIELDS", help="Five fields, as in '*/10 * * * *'.")] = None,
     at: Annotated[str | None, typer.Option(metavar="INSTANT", help="Once, as in 2030-01-31T09:00:00Z.")] = None,
     timezone: Annotated[
         str | None, typer.Option(metavar="ZONE", help="The zone of --cron, as in Europe/Berlin; UTC without it.")
     ] = None,
     tools: options.Tools = None,
-    db: options.Db = None,
-    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session that it belongs to.")] = "cli",
+    db: options.Filled = None,
+    session: options.Owner = "cli",
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call its runs.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for each run.")] = None,
     misfire: Annotated[
@@ -86,8 +78,7 @@ def add(
 ) -> None:
     """Start a tool at an instant, or again and again, and print the id of the schedule. A worker starts it."""
     with reported():
-        store, registry = store_to_fill(db), load_tools(tools)
-        given = read_arguments(arguments or (), require_tool(registry, name))
+        start = read_start(db, tools, session, name, arguments)
         said: dict[str, Any] = {
             "cron": cron,
             "at": at,
@@ -98,7 +89,7 @@ def add(
             "overlap": overlap,
             "signal_on_completion": tell,
         }
-        found = asyncio.run(_add(store, registry, session, name, given, said, made=not store.exists()))
+        found = asyncio.run(_add(start, said))
         if as_json:
             print_json(found.to_json())
         else:
@@ -196,19 +187,10 @@ async def _list(store: Path, session: str | None, active: bool) -> list[Schedule
         return await runtime.schedules(session, active=active)
 
 
-async def _add(
-    store: Path,
-    registry: ToolRegistry,
-    session: str,
-    name: str,
-    arguments: dict[str, Any],
-    said: dict[str, Any],
-    *,
-    made: bool,
-) -> Schedule:
-    async with opened(store, made=made, tools=registry.snapshot().values(), worker=False) as runtime:
+async def _add(start: Start, said: dict[str, Any]) -> Schedule:
+    async with opened(start.store, made=True, tools=start.tools, worker=False) as runtime:
         try:
-            added = await runtime.session(session).schedule(name, arguments, **said)
+            added = await runtime.session(start.session).schedule(start.name, start.arguments, **said)
         except ScheduleError as error:
             raise BadInput(_in_options(str(error))) from None
         return (await runtime.scheduled(added.id)).schedule

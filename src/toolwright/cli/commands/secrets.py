@@ -8,16 +8,12 @@ import warnings
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
-from toolwright.cli.moments import moment
+from toolwright.cli.keys import key_table
 from toolwright.cli.output import print_json
-from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime import Runtime
@@ -64,12 +60,7 @@ def list_(session: Of, db: options.Db = None, as_json: options.Json = False) -> 
         if as_json:
             print_json([_shown(info) for info in found])
         elif found:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-            for column in ("name", "created", "updated"):
-                table.add_column(column, overflow="fold")
-            for info in found:
-                table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
-            Console().print(table)
+            Console().print(key_table("name", found))
         else:
             Console(stderr=True).print("There are no secrets.")
 

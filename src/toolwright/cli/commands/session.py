@@ -68,7 +68,7 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="An archive that was exported.")],
-    db: options.Db = None,
+    db: options.Filled = None,
     as_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="Give the session this id instead.")] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Remove a session of this id first, with its calls.")
@@ -83,7 +83,7 @@ def import_(
         store = store_to_fill(db)
         if not file.is_file():
             raise BadInput(f"There is no archive {str(file)!r}; check the path")
-        read = asyncio.run(_import(store, file, as_id, replace, made=not store.exists()))
+        read = asyncio.run(_import(store, file, as_id, replace))
         if as_json:
             print_json(msgspec.to_builtins(read))
             return
@@ -147,8 +147,8 @@ async def _export(store: Path, session_id: str, file: Path, force: bool) -> Expo
         return await runtime.export_session(session_id, file, replace=force)
 
 
-async def _import(store: Path, file: Path, as_id: str | None, replace: bool, made: bool) -> Imported:
-    async with opened(store, made=made) as runtime:
+async def _import(store: Path, file: Path, as_id: str | None, replace: bool) -> Imported:
+    async with opened(store, made=True) as runtime:
         return await runtime.import_session(file, as_id=as_id, replace=replace)
 
 

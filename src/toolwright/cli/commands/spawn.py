@@ -4,44 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from toolwright.calls.policy import Policy
 from toolwright.cli import options
-from toolwright.cli.arguments import read_arguments
 from toolwright.cli.exits import reported
 from toolwright.cli.output import print_json
 from toolwright.cli.running import shown_command
-from toolwright.cli.sources import load_tools, require_tool
-from toolwright.cli.stores import opened, store_to_fill
+from toolwright.cli.starting import Start, read_start
+from toolwright.cli.stores import opened
 from toolwright.processes.process import Process
 from toolwright.stores.sqlite.history import workers
-from toolwright.tools.registry import ToolRegistry
 
 
 def spawn(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool to run; it must support the background.")],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGS",
-            help="key=value pairs, the values JSON or else text; or a JSON object; or - for one on stdin.",
-        ),
-    ] = None,
+    arguments: options.Arguments = None,
     tools: options.Tools = None,
-    db: Annotated[
-        Path | None,
-        typer.Option(
-            "--db",
-            metavar="FILE",
-            dir_okay=False,
-            help="The store, made if need be. Without it: the db of the nearest pyproject.toml.",
-        ),
-    ] = None,
-    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session that it belongs to.")] = "cli",
+    db: options.Filled = None,
+    session: options.Owner = "cli",
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call the run.")] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Time for the whole run, from when it first starts.")
@@ -61,8 +44,7 @@ def spawn(
 ) -> None:
     """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` tells of it."""
     with reported():
-        store, registry = store_to_fill(db), load_tools(tools)
-        given = read_arguments(arguments or (), require_tool(registry, name))
+        start = read_start(db, tools, session, name, arguments)
         said: dict[str, Any] = {
             "title": title,
             "timeout": timeout,
@@ -71,30 +53,17 @@ def spawn(
             "id": run_id,
         }
         policy = Policy(on_background_limit="queue" if queue else "refuse")
-        process, served = asyncio.run(
-            _spawn(store, registry, policy, session, name, given, said, made=not store.exists())
-        )
+        process, served = asyncio.run(_spawn(start, policy, said))
         if as_json:
             print_json(process.to_json())
             return
         typer.echo(process.id)
         if not served and not process.over:
-            typer.echo(f"It waits for a worker: {shown_command('worker', store)} --tools …", err=True)
+            typer.echo(f"It waits for a worker: {shown_command('worker', start.store)} --tools …", err=True)
 
 
-async def _spawn(
-    store: Path,
-    registry: ToolRegistry,
-    policy: Policy,
-    session: str,
-    name: str,
-    arguments: dict[str, Any],
-    said: dict[str, Any],
-    *,
-    made: bool,
-) -> tuple[Process, bool]:
-    tools = registry.snapshot().values()
-    async with opened(store, made=made, tools=tools, policy=policy, worker=False) as runtime:
-        run = await runtime.session(session).spawn(name, arguments, **said)
+async def _spawn(start: Start, policy: Policy, said: dict[str, Any]) -> tuple[Process, bool]:
+    async with opened(start.store, made=True, tools=start.tools, policy=policy, worker=False) as runtime:
+        run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)
-    return found.process, bool(await workers(store, time.time()))
+    return found.process, bool(await workers(start.store, time.time()))

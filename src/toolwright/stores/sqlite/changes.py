@@ -79,19 +79,7 @@ class Changes:
 
     async def attempt(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do `work` in one transaction; what it raises as a `ToolwrightError` is raised here, and undoes all of it."""
-
-        def job(connection: apsw.Connection) -> T | ToolwrightError:
-            try:
-                with connection:
-                    result = work(connection)
-            except ToolwrightError as refusal:
-                return refusal
-            return result
-
-        result = await self._writer.do(job)
-        if isinstance(result, ToolwrightError):
-            raise result
-        return result
+        return await self.change(None, work)
 
     async def close(self) -> None:
         """Close what it opened, and what is in memory."""

@@ -58,3 +58,12 @@ def update_resource(
         " FROM processes AS process WHERE process.id = ?2) WHERE session = ?1 AND id = ?2 AND kind = ?6",
         (session, id, at, status, summary, KIND),
     )
+
+
+def abandon_resources(connection: apsw.Connection, session: str) -> None:
+    """Show the runs of a session that was just imported as what they are here: nobody goes on with them."""
+    connection.execute(
+        "UPDATE resources SET status = 'abandoned', metadata = CAST(json_set(CAST(metadata AS TEXT),"
+        " '$.status_text', 'Abandoned') AS BLOB) WHERE session = ? AND kind = ? AND status = 'active'",
+        (session, KIND),
+    )

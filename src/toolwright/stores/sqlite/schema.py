@@ -28,7 +28,7 @@ def bring_up_to_date(connection: apsw.Connection, path: Path) -> None:
     Raises:
         StoreError: the file is another program's, or a newer toolwright's.
     """
-    if one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0):
+    if _is_empty(connection):
         connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
     else:
@@ -44,8 +44,10 @@ def require_ours(connection: apsw.Connection, path: Path) -> int:
     """The version of a file, which is not newer than this code.
 
     Raises:
-        StoreError: the file is another program's, or a newer toolwright's.
+        StoreError: the file is empty, another program's, or a newer toolwright's.
     """
+    if _is_empty(connection):
+        raise StoreError(f"The store {str(path)!r} is an empty file: nothing was ever kept in it; check the path")
     application, version = _marks(connection)
     if application != APPLICATION:
         raise StoreError(f"The store {str(path)!r} belongs to another program; choose another file")
@@ -60,6 +62,11 @@ def require_ours(connection: apsw.Connection, path: Path) -> int:
 def secret_of(connection: apsw.Connection) -> bytes:
     """What the keys of this store's waits are signed with."""
     return bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    """True of what SQLite takes for a new database: a file that was just made, or one without a byte."""
+    return one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0)
 
 
 def _marks(connection: apsw.Connection) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from toolwright.stores.sqlite.blobs import drop_blobs, put_blob
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.run_resources import abandon_resources
 from toolwright.stores.sqlite.visit import visit
 
 T = TypeVar("T")
@@ -67,7 +68,9 @@ class SqliteArchiveStore:
                         "exists",
                     )
                 _remove(connection, session)
-            return fill(_Sink(connection, session))
+            filled = fill(_Sink(connection, session))
+            abandon_resources(connection, session)
+            return filled
 
         return await self._changes.attempt(work)
 
@@ -181,16 +184,17 @@ def _exists(connection: apsw.Connection, session: str) -> bool:
 
 
 def _remove(connection: apsw.Connection, session: str) -> None:
-    unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
-    if unfinished:
-        raise ServiceError(
-            f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",
-            "unfinished",
-        )
+    # Before its calls: a run that is not over has one of them.
     active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
     if active:
         raise ServiceError(
             f"The session {session!r:.200} has {active} background runs that are not over; let them end or cancel them",
+            "unfinished",
+        )
+    unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
+    if unfinished:
+        raise ServiceError(
+            f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",
             "unfinished",
         )
     for table in ("process_events", "process_grants"):
@@ -206,7 +210,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
             (session,),
         )
     ]
-    for table in (*_CALLS, *_WORK, *TABLES, "triggers", "usage"):
+    for table in (*_CALLS, *_WORK, *TABLES, "usage"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     drop_blobs(connection, digests)
 

@@ -15,7 +15,7 @@ async def version(path: str | Path) -> int:
     """The version of the schema in a file.
 
     Raises:
-        StoreError: there is no store, it is another program's or a newer toolwright's, or it can not be read.
+        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it can not be read.
     """
 
     def work(connection: apsw.Connection) -> int:

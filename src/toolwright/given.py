@@ -1,0 +1,58 @@
+"""What callers give. Owns refusing what is of the wrong kind, in words that say what was given and what to give."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from toolwright.errors import ToolwrightError
+
+
+def unusable(what: str, given: Any, use: str) -> ToolwrightError:
+    """The refusal of something that was given."""
+    return ToolwrightError(f"The {what} {given!r:.200} is not usable; use {use}")
+
+
+def require_text(what: str, given: Any) -> str:
+    """Text, such as a reason.
+
+    Raises:
+        ToolwrightError: it is something else.
+    """
+    if not isinstance(given, str):
+        raise unusable(what, given, "text")
+    return given
+
+
+def require_seconds(what: str, given: Any) -> float:
+    """How long to wait for something. Less than nothing is no time, as for what is left until an instant that is past.
+
+    Raises:
+        ToolwrightError: it is no number.
+    """
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or math.isnan(given):
+        raise unusable(what, given, "a number of seconds")
+    return given
+
+
+def require_count(what: str, given: Any, least: int = 1) -> int:
+    """A whole number.
+
+    Raises:
+        ToolwrightError: it is something else, or too small.
+    """
+    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+        raise unusable(what, given, f"a whole number, {least} or more")
+    return given
+
+
+def require_path(what: str, given: Any) -> Path:
+    """The path of a file.
+
+    Raises:
+        ToolwrightError: it is something else.
+    """
+    if not isinstance(given, (str, Path)) or not str(given):
+        raise unusable(what, given, "the path of a file")
+    return Path(given)
