@@ -7,13 +7,22 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import typer
+from rich.console import Console
 
 from toolwright import jsonx
 from toolwright.cli.states import readable
+
+
+class Screen(Console):
+    """Where tables and lines in colour are printed."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Let the command end as it does whoever wrote; rich would end it as if a call had failed."""
+        raise BrokenPipeError
 
 
 def print_json(value: Any) -> None:

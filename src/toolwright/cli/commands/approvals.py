@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +23,7 @@ from toolwright.cli.arguments import read_object
 from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.moments import moment, until
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.states import plain, short
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
@@ -60,9 +59,9 @@ def approvals(
         if as_json:
             print_json([msgspec.to_builtins(request) for request in found])
         elif found:
-            Console().print(approval_table(found, time.time()))
+            Screen().print(approval_table(found, time.time()))
         else:
-            Console(stderr=True).print("Nothing waits for a person.")
+            Screen(stderr=True).print("Nothing waits for a person.")
 
 
 def approve(

@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,7 @@ from toolwright.cli import options
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json, print_text
+from toolwright.cli.output import Screen, print_json, print_text
 from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
@@ -45,9 +44,9 @@ def list_(
                 table.add_column(column, overflow="fold")
             for info in found:
                 table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
-            Console().print(table)
+            Screen().print(table)
         else:
-            Console(stderr=True).print("There are no such keys.")
+            Screen(stderr=True).print("There are no such keys.")
 
 
 def get(key: Key, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +16,7 @@ from toolwright.calls.policy import Policy
 from toolwright.cli import options
 from toolwright.cli.exits import exit_code, reported
 from toolwright.cli.outcomes import first_line
-from toolwright.cli.output import print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
 from toolwright.cli.running import shown_command
 from toolwright.cli.sources import load_tools
 from toolwright.cli.states import short, state_text
@@ -57,11 +56,11 @@ def recover(
         registry = load_tools(tools)
         with stdout_kept_clean():
             done = asyncio.run(_recover(store, registry, policy))
-        log = Console(stderr=True)
+        log = Screen(stderr=True)
         if as_json:
             print_json([_data(one) for one in done])
         elif done:
-            Console().print(recovered_table(done))
+            Screen().print(recovered_table(done))
         else:
             log.print("Nothing was cut off.")
         waiting = sum(one.outcome.status == "pending" for one in done)

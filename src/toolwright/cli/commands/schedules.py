@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +19,7 @@ from toolwright.cli import options
 from toolwright.cli.arguments import read_arguments
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.sources import load_tools, require_tool
 from toolwright.cli.states import plain, short
@@ -51,9 +50,9 @@ def list_(
         if as_json:
             print_json([handle.to_json() for handle in found])
         elif found:
-            Console().print(_table([handle.schedule for handle in found], time.time()))
+            Screen().print(_table([handle.schedule for handle in found], time.time()))
         else:
-            Console(stderr=True).print("There are no schedules.")
+            Screen(stderr=True).print("There are no schedules.")
 
 
 def add(
@@ -117,7 +116,7 @@ def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json
         if as_json:
             print_json([rfc3339(instant) for instant in found])
         elif not found:
-            Console(stderr=True).print(f"None: it is {schedule.state}.")
+            Screen(stderr=True).print(f"None: it is {schedule.state}.")
         for instant in [] if as_json else found:
             typer.echo(_local(schedule, instant))
 
@@ -129,9 +128,9 @@ def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.J
         if as_json:
             print_json([{**one._asdict(), "instant": rfc3339(one.instant), "at": rfc3339(one.at)} for one in found])
         elif found:
-            Console().print(_history(schedule, found))
+            Screen().print(_history(schedule, found))
         else:
-            Console(stderr=True).print("Nothing yet.")
+            Screen(stderr=True).print("Nothing yet.")
 
 
 def pause(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:

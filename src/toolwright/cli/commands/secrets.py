@@ -9,14 +9,13 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
@@ -69,9 +68,9 @@ def list_(session: Of, db: options.Db = None, as_json: options.Json = False) -> 
                 table.add_column(column, overflow="fold")
             for info in found:
                 table.add_row(Text(plain(info.key)), moment(info.created_at), moment(info.updated_at))
-            Console().print(table)
+            Screen().print(table)
         else:
-            Console(stderr=True).print("There are no secrets.")
+            Screen(stderr=True).print("There are no secrets.")
 
 
 def rm(name: Name, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
