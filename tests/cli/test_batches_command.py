@@ -41,16 +41,17 @@ def test_a_batch_is_shown_by_the_beginning_of_its_id(run: Run, left: Callable[..
 
 
 def test_what_a_crash_cut_off_says_whether_it_had_begun(run: Run, left: Callable[..., Path]) -> None:
-    left({"id": "d1", "name": "die"}, NOTE)
+    left({"id": "d1", "name": "die"}, NOTE, {"id": "d2", "name": "die"})
     (batch,) = run("batches", "--db", "agent.db", "--json").json
     shown = run("batches", "show", batch["batch"], "--db", "agent.db", "--json").json
     assert [(call["call_id"], call["status"], call["attempts"]) for call in shown["calls"]] == [
         ("d1", "cut off", 1),
         ("n1", "cut off", 0),
+        ("d2", "cut off", 0),
     ]
     table = run("batches", "show", batch["batch"], "--db", "agent.db").out
     assert "it had begun, and may have run" in table
-    assert "it may have begun" in table
+    assert table.count("it had not begun, or may simply run again") == 2
 
 
 def test_the_beginning_of_nothing_and_of_several_is_an_error_that_says_so(run: Run, left: Callable[..., Path]) -> None:

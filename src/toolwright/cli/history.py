@@ -80,7 +80,8 @@ def result(call: PastCall) -> Text:
             waits = ", ".join(_WAITS.get(wait.partition(":")[0], wait.replace(":", " ")) for wait in call.waits_for)
             return Text(plain(f"waits for {waits}{gone}"), style="magenta")
         if call.cut_off:
-            begun = "had begun, and may have run" if call.started_at is not None else "may have begun"
+            # The start of a call is written before it begins, unless its tool may simply run again.
+            begun = "had begun, and may have run" if call.attempts else "had not begun, or may simply run again"
             return Text(f"cut off: it {begun}; toolwright recover finishes it", style="yellow")
         return Text("")
     if call.outcome.ok:
