@@ -79,6 +79,9 @@ def result(call: PastCall) -> Text:
             gone = ", and nobody runs it" if call.cut_off else ""
             waits = ", ".join(_WAITS.get(wait.partition(":")[0], wait.replace(":", " ")) for wait in call.waits_for)
             return Text(plain(f"waits for {waits}{gone}"), style="magenta")
+        if call.resolved:
+            gone = ", and waits for a program to go on with it, as toolwright recover does" if call.cut_off else ""
+            return Text(f"resolved{gone}", style="magenta")
         if call.cut_off:
             # The start of a call is written before it begins, unless its tool may simply run again.
             begun = "had begun, and may have run" if call.attempts else "had not begun, or may simply run again"
@@ -117,6 +120,7 @@ def call_data(call: PastCall) -> dict[str, Any]:
         "finished_at": call.finished_at,
         "cut_off": call.cut_off,
         "waits_for": list(call.waits_for),
+        "resolved": call.resolved,
         "outcome": None if call.outcome is None else call.outcome.to_json(),
     }
 
