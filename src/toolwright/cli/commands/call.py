@@ -54,7 +54,7 @@ def call(
 
     The text goes to stdout as it is, and how it went to stderr.
 
-    With --json the whole outcome goes to stdout. With --db it waits for an approval that it needs.
+    With --json the whole outcome goes to stdout. With --db it waits for what it needs from outside.
     """
     with reported():
         console = Screen(stderr=True)
