@@ -34,6 +34,31 @@ def test_a_table_in_a_pipe_is_as_wide_as_what_it_holds(run: Run, left: Callable[
         assert not any(line.endswith(" ") for line in out.splitlines())
 
 
+@pytest.mark.usefixtures("pipe")
+def test_names_are_whole_in_a_pipe_and_short_on_a_screen(
+    run: Run, project: Path, left: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = "toolu_01A09q90qw90lq917835lq9"
+    session, scope = "session-of-somebody-with-a-name", "turn-of-a-long-thread-42"
+    left({"id": call, "name": "launch"}, session=session)
+    (project / "calls.json").write_text(f'[{{"id": "{call}", "name": "note", "arguments": {{"text": "x"}}}}]')
+    kit = ("--tools", "crashing.py", "--db", "agent.db")
+    run("batch", "calls.json", *kit, "--session", session, "--scope", scope)
+    batch = run("batches", "--db", "agent.db", "--json").json[-1]["batch"]
+    shown = {
+        ("batches",): [session, f"{session} / {scope}"],
+        ("batches", "show", batch): [call],
+        ("approvals",): [call, session],
+        ("recover", "--tools", "crashing.py"): [call, session],
+    }
+    whole = {words: run(*words, "--db", "agent.db").out for words in shown}
+    monkeypatch.setenv("COLUMNS", "200")
+    for words, names in shown.items():
+        short = run(*words, "--db", "agent.db").out
+        assert [name for name in names if name not in whole[words] or name in short] == []
+    assert "toolu_01A09…q917835lq9" in run("approvals", "--db", "agent.db").out
+
+
 @pytest.mark.usefixtures("pipe", "background")
 def test_what_shares_the_room_of_a_screen_has_its_own_in_a_pipe(run: Run) -> None:
     title = LONG[:190].strip()

@@ -15,10 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolwright import jsonx
-from toolwright.cli.states import readable
-
-_ENDLESS = 1 << 30
-"""Columns, where nothing may be cut."""
+from toolwright.cli.states import ENDLESS, readable
 
 
 class Screen(Console):
@@ -31,7 +28,7 @@ class Screen(Console):
         super().__init__(stderr=stderr)
         self._endless = not self.is_terminal and not os.environ.get("COLUMNS", "").isdigit()
         if self._endless:
-            self.width = _ENDLESS
+            self.width = ENDLESS
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print tables and text. Without an edge, no table is stretched to it, and no line has spaces at its end."""

@@ -24,7 +24,7 @@ from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.moments import moment, until
 from toolwright.cli.output import Screen, print_json
-from toolwright.cli.states import plain, short
+from toolwright.cli.states import Name, place, plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import Resolved
@@ -207,12 +207,11 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
         about = Text.assemble(
             plain(": ".join(filter(None, why))), "\n", (plain(jsonx.encode(request.arguments).decode()), "dim")
         )
-        where = short(request.session) + (f" / {short(request.scope)}" if request.scope else "")
         table.add_row(
             str(number),
-            Text(short(request.call_id)),
-            Text(where),
-            Text(short(request.tool)),
+            Name(request.call_id),
+            place(request.session, request.scope),
+            Name(request.tool),
             about,
             until(request.deadline, now),
         )

@@ -22,7 +22,7 @@ from toolwright.cli.moments import length, moment
 from toolwright.cli.output import Screen, print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.sources import load_tools, require_tool
-from toolwright.cli.states import plain, short
+from toolwright.cli.states import Name, plain
 from toolwright.cli.stores import opened, require_store, store_to_fill
 from toolwright.errors import ScheduleError
 from toolwright.schedules.schedule import Fired, Schedule, rfc3339
@@ -234,9 +234,9 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
         due = schedule.next_at if schedule.state == "active" else None
         table.add_row(
             Text(names[schedule.id]),
-            Text(short(schedule.session, 12)),
-            Text(short(schedule.title, 40)),
-            Text(short(schedule.tool, 16)),
+            Name(schedule.session, room=12),
+            Name(schedule.title, room=40),
+            Name(schedule.tool, room=16),
             Text(_when(schedule)),
             Text(schedule.state, style={"active": "green", "paused": "yellow"}.get(schedule.state, "dim")),
             "-" if due is None else f"in {length(due - now)}",
