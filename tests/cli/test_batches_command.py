@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.cli.conftest import Run
 
+RECOVER = ("recover", "--tools", "crashing.py", "--db", "agent.db")
 NOTE = {"id": "n1", "name": "note", "arguments": {"text": "hello"}}
 
 
@@ -41,16 +42,37 @@ def test_a_batch_is_shown_by_the_beginning_of_its_id(run: Run, left: Callable[..
 
 
 def test_what_a_crash_cut_off_says_whether_it_had_begun(run: Run, left: Callable[..., Path]) -> None:
-    left({"id": "d1", "name": "die"}, NOTE)
+    left({"id": "d1", "name": "die"}, NOTE, {"id": "d2", "name": "die"})
     (batch,) = run("batches", "--db", "agent.db", "--json").json
     shown = run("batches", "show", batch["batch"], "--db", "agent.db", "--json").json
     assert [(call["call_id"], call["status"], call["attempts"]) for call in shown["calls"]] == [
         ("d1", "cut off", 1),
         ("n1", "cut off", 0),
+        ("d2", "cut off", 0),
     ]
     table = run("batches", "show", batch["batch"], "--db", "agent.db").out
     assert "it had begun, and may have run" in table
-    assert "it may have begun" in table
+    assert table.count("it had not begun, or may simply run again") == 2
+
+
+def test_a_call_whose_key_was_resolved_waits_for_a_program_to_go_on_with_it(
+    run: Run, project: Path, left: Callable[..., Path]
+) -> None:
+    left({"id": "o1", "name": "order"})
+    (batch,) = run("batches", "--db", "agent.db", "--json").json
+    show = ("batches", "show", batch["batch"], "--db", "agent.db")
+    seen = []
+    for then in (("resolve", (project / "key").read_text(), "5", "--db", "agent.db"), RECOVER):
+        seen.append((run(*show, "--json").json["calls"][0], run(*show).out))
+        assert run(*then).code == 0
+    seen.append((run(*show, "--json").json["calls"][0], run(*show).out))
+    assert [(call["status"], call["waits_for"], call["resolved"], call["cut_off"]) for call, _ in seen] == [
+        ("waiting", ["completion"], False, True),
+        ("waiting", [], True, True),
+        ("success", [], False, False),
+    ]
+    assert "waits for its completion, and nobody runs it" in seen[0][1]
+    assert "resolved, and waits for a program to go on with it" in seen[1][1]
 
 
 def test_the_beginning_of_nothing_and_of_several_is_an_error_that_says_so(run: Run, left: Callable[..., Path]) -> None:

@@ -89,3 +89,68 @@ def test_without_a_store_a_call_that_needs_approval_is_refused(run: Run) -> None
     ended = run("call", "launch", "--tools", "kit.py")
     assert ended.code == 1
     assert "let it run with --approve launch, or wait with --db" in ended.err
+
+
+WAITING = """
+from toolwright import Pending, ToolContext, ToolError, tool
+
+
+@tool
+def pay(ctx: ToolContext, deadline: float | None = None) -> Pending:
+    ctx.completion_key()
+    return Pending(deadline)
+
+
+@tool
+async def hear(ctx: ToolContext) -> str:
+    return await ctx.wait(ctx.event_key("paid"))
+
+
+@tool
+async def look(ctx: ToolContext) -> str:
+    try:
+        return await ctx.receive("stop", deadline=0)
+    except ToolError as error:
+        return error.failure.code
+
+
+@tool(supports_background=True)
+async def answer(ctx: ToolContext) -> str:
+    return await ctx.receive("question")
+
+
+@tool
+async def ask(ctx: ToolContext) -> str:
+    run = await ctx.runs.spawn("answer", {}, title="answers")
+    async for event in run.follow():
+        if event.type == "waiting":
+            await run.signal("question", "six by nine")
+    return (await run.wait()).text
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["pay"], "cancelled", "nobody can give it its completion without a store; wait for it with --db"),
+        (["pay", "deadline=3600"], "cancelled", "nobody can give it its completion without a store"),
+        (["hear"], "failure", "nobody can give it its event 'paid' without a store; wait for it with --db"),
+        (["look"], "success", "expired"),
+        (["ask"], "success", "six by nine"),
+    ],
+    ids=["pay", "deadline", "event", "look", "signal"],
+)
+def test_without_a_store_a_call_does_not_wait_for_what_nobody_can_give_it(
+    command: list[str], project: Path, words: list[str], status: str, said: str
+) -> None:
+    (project / "waiting.py").write_text(WAITING)
+    tools = ["--tools", "waiting.py"]
+    ended = subprocess.run([*command, "call", *words, *tools, "--json"], capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, jsonx.decode(ended.stdout)["status"]) == (int(status != "success"), status)
+    assert said in jsonx.decode(ended.stdout)["text"]
+
+
+def test_without_a_store_the_rest_of_a_batch_goes_on_when_a_call_can_not_wait(run: Run, project: Path) -> None:
+    (project / "waiting.py").write_text(WAITING)
+    ended = run("batch", written([{"name": "pay"}, {"name": "look"}]), "--tools", "waiting.py")
+    assert (ended.code, [item["status"] for item in ended.json]) == (1, ["cancelled", "success"])

@@ -115,18 +115,38 @@ def test_ctrl_c_cancels_what_runs_and_still_prints_what_happened(
     assert "Traceback" not in err
 
 
-def test_a_reader_that_goes_away_is_no_failure_of_a_call(command: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call", "echo", "text=x", "-t", "kit.py"),
+        ("call", "echo", "text=x", "-t", "kit.py", "--json"),
+        ("tools", "-t", "kit.py"),
+        ("session", "list", "--db", "agent.db"),
+        ("--version",),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_goes_away_is_no_failure_of_a_call(command: list[str], run: Run, words: tuple[str, ...]) -> None:
+    run("call", "echo", "text=x", "-t", "kit.py", "--db", "agent.db")
+    ended = unread([*command, *words], "stdout")
+    assert ended.returncode == 141
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(("tool", "code"), [("echo", 141), ("nothing", 2)])
+def test_nobody_who_reads_what_is_said_on_the_side_is_no_failure_of_a_call(
+    command: list[str], tool: str, code: int
+) -> None:
+    assert unread([*command, "call", tool, "text=x", "-t", "kit.py"], "stderr").returncode == code
+
+
+def unread(words: list[str], stream: str) -> subprocess.CompletedProcess[str]:
+    """Run a command; whoever should read one of its streams is gone."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as closed:
-        ended = subprocess.run(
-            [*command, "call", "echo", "text=x", "-t", "kit.py"],
-            stdout=closed,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    assert ended.returncode == 141
-    assert "Traceback" not in ended.stderr
+        out, err = (closed if stream == name else subprocess.PIPE for name in ("stdout", "stderr"))
+        return subprocess.run(words, stdout=out, stderr=err, text=True, timeout=30)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

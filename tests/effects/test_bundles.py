@@ -122,7 +122,7 @@ async def test_readers_see_the_calls_of_a_bundle_and_leave_it_as_it_is(store, fi
     ]
     assert {one.arguments for one in found} == {b'{"n":1}'}
     counted = await stats(file)
-    assert counted.calls == {"success": 2, "running": MANY - 2}
+    assert counted.calls == {"success": 2, "unfinished": MANY - 2}
     assert (counted.oldest, counted.oldest_unfinished) == (10.25, 10.25)
     assert await store.journal.unfinished() == []
     assert await check(file) == []

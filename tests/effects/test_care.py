@@ -239,7 +239,7 @@ async def test_stats_count_what_a_store_has(file):
     found = await stats(file)
     await store.close()
 
-    assert found.calls == {"success": 1, "failure": 1, "running": 1, "cut off": 1}
+    assert found.calls == {"success": 1, "failure": 1, "unfinished": 1, "cut off": 1}
     assert (found.sessions, found.effects, found.waits, found.open_waits, found.signals) == (2, 3, 3, 2, 6)
     assert (found.oldest, found.oldest_unfinished) == (5.0, 10.0)
     assert found.file_bytes >= 4096

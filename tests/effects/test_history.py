@@ -82,6 +82,21 @@ async def test_calls_are_listed_in_order_with_what_became_of_them(file):
     assert len(await calls(file, batch="b1")) == 3
 
 
+@pytest.mark.promise("EFF-13")
+async def test_a_call_is_resolved_when_its_completion_came_and_its_tool_has_ended(file):
+    store = await write(file)
+    running, waiting = CallKey("s", "", "c3"), CallKey("s", "", "c4")
+    await store.waits.resolve(WaitKey(running, "completion"), Resolution("ok", 26.0))
+    await store.waits.resolve(WaitKey(waiting, "event", "paid"), Resolution("ok", 26.0))
+    early = await calls(file, batch="b2")
+    await store.waits.open_wait(Wait(WaitKey(running, "completion"), 27.0))
+    found = await calls(file, batch="b2")
+    await store.close()
+
+    assert [(one.status, one.resolved) for one in early] == [("running", False), ("waiting", False), ("success", False)]
+    assert [(one.status, one.resolved) for one in found] == [("waiting", True), ("waiting", False), ("success", False)]
+
+
 async def test_calls_of_nothing_in_particular_are_refused(file):
     await SqliteStore(file).close()
     with pytest.raises(ToolwrightError, match="name one of them"):

@@ -17,7 +17,7 @@ from toolwright.cli.commands.resolve import resolve
 from toolwright.cli.commands.spawn import spawn
 from toolwright.cli.commands.tools import tools
 from toolwright.cli.commands.worker import worker
-from toolwright.cli.exits import MEANINGS
+from toolwright.cli.exits import MEANINGS, reported
 from toolwright.cli.output import print_json
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
@@ -96,7 +96,9 @@ def show_version(
     as_json: Annotated[bool, typer.Option("--json", help="With --version: print it as JSON.")] = False,
 ) -> None:
     """Run the tools of an AI agent: list them, call one, run a whole batch, and look after what is kept of it."""
-    if version:
+    if not version:
+        return
+    with reported():
         if as_json:
             print_json({"version": toolwright.__version__})
         else:

@@ -20,7 +20,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import apsw
 import typer
@@ -69,9 +69,10 @@ def is_damage(error: Exception) -> bool:
 
 
 def complain(message: str) -> None:
-    """Say on stderr what is wrong."""
-    typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
-    typer.echo(readable(message), err=True)
+    """Say on stderr what is wrong, if somebody reads it: the exit code says it too."""
+    with suppress(BrokenPipeError):
+        typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+        typer.echo(readable(message), err=True)
 
 
 @contextmanager

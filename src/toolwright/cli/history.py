@@ -14,7 +14,7 @@ from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.cli.moments import moment
 from toolwright.cli.outcomes import explain, first_line
-from toolwright.cli.states import look_of, plain, readable, seconds, short, state_text
+from toolwright.cli.states import Name, look_of, place, plain, readable, seconds, state_text
 from toolwright.stores.sqlite.history import PastBatch, PastCall
 
 _PREFIX = "batch_"
@@ -32,10 +32,9 @@ def batch_table(batches: Sequence[PastBatch]) -> Table:
     table.add_column("calls", justify="right")
     table.add_column("how they stand")
     for batch in batches:
-        where = short(batch.session) + (f" / {short(batch.scope)}" if batch.scope else "")
         table.add_row(
             Text(short_id(batch.batch)),
-            Text(where),
+            place(batch.session, batch.scope),
             moment(batch.first_at)[:16],
             str(batch.calls),
             _counts(batch.statuses),
@@ -63,12 +62,10 @@ def call_table(calls: Sequence[PastCall]) -> Table:
     table.add_column("took", no_wrap=True, justify="right")
     table.add_column("given, and what came of it", ratio=1, no_wrap=True, overflow="ellipsis")
     for call in calls:
-        name = Text(("└ " if call.parent else "") + short(call.key.call_id))
+        name = Name("└ " if call.parent else "", call.key.call_id)
         about = Text.assemble((plain(call.arguments.decode("utf-8", "replace")), "dim"), "\n", result(call))
         begun = "-" if call.started_at is None else moment(call.started_at)[11:]
-        table.add_row(
-            name, Text(short(call.tool)), state_text(call.status), str(call.attempts), begun, _took(call), about
-        )
+        table.add_row(name, Name(call.tool), state_text(call.status), str(call.attempts), begun, _took(call), about)
     return table
 
 
@@ -79,8 +76,12 @@ def result(call: PastCall) -> Text:
             gone = ", and nobody runs it" if call.cut_off else ""
             waits = ", ".join(_WAITS.get(wait.partition(":")[0], wait.replace(":", " ")) for wait in call.waits_for)
             return Text(plain(f"waits for {waits}{gone}"), style="magenta")
+        if call.resolved:
+            gone = ", and waits for a program to go on with it, as toolwright recover does" if call.cut_off else ""
+            return Text(f"resolved{gone}", style="magenta")
         if call.cut_off:
-            begun = "had begun, and may have run" if call.started_at is not None else "may have begun"
+            # The start of a call is written before it begins, unless its tool may simply run again.
+            begun = "had begun, and may have run" if call.attempts else "had not begun, or may simply run again"
             return Text(f"cut off: it {begun}; toolwright recover finishes it", style="yellow")
         return Text("")
     if call.outcome.ok:
@@ -116,6 +117,7 @@ def call_data(call: PastCall) -> dict[str, Any]:
         "finished_at": call.finished_at,
         "cut_off": call.cut_off,
         "waits_for": list(call.waits_for),
+        "resolved": call.resolved,
         "outcome": None if call.outcome is None else call.outcome.to_json(),
     }
 

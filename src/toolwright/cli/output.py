@@ -1,4 +1,4 @@
-"""What goes to stdout and stderr. Owns keeping stdout for the command's own output."""
+"""What goes to stdout and stderr. Owns how wide it is, and keeping stdout for the command's own output."""
 
 from __future__ import annotations
 
@@ -7,13 +7,44 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from toolwright import jsonx
-from toolwright.cli.states import readable
+from toolwright.cli.states import ENDLESS, readable
+
+
+class Screen(Console):
+    """Where tables and lines in colour are printed: as wide as a terminal, and else as wide as what they hold.
+
+    Where `COLUMNS` is set, somebody wants that width.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr)
+        self._endless = not self.is_terminal and not os.environ.get("COLUMNS", "").isdigit()
+        if self._endless:
+            self.width = ENDLESS
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print tables and text. Without an edge, no table is stretched to it, and no line has spaces at its end."""
+        if not self._endless:
+            super().print(*objects, **options)
+            return
+        for one in objects:
+            if isinstance(one, Table):
+                one.expand, one.box = False, None  # a rule would be as long as the longest line
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False, err=self.stderr)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Let the command end as it does whoever wrote; rich would end it as if a call had failed."""
+        raise BrokenPipeError
 
 
 def print_json(value: Any) -> None:

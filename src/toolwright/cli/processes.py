@@ -17,7 +17,7 @@ from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.cli.moments import length, moment, until
 from toolwright.cli.outcomes import explain
-from toolwright.cli.states import plain, readable, seconds, short, state_text
+from toolwright.cli.states import Name, plain, readable, seconds, state_text
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.process import PREFIX, Process, Progress
 from toolwright.schedules.schedule import PREFIX as SCHEDULE
@@ -80,9 +80,9 @@ def run_table(processes: Sequence[Process], now: float) -> Table:
     for process in processes:
         table.add_row(
             Text(names[process.id]),
-            Text(short(process.session, 12)),
+            Name(process.session, room=12),
             Text(plain(process.title)),
-            Text(short(process.tool, 16)),
+            Name(process.tool, room=16),
             _status(process, now, "\n(worker gone)"),
             Text(progress_text(process.progress)),
             length(now - process.created_at),

@@ -23,6 +23,7 @@ from toolwright.effects.waits import INBOX
 from toolwright.errors import BatchFailed
 from toolwright.events import CallWaiting
 from toolwright.hub import Subscription
+from toolwright.processes.process import PREFIX
 from toolwright.runtime import Runtime
 from toolwright.stores.sqlite.history import calls as past_calls
 from toolwright.tools.call import ToolCall
@@ -60,7 +61,7 @@ async def run_calls(
 ) -> Finished:
     """Run calls as one batch. Ctrl-C stops it, and what became of each call is still returned.
 
-    With a store, calls that need leave wait for it, and Ctrl-C leaves what has no outcome to be gone on with.
+    With a store, calls wait for what they need from outside, and Ctrl-C leaves what has no outcome to be gone on with.
 
     Raises:
         BadInput: the events file can not be written.
@@ -77,8 +78,11 @@ async def run_calls(
         reason = error.strerror or error
         raise BadInput(f"The events file {str(events_file)!r} can not be written ({reason}); name another") from None
     try:
-        events = None if watch is None else runtime.subscribe(limit=max(10_000, 8 * len(calls)))
-        said = None if store is None else asyncio.ensure_future(_say_what_waits(runtime.subscribe(), store))
+        room = max(10_000, 8 * len(calls))
+        events = None if watch is None else runtime.subscribe(limit=room)
+        waits = runtime.subscribe(limit=room)
+        seen_to = _end_what_waits(waits, runtime) if store is None else _say_what_waits(waits, store)
+        looking = asyncio.ensure_future(seen_to)
         batch = runtime.session(session).start_batch(calls, scope=scope)
         with interruptible(runtime, batch, leave=store is not None) as interrupts:
             if watch is not None and events is not None:
@@ -87,8 +91,7 @@ async def run_calls(
                 outcomes = await batch
             except BatchFailed as error:
                 outcomes = error.outcomes
-        if said is not None:
-            said.cancel()
+        looking.cancel()
         if store is not None and interrupts:
             await runtime.close()
             outcomes = await _with_what_is_left(outcomes, store, session, scope)
@@ -106,6 +109,20 @@ async def _with_what_is_left(outcomes: list[ToolOutcome], store: Path, session: 
         else outcome
         for outcome in outcomes
     ]
+
+
+async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
+    """Cancel what nobody can answer: what is kept in memory is out of reach for everybody else.
+
+    A tool may be prepared for an event or a signal that does not come in time, and may send signals to a run itself.
+    """
+    async for event in events:
+        if not isinstance(event, CallWaiting) or (event.what != "completion" and event.deadline is not None):
+            continue
+        if event.what != "signal" or not event.call_id.startswith(PREFIX):
+            what = f"{event.what} {event.name!r}" if event.name else event.what
+            reason = f"nobody can give it its {what} without a store; wait for it with --db"
+            await runtime.session(event.session).cancel_waits(reason)
 
 
 async def _say_what_waits(events: Subscription, store: Path) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.text import Text
 
 Item = TypeVar("Item")
+ENDLESS = 1 << 30
+"""The columns of what is no screen, where nothing may be cut."""
 
 
 class Look(NamedTuple):
@@ -56,6 +60,29 @@ def short(name: str, room: int = 22) -> str:
     """A name in one line, cut in its middle: ids of providers are long, and differ at their ends."""
     name = plain(name)
     return name if len(name) <= room else f"{name[: room // 2]}…{name[len(name) - room // 2 + 1 :]}"
+
+
+class Name:
+    """A name, or some with what stands between them, in a table: each is short on a screen, and whole where none is."""
+
+    def __init__(self, *parts: str, room: int = 22) -> None:
+        self._parts = parts
+        self._room = room
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._text(console))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._text(console)
+
+    def _text(self, console: Console) -> Text:
+        whole = console.width >= ENDLESS
+        return Text("".join(plain(part) if whole else short(part, self._room) for part in self._parts))
+
+
+def place(session: str, scope: str) -> Name:
+    """Where a call belongs: its session, and its scope if it has one."""
+    return Name(session, " / ", scope) if scope else Name(session)
 
 
 def plain(text: str) -> str:

@@ -40,6 +40,7 @@ _TICKS = (
     3600,
 )
 _TICK_WIDTH = 10
+_WIDEST = 60  # where there is no screen to be filled
 _NEVER_RAN = "│"
 _NAMED = 3  # A record has so many names at most.
 
@@ -63,7 +64,7 @@ class Bar:
         self._span = span
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(20, options.max_width)
+        return _measure(options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         record, width = self._record, options.max_width
@@ -99,6 +100,9 @@ class Axis:
     def __init__(self, span: Span) -> None:
         self._span = span
 
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return _measure(options)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         length = self._span.end - self._span.start
@@ -110,6 +114,10 @@ class Axis:
             if place >= len(line) and place + len(label) + 1 <= width:
                 line = line.ljust(place) + f"╵{label}"
         yield Segment(line, Style(dim=True))
+
+
+def _measure(options: ConsoleOptions) -> Measurement:
+    return Measurement(20, min(_WIDEST, options.max_width))
 
 
 def _label(at: float) -> str:

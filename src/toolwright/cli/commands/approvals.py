@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -24,8 +23,8 @@ from toolwright.cli.arguments import read_object
 from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.moments import moment, until
-from toolwright.cli.output import print_json
-from toolwright.cli.states import plain, short
+from toolwright.cli.output import Screen, print_json
+from toolwright.cli.states import Name, place, plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import Resolved
@@ -60,9 +59,9 @@ def approvals(
         if as_json:
             print_json([msgspec.to_builtins(request) for request in found])
         elif found:
-            Console().print(approval_table(found, time.time()))
+            Screen().print(approval_table(found, time.time()))
         else:
-            Console(stderr=True).print("Nothing waits for a person.")
+            Screen(stderr=True).print("Nothing waits for a person.")
 
 
 def approve(
@@ -208,12 +207,11 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
         about = Text.assemble(
             plain(": ".join(filter(None, why))), "\n", (plain(jsonx.encode(request.arguments).decode()), "dim")
         )
-        where = short(request.session) + (f" / {short(request.scope)}" if request.scope else "")
         table.add_row(
             str(number),
-            Text(short(request.call_id)),
-            Text(where),
-            Text(short(request.tool)),
+            Name(request.call_id),
+            place(request.session, request.scope),
+            Name(request.tool),
             about,
             until(request.deadline, now),
         )

@@ -7,13 +7,12 @@ import functools
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from toolwright.cli import options
 from toolwright.cli.exits import reported
 from toolwright.cli.live import live_table
 from toolwright.cli.outcomes import outcome_table
-from toolwright.cli.output import print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
 from toolwright.cli.payload import read_payload
 from toolwright.cli.running import Finished, run_calls
 from toolwright.cli.sources import load_tools
@@ -57,7 +56,7 @@ def batch(
     With --db: durable. Run again, what has an outcome is not run again; what needs approval waits for it.
     """
     with reported():
-        screen, log = Console(), Console(stderr=True)
+        screen, log = Screen(), Screen(stderr=True)
         for_person = screen.is_terminal and not as_json
         set_up_log(verbose)
         policy = options.make_policy(

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.exits import reported
 from toolwright.cli.history import batch_data, batch_table, call_data, call_table, find_batch
 from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store
 from toolwright.stores.sqlite import history
@@ -43,9 +42,9 @@ def batches(
         if as_json:
             print_json([batch_data(batch) for batch in found])
         elif found:
-            Console().print(batch_table(found))
+            Screen().print(batch_table(found))
         else:
-            Console(stderr=True).print("There are no batches.")
+            Screen(stderr=True).print("There are no batches.")
 
 
 def show(
@@ -62,7 +61,7 @@ def show(
         if given.as_json:
             print_json({**batch_data(one), "calls": [call_data(call) for call in found]})
             return
-        console = Console()
+        console = Screen()
         scope = f", scope {one.scope}" if one.scope else ""
         console.print(Text(one.batch, style="bold"), soft_wrap=True)
         console.print(

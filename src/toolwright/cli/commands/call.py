@@ -6,14 +6,13 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.arguments import read_arguments
 from toolwright.cli.exits import reported
 from toolwright.cli.outcomes import explain
-from toolwright.cli.output import print_json, print_text, set_up_log, stdout_kept_clean
+from toolwright.cli.output import Screen, print_json, print_text, set_up_log, stdout_kept_clean
 from toolwright.cli.running import Finished, run_calls
 from toolwright.cli.sources import load_tools, require_tool
 from toolwright.cli.states import seconds, state_text
@@ -49,10 +48,10 @@ def call(
 
     The text goes to stdout as it is, and how it went to stderr.
 
-    With --json the whole outcome goes to stdout. With --db it waits for an approval that it needs.
+    With --json the whole outcome goes to stdout. With --db it waits for what it needs from outside.
     """
     with reported():
-        console = Console(stderr=True)
+        console = Screen(stderr=True)
         set_up_log(verbose)
         policy = options.make_policy(timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir)
         registry = load_tools(tools)

@@ -10,13 +10,12 @@ from typing import Annotated
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from toolwright.cli import options
 from toolwright.cli.exits import DAMAGED, BadInput, complain, is_damage, reported
 from toolwright.cli.moments import moment, read_moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.stores import require_store
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite import care, upgrade
@@ -30,7 +29,7 @@ def stats(db: options.Db = None, as_json: options.Json = False) -> None:
         if as_json:
             print_json(msgspec.to_builtins(found))
         else:
-            Console().print(_stats_table(store, found))
+            Screen().print(_stats_table(store, found))
 
 
 def check(db: options.Db = None, as_json: options.Json = False) -> None:

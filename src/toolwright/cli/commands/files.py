@@ -11,14 +11,13 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdout
@@ -45,9 +44,9 @@ def ls(
         if as_json:
             print_json(msgspec.to_builtins(found))
         elif found:
-            Console().print(_table(found))
+            Screen().print(_table(found))
         else:
-            Console(stderr=True).print("There are no files.")
+            Screen(stderr=True).print("There are no files.")
 
 
 def cat(path: At, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:

@@ -8,14 +8,13 @@ from typing import Annotated, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console
 
 from toolwright import jsonx
 from toolwright.cli import options
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
-from toolwright.cli.output import print_json, print_text
+from toolwright.cli.output import Screen, print_json, print_text
 from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
 
@@ -36,9 +35,9 @@ def list_(
         if as_json:
             print_json(msgspec.to_builtins(found))
         elif found:
-            Console().print(key_table("key", found))
+            Screen().print(key_table("key", found))
         else:
-            Console(stderr=True).print("There are no such keys.")
+            Screen(stderr=True).print("There are no such keys.")
 
 
 def get(key: Key, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:

@@ -9,18 +9,16 @@ from typing import Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from toolwright.calls.policy import Policy
 from toolwright.cli import options
 from toolwright.cli.exits import exit_code, reported
 from toolwright.cli.outcomes import first_line
-from toolwright.cli.output import print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
 from toolwright.cli.running import shown_command
 from toolwright.cli.sources import load_tools
-from toolwright.cli.states import short, state_text
+from toolwright.cli.states import Name, place, state_text
 from toolwright.cli.stores import opened, require_store
 from toolwright.session.recovery import Recovered
 from toolwright.tools.registry import ToolRegistry
@@ -57,11 +55,11 @@ def recover(
         registry = load_tools(tools)
         with stdout_kept_clean():
             done = asyncio.run(_recover(store, registry, policy))
-        log = Console(stderr=True)
+        log = Screen(stderr=True)
         if as_json:
             print_json([_data(one) for one in done])
         elif done:
-            Console().print(recovered_table(done))
+            Screen().print(recovered_table(done))
         else:
             log.print("Nothing was cut off.")
         waiting = sum(one.outcome.status == "pending" for one in done)
@@ -90,11 +88,10 @@ def recovered_table(done: Sequence[Recovered]) -> Table:
     table.add_column("outcome", no_wrap=True)
     table.add_column("what the model reads", ratio=1, no_wrap=True, overflow="ellipsis")
     for one in done:
-        where = short(one.session) + (f" / {short(one.scope)}" if one.scope else "")
         table.add_row(
-            Text(short(one.call_id)),
-            Text(where),
-            Text(short(one.tool)),
+            Name(one.call_id),
+            place(one.session, one.scope),
+            Name(one.tool),
             MEANINGS.get(one.action, one.action),
             state_text(one.outcome.status),
             first_line(one.outcome),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from toolwright import jsonx
 from toolwright.cli import options
@@ -19,7 +18,7 @@ from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
 from toolwright.cli.following import follow_runs
 from toolwright.cli.outcomes import explain
-from toolwright.cli.output import print_json, print_text
+from toolwright.cli.output import Screen, print_json, print_text
 from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
 from toolwright.cli.states import plain, readable, seconds, state_text
 from toolwright.cli.stores import opened, require_store
@@ -52,9 +51,9 @@ def runs(
         if as_json:
             print_json([process.to_json() for process in found])
         elif found:
-            Console().print(run_table(found, time.time()))
+            Screen().print(run_table(found, time.time()))
         else:
-            Console(stderr=True).print("Nothing runs in the background." if active else "There are no runs.")
+            Screen(stderr=True).print("Nothing runs in the background." if active else "There are no runs.")
 
 
 def show(
@@ -72,7 +71,7 @@ def show(
             below = [process.to_json() for process in tree[1:]]
             print_json({**run_data(tree[0]), "children": below, "events": [event_data(event) for event in events]})
         else:
-            Console().print(run_details(tree, events, time.time()))
+            Screen().print(run_details(tree, events, time.time()))
 
 
 def logs(
@@ -111,7 +110,7 @@ def follow(
         if given.as_json:
             print_json([run_data(process) for process in ended])
         elif not ended:
-            Console(stderr=True).print("Nothing runs in the background.")
+            Screen(stderr=True).print("Nothing runs in the background.")
         raise typer.Exit(SUCCEEDED if all(process.status == "completed" for process in ended) else FAILED)
 
 
@@ -250,7 +249,7 @@ def _shown(text: str) -> str:
 
 async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[Process]:
     ids = [await find_run(store, word, given.session) for word in words]
-    console = Console()
+    console = Screen()
     async with opened(store, worker=False) as runtime:
 
         async def named() -> list[Run]:
@@ -293,4 +292,4 @@ def _say_end(process: Process) -> None:
         line.append(f" in {seconds(max(0.0, process.ended_at - process.started_at))}", style="not bold")
     if why := explain(process.outcome):
         line.append(f": {plain(why)}", style="not bold")
-    Console(stderr=True).print(line, soft_wrap=True)
+    Screen(stderr=True).print(line, soft_wrap=True)

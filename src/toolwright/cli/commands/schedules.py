@@ -12,17 +12,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from toolwright.cli import options
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.starting import Start, read_start
-from toolwright.cli.states import plain, short
+from toolwright.cli.states import Name, plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import ScheduleError
 from toolwright.schedules.schedule import Fired, Schedule, rfc3339
@@ -49,9 +48,9 @@ def list_(
         if as_json:
             print_json([handle.to_json() for handle in found])
         elif found:
-            Console().print(_table([handle.schedule for handle in found], time.time()))
+            Screen().print(_table([handle.schedule for handle in found], time.time()))
         else:
-            Console(stderr=True).print("There are no schedules.")
+            Screen(stderr=True).print("There are no schedules.")
 
 
 def add(
@@ -108,7 +107,7 @@ def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json
         if as_json:
             print_json([rfc3339(instant) for instant in found])
         elif not found:
-            Console(stderr=True).print(f"None: it is {schedule.state}.")
+            Screen(stderr=True).print(f"None: it is {schedule.state}.")
         for instant in [] if as_json else found:
             typer.echo(_local(schedule, instant))
 
@@ -120,9 +119,9 @@ def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.J
         if as_json:
             print_json([{**one._asdict(), "instant": rfc3339(one.instant), "at": rfc3339(one.at)} for one in found])
         elif found:
-            Console().print(_history(schedule, found))
+            Screen().print(_history(schedule, found))
         else:
-            Console(stderr=True).print("Nothing yet.")
+            Screen(stderr=True).print("Nothing yet.")
 
 
 def pause(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -217,9 +216,9 @@ def _table(found: Sequence[Schedule], now: float) -> Table:
         due = schedule.next_at if schedule.state == "active" else None
         table.add_row(
             Text(names[schedule.id]),
-            Text(short(schedule.session, 12)),
-            Text(short(schedule.title, 40)),
-            Text(short(schedule.tool, 16)),
+            Name(schedule.session, room=12),
+            Name(schedule.title, room=40),
+            Name(schedule.tool, room=16),
             Text(_when(schedule)),
             Text(schedule.state, style={"active": "green", "paused": "yellow"}.get(schedule.state, "dim")),
             "-" if due is None else f"in {length(due - now)}",

@@ -8,12 +8,11 @@ import warnings
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime import Runtime
@@ -60,9 +59,9 @@ def list_(session: Of, db: options.Db = None, as_json: options.Json = False) -> 
         if as_json:
             print_json([_shown(info) for info in found])
         elif found:
-            Console().print(key_table("name", found))
+            Screen().print(key_table("name", found))
         else:
-            Console(stderr=True).print("There are no secrets.")
+            Screen(stderr=True).print("There are no secrets.")
 
 
 def rm(name: Name, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:

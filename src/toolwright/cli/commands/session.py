@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,7 @@ from toolwright import jsonx
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import Screen, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import opened, require_store, store_to_fill
 from toolwright.session.archive import Exported, Imported, SessionInfo
@@ -35,9 +34,9 @@ def list_(db: options.Db = None, as_json: options.Json = False) -> None:
         if as_json:
             print_json(msgspec.to_builtins(found))
         elif found:
-            Console().print(_table(found))
+            Screen().print(_table(found))
         else:
-            Console(stderr=True).print("There are no sessions.")
+            Screen(stderr=True).print("There are no sessions.")
 
 
 def show(session_id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -47,7 +46,7 @@ def show(session_id: Id, db: options.Db = None, as_json: options.Json = False) -
         if as_json:
             print_json(found)
         else:
-            Console().print(_details(found))
+            Screen().print(_details(found))
 
 
 def export(

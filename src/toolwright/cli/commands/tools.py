@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from toolwright.cli import options
 from toolwright.cli.exits import reported
 from toolwright.cli.listing import definition_data, definition_table
-from toolwright.cli.output import print_json, set_up_log
+from toolwright.cli.output import Screen, print_json, set_up_log
 from toolwright.cli.payload import provider_named
 from toolwright.cli.sources import load_tools, require_tool
 
@@ -42,4 +41,4 @@ def tools(
         elif as_json:
             print_json([definition_data(definition) for definition in found])
         else:
-            Console().print(definition_table(found))
+            Screen().print(definition_table(found))

@@ -25,7 +25,11 @@ from toolwright.stores.sqlite.visit import visit
 
 
 class Stats(Struct, frozen=True):
-    """What a store has. `calls` counts them by status; those without one are "running", or "cut off" by a crash."""
+    """What a store has. `calls` counts them by status.
+
+    Those without one are "cut off" where the program that had them is gone, and "unfinished" where it lives: they run,
+    wait, or have not begun.
+    """
 
     calls: dict[str, int]
     sessions: int
@@ -84,7 +88,7 @@ async def stats(path: str | Path) -> Stats:
             connection.execute("SELECT status, count(*) FROM every_call WHERE outcome IS NOT NULL GROUP BY status")
         )
         for owner, count in by_owner.items():
-            state = "cut off" if owner in dead else "running"
+            state = "cut off" if owner in dead else "unfinished"
             calls[state] = calls.get(state, 0) + count
         return Stats(
             calls=calls,

@@ -38,7 +38,8 @@ class PastBatch(Struct, frozen=True):
 class PastCall(Struct, frozen=True):
     """One call. Without an outcome it is unfinished, and `cut_off` where nobody who lives owns it.
 
-    `waits_for` names its open waits, as "approval" or "event:paid".
+    `waits_for` names its open waits, as "approval" or "event:paid". It is `resolved` when its completion has come, and
+    its owner, or whoever takes it over, has only to write its outcome.
     """
 
     key: CallKey
@@ -54,13 +55,14 @@ class PastCall(Struct, frozen=True):
     outcome: ToolOutcome | None
     cut_off: bool
     waits_for: tuple[str, ...] = ()
+    resolved: bool = False
 
     @property
     def status(self) -> str:
         """The status of its outcome, or what it is up to: "waiting", "running" or "cut off"."""
         if self.outcome is not None:
             return self.outcome.status
-        return "waiting" if self.waits_for else "cut off" if self.cut_off else "running"
+        return "waiting" if self.waits_for or self.resolved else "cut off" if self.cut_off else "running"
 
     @property
     def attempts(self) -> int:
@@ -180,10 +182,11 @@ async def workers(path: str | Path, now: float) -> list[str]:
 def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> PastCall:
     key = CallKey(*row[:3])
     batch, position, tool, arguments, source, parent, queued_at, started_at, finished_at, owner, outcome = row[3:]
-    waits = connection.execute(
-        "SELECT kind, name FROM waits WHERE session = ? AND scope = ? AND call_id = ? AND open = 1 ORDER BY opened_at",
+    waits: Any = connection.execute(
+        "SELECT kind, name, open FROM waits WHERE session = ? AND scope = ? AND call_id = ?"
+        " AND (open = 1 OR kind = 'completion' AND opened_at IS NOT NULL) ORDER BY opened_at",
         key,
-    )
+    ).fetchall()
     return PastCall(
         key=key,
         batch=batch,
@@ -197,5 +200,6 @@ def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> 
         finished_at=finished_at,
         outcome=None if outcome is None else _outcome(outcome),
         cut_off=outcome is None and owner in dead,
-        waits_for=tuple(f"{kind}:{name}" if name else kind for kind, name in waits),
+        waits_for=tuple(f"{kind}:{name}" if name else kind for kind, name, is_open in waits if is_open),
+        resolved=outcome is None and any(not is_open for _, _, is_open in waits),
     )

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import apsw
 
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.writer import BUSY, Sync, Writer, reason
+from toolwright.stores.sqlite.faults import reason
+from toolwright.stores.sqlite.writer import BUSY, Sync, Writer
 
 MAPPED = 256 * 1024 * 1024
 """Bytes of the file that are mapped into memory; what lies behind them is read as usual."""

@@ -10,8 +10,9 @@ from typing import TypeVar
 import apsw
 
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.faults import reason
 from toolwright.stores.sqlite.schema import VERSION, require_ours
-from toolwright.stores.sqlite.writer import BUSY, reason
+from toolwright.stores.sqlite.writer import BUSY
 
 T = TypeVar("T")
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.sqlite.faults import reason
 
 T = TypeVar("T")
 LONGEST_BURST = 0.025
@@ -222,12 +223,6 @@ class Writer:
                 loop.call_soon_threadsafe(_set_results, answers)
 
 
-def reason(path: Path, error: apsw.Error) -> str:
-    """What is wrong with a file, and the remedy."""
-    name = type(error).__name__.removesuffix("Error")
-    return _why_not_opened(path) if name == "CantOpen" else _REASONS.get(name, str(error))
-
-
 def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
     """What each job gives. Changes by the same statement that follow each other are made in one go."""
     results: list[Any] = []
@@ -255,23 +250,3 @@ def _set_results(answers: list[tuple[_Job, Any]]) -> None:
             job.future.set_exception(result)
         else:
             job.future.set_result(result)
-
-
-def _why_not_opened(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no directory {str(path.parent)!r}; make it first"
-    if path.is_dir():
-        return "it is a directory; give the path of a file"
-    return "the system does not allow it; check the permissions of the file and its directory"
-
-
-_REASONS = {
-    "Full": "the disk is full; free some space",
-    "ReadOnly": "it can not be written to; check the permissions of the file and its directory",
-    "Busy": "another program holds it; wait, or stop that program",
-    "Locked": "another program holds it; wait, or stop that program",
-    "NotADB": "it is not a SQLite database; choose another file",
-    "Corrupt": "it is damaged; restore it from a copy",
-    "IO": "the disk reports an error; check it, and the space left on it",
-    "TooBig": "it is larger than a store can hold; let tools return less",
-}

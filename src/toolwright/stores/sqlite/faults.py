@@ -1,0 +1,59 @@
+"""What is wrong with the file of a store, in words. Owns the reasons and their remedies; others meet the fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+_REASONS = {
+    "Full": "the disk is full; free some space",
+    "Busy": "another program holds it; wait, or stop that program",
+    "Locked": "another program holds it; wait, or stop that program",
+    "NotADB": "it is not a SQLite database; choose another file",
+    "Corrupt": "it is damaged; restore it from a copy",
+    "IO": "the disk reports an error; check it, and the space left on it",
+    "TooBig": "it is larger than a store can hold; let tools return less",
+}
+_BESIDE = ("-wal", "-shm", "-journal")
+"""How the files end that SQLite keeps beside a store; they take its permissions when they are made, and keep them."""
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK)
+
+
+def reason(path: Path, error: apsw.Error, writable: Callable[[Path], bool] = _is_writable) -> str:
+    """What is wrong with a file, and the remedy. `writable` says what the system lets this process write to."""
+    name = type(error).__name__.removesuffix("Error")
+    if name == "CantOpen":
+        return _why_not_opened(path, writable)
+    if name == "ReadOnly":
+        return (
+            _closed(path, writable) or "it can not be written to; check the permissions of the file and its directory"
+        )
+    return _REASONS.get(name, str(error))
+
+
+def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:
+    if not os.path.isdir(path.parent):  # False, and no error, where nobody may look
+        return f"there is no directory {str(path.parent)!r}; make it first"
+    if os.path.isdir(path):
+        return "it is a directory; give the path of a file"
+    return (
+        _closed(path, writable) or "the system does not allow it; check the permissions of the file and its directory"
+    )
+
+
+def _closed(path: Path, writable: Callable[[Path], bool]) -> str | None:
+    """Which of the files that must be written to can not be, if one can not."""
+    if os.path.exists(path) and not writable(path):
+        return "it can not be written to; check its permissions"
+    beside = [path.with_name(path.name + ending) for ending in _BESIDE]
+    closed = [repr(str(one)) for one in beside if os.path.exists(one) and not writable(one)]
+    if closed:
+        return f"{' and '.join(closed)} beside it can not be written to; check the permissions"
+    where = str(path.parent)
+    return None if writable(path.parent) else f"its directory {where!r} can not be written to; check its permissions"
