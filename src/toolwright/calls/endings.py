@@ -15,7 +15,7 @@ Then = Callable[[CallRun, ToolOutcome, Exception | None], None]
 
 
 class Endings:
-    """Writes the outcomes of calls that never waited.
+    """Writes the outcomes of calls.
 
     `alone` writes the outcome of one call and tells its `Then`; `written` is told of each that was written here.
     """
@@ -56,7 +56,10 @@ class Endings:
                 self._written(run)
                 then(run, outcome, None)
 
-        ended = [Ended(run.key, outcome, run.record.started_at, now) for run, outcome, _ in calls]
+        ended = [
+            Ended(run.key, outcome, run.record.started_at, now, run.entered or run.recovered is not None)
+            for run, outcome, _ in calls
+        ]
         try:
             job = asyncio.ensure_future(self._store.finish_all(ended))
         except Exception:  # at what a tool put into its outcome

@@ -183,10 +183,7 @@ class StoreJournal:
         assert run.key is not None
         run.handed_over = True
         if outcome.status != "cancelled" and run.fault is None:
-            if run.entered or run.recovered is not None:
-                self._finish_alone(run, outcome, then)
-            else:
-                self._endings.add(run, outcome, then)
+            self._endings.add(run, outcome, then)
             return
         left = run.asked or run.waiting or run.ran
         stopped = self.closing or run.owner.fault is not None

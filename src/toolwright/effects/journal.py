@@ -55,12 +55,16 @@ NOT_ALL = "One of the calls is no longer this process's to write about; finish e
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written."""
+    """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written.
+
+    `waited` says that it may have waited for something, here or elsewhere: that can not be resolved from then on.
+    """
 
     key: CallKey
     outcome: ToolOutcome
     started_at: float | None
     finished_at: float
+    waited: bool = False
 
 
 class JournalStore(Protocol):
@@ -99,7 +103,7 @@ class JournalStore(Protocol):
         ...
 
     def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
-        """Write the outcomes of calls that never waited for anything, here or elsewhere, all or none.
+        """Write the outcomes of calls as `finish` does, all or none.
 
         Raises:
             StoreError: one could not be written, or is not this process's to write; `finish` says which.

@@ -37,6 +37,7 @@ _WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
+_CLOSE_WAITS = f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1"
 _RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
 _HELD = (
     "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
@@ -134,7 +135,7 @@ class SqliteJournalStore:
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FINISH, values, connection):
                 return False
-            connection.execute(f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1", key)
+            connection.execute(_CLOSE_WAITS, key)
             return True
 
         return self._writer.do(work)
@@ -164,6 +165,7 @@ class SqliteJournalStore:
                 connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
                 if connection.total_changes() - before != len(others):
                     raise StoreError(NOT_ALL)
+            connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work)
         self._bundles.end(taken, job)

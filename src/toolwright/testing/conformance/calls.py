@@ -8,8 +8,9 @@ from typing import Any
 
 from toolwright.effects.effect import Kept
 from toolwright.effects.journal import Ended, Intent
+from toolwright.effects.waits import Refused
 from toolwright.errors import StoreError
-from toolwright.testing.conformance.cases import Database, call, cases, intent, success
+from toolwright.testing.conformance.cases import Database, call, cases, intent, resolved, success, wait
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
 
 EVERYTHING = ToolOutcome(
@@ -217,6 +218,18 @@ async def calls_are_finished_together_or_not_at_all(database: Database) -> None:
         assert (entry.outcome, entry.started_at, entry.finished_at) == (success(key), 103.0, 104.0)
 
 
+async def what_calls_that_are_finished_together_waited_for_can_not_be_resolved(database: Database) -> None:
+    store = await database.open()
+    keys = [call("c1"), call("c2")]
+    await store.journal.begin([intent(key) for key in keys])
+    waits = [wait(key) for key in keys]
+    for each in waits:
+        await store.waits.open_wait(each)
+    await store.journal.finish_all([Ended(key, success(key), 101.0, 102.0, waited=True) for key in keys])
+    assert [await store.waits.resolve(each.key, resolved()) for each in waits] == [Refused("over")] * 2
+    assert await store.waits.waiting() == []
+
+
 CALLS = cases(
     a_call_that_never_began_has_no_past,
     a_finished_call_gives_its_outcome_to_whoever_asks_again,
@@ -231,4 +244,5 @@ CALLS = cases(
     what_is_asked_first_is_done_first_and_answered_first,
     many_calls_at_once_are_all_written,
     calls_are_finished_together_or_not_at_all,
+    what_calls_that_are_finished_together_waited_for_can_not_be_resolved,
 )
