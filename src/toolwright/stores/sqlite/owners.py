@@ -75,12 +75,10 @@ def dead_among(owners: set[str], connection: apsw.Connection, store: Path) -> se
     return dead
 
 
-def sweep(store: Path) -> None:
-    """Remove what dead processes left beside the store."""
-    for path in store.parent.glob(f"{glob.escape(store.name)}-owner-*"):
-        number = path.name.rpartition("-")[2]
-        if number.isdecimal():
-            is_alive(store, int(number))
+def sweep(store: Path) -> bool:
+    """Remove what dead processes left beside the store; True when one that lives has it open."""
+    names = [path.name.rpartition("-")[2] for path in store.parent.glob(f"{glob.escape(store.name)}-owner-*")]
+    return any([is_alive(store, int(number)) for number in names if number.isdecimal()])  # noqa: C419 (each of them)
 
 
 def _lock(path: Path) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.owners import sweep
 from toolwright.stores.sqlite.rows import one
 
 VERSION = 5
@@ -26,13 +27,19 @@ def bring_up_to_date(connection: apsw.Connection, path: Path) -> None:
     """Give a file the schema of this version, inside the transaction of the caller: all of it, or nothing.
 
     Raises:
-        StoreError: the file is another program's, or a newer toolwright's.
+        StoreError: the file is another program's or a newer toolwright's, or an older one has it open.
     """
     if _is_empty(connection):
         connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
     else:
         version = require_ours(connection, path)
+        if version < VERSION and sweep(path):
+            # It would go on writing by what it knows, and not see what is written by what it does not.
+            raise StoreError(
+                f"The store {str(path)!r} is of an older version (schema {version}, this one knows {VERSION}), and a "
+                "program has it open; end that first, and it is brought up to date"
+            )
         for number, statements in _migrations():
             if number > version:
                 connection.execute(statements)
