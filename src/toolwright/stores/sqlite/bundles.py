@@ -127,8 +127,8 @@ class Bundles:
         over, self._over = self._over, []
         return over
 
-    def remove(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
-        """Have them be over still, unless `job` removes them."""
+    def put_back(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
+        """Give them out once more, if `job` fails to remove them."""
 
         def done(job: asyncio.Future[Any]) -> None:
             if not _succeeded(job):

@@ -103,7 +103,7 @@ class SqliteJournalStore:
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
         if over:
-            self._bundles.remove(over, job)
+            self._bundles.put_back(over, job)
         return job
 
     async def _begin_of_process(
@@ -225,7 +225,7 @@ class SqliteJournalStore:
         over = self._bundles.over()
         if over:
             job = self._writer.do(lambda connection: remove(connection, over), synced=False)
-            self._bundles.remove(over, job)
+            self._bundles.put_back(over, job)
             with contextlib.suppress(StoreError):
                 await job
 
