@@ -16,7 +16,7 @@ from toolwright.errors import StoreError
 from toolwright.stores.sqlite.owners import sweep
 from toolwright.stores.sqlite.rows import one
 
-VERSION = 5
+VERSION = 6
 """The version of the schema this code writes, in `PRAGMA user_version`."""
 APPLICATION = 0x746F6F6C
 """What marks a file as ours, in `PRAGMA application_id`."""

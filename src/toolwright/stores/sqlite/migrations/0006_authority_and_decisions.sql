@@ -1,0 +1,1 @@
+-- Version 6: what a background run may do is kept with it, and who decided what.
