@@ -5,8 +5,7 @@ import hashlib
 import time
 from collections.abc import Callable
 
-from tests.conftest import MOST_STALL
-from tests.loop_watch import watch_loop
+from tests.loop_watch import MOST_STALL, watch_loop
 
 STALL = 3 * MOST_STALL
 
