@@ -577,7 +577,7 @@ def test_every_item_of_an_iterable_is_checked_before_the_tool_runs():
 
 @pytest.mark.parametrize("kind", [Generator[int, None, None], AsyncIterable[int], Iterator[int], list[Generator]])
 def test_a_parameter_that_no_list_can_be_is_refused(kind):
-    def read(lines: kind) -> None: ...
+    def read(lines: kind) -> None: ...  # type: ignore[valid-type]
 
     with pytest.raises(ToolDefinitionError, match="'lines'"):
         read_signature(read, name="read")
