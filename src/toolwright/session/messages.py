@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, get_args
 
 from toolwright import jsonx
+from toolwright.calls.redact import off_loop
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.known import KnownSecrets
@@ -75,7 +76,9 @@ class Messages:
         redactor = None if isinstance(self._marker, Unmarked) else self._known.redactor
         if redactor is not None:
             # What is said in a conversation is read by a model. The host says what it wants to.
-            data, about = redactor.json(data), to_json("metadata", redactor.value(jsonx.decode(about)))
+            size = len(data) + len(about)
+            data = await off_loop(size, redactor.json, data)
+            about = to_json("metadata", await off_loop(size, redactor.value, jsonx.decode(about)))
         mark = self._marker.mark("messages.append", sender, jsonx.digest(data), jsonx.digest(about))
         now = self._clock.now()
         number, at = await self._store.append_message(self._session, sender, data, about, now, self._room, mark)
