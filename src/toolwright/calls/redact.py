@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.errors import SecretsError
-from toolwright.events import CallNote, CallOutput, CallProgress, CallRetrying, CallWaiting, CallWarning
+from toolwright.events import CallNote, CallOutput, CallProgress, CallRetrying, CallStatus, CallWaiting, CallWarning
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
 
@@ -229,7 +229,7 @@ def redact_event(run: CallRun, event: CallNote) -> CallNote | None:
         shown = (event.current, event.total, event.label, event.unit)
         current, total, label, unit = (redactor.value(each) for each in shown)
         return replace(event, current=current, total=total, label=label, unit=unit)
-    for kind, name in ((CallRetrying, "code"), (CallWaiting, "name"), (CallWarning, "message")):
+    for kind, name in ((CallRetrying, "code"), (CallStatus, "text"), (CallWaiting, "name"), (CallWarning, "message")):
         if isinstance(event, kind):
             return replace(event, **{name: redactor.value(getattr(event, name))})
     return event

@@ -16,7 +16,7 @@ from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
-from toolwright.events import CallNote, CallOutput, CallProgress
+from toolwright.events import CallNote, CallOutput, CallProgress, CallStatus
 from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelRequest
 from toolwright.tools.context import ToolContext
@@ -76,6 +76,9 @@ class RunServices:
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
         self._publish(CallProgress(*about(self._run), current, total, label, unit))
+
+    def report_status(self, text: str) -> None:
+        self._publish(CallStatus(*about(self._run), text))
 
     def report_output(self, stream: str, text: str) -> None:
         self._publish(CallOutput(*about(self._run), stream, text))

@@ -31,6 +31,8 @@ class CallServices(Protocol):
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
 
+    def report_status(self, text: str) -> None: ...
+
     def report_output(self, stream: str, text: str) -> None: ...
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
@@ -71,7 +73,7 @@ class ToolContext:
     """One call's view of the runtime. Annotate a parameter with it, and it is injected.
 
     `idempotency_key` is the same for every attempt of the call and every replay: hand it to the outside world.
-    `progress` and `output` act at once: await them in async tools, just call them in sync ones.
+    `progress`, `status` and `output` act at once: await them in async tools, just call them in sync ones.
     """
 
     __slots__ = (
@@ -130,6 +132,11 @@ class ToolContext:
     ) -> Done:
         """Tell watchers how far the call is; `unit` says of what, such as "files"."""
         self._services.report_progress(current, total, label, unit)
+        return _DONE
+
+    def status(self, text: str) -> Done:
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        self._services.report_status(text)
         return _DONE
 
     def output(self, stream: Literal["stdout", "stderr"] | str, text: str) -> Done:
