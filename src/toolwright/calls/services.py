@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from toolwright.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
+
+log = logging.getLogger("toolwright.calls")
 
 
 def describe(run: CallRun) -> dict[str, Any]:
@@ -108,7 +111,9 @@ class RunServices:
         run = self._run
         model = run.host.model
         if model is None:
-            raise ServiceError("There is no model to ask; give one to Runtime.open(model=...)", "no_model")
+            # The model reads the error, the owner the log: each is told what it can do.
+            log.warning("Tool %r asks a model, and there is none; give one to App(model=...)", run.name)
+            raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
         if run.host.redactor is not None:  # A model that a tool asks is a model like any other.
             messages, options = run.host.redactor.value(messages), run.host.redactor.value(options)

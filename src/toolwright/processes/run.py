@@ -96,12 +96,23 @@ class Run:
         self._process = found
         return found
 
-    async def wait(self, timeout: float | None = None) -> ToolOutcome:
-        """The outcome of the process, when it is over; at most `timeout` seconds are waited for that.
+    async def wait(self, timeout: float | None = None, *, cancel: bool = False) -> ToolOutcome:
+        """The outcome of the run, when it is over; at most `timeout` seconds are waited for that.
+
+        With `cancel=True`, cancelling this wait cancels the run too, and the wait ends when the run has stopped.
 
         Raises:
-            TimeoutError: it is not over yet. It goes on.
+            TimeoutError: it is not over yet. It continues.
         """
+        try:
+            return await self._wait(timeout)
+        except asyncio.CancelledError:
+            if cancel:
+                await self.cancel("the task that waited for the run was cancelled")
+                await self._wait(None)
+            raise
+
+    async def _wait(self, timeout: float | None) -> ToolOutcome:
         late = None
         if timeout is not None:
             late = asyncio.ensure_future(self._desk.clock.sleep(require_seconds("timeout", timeout)))

@@ -40,11 +40,11 @@ class RunClient(Protocol):
         """Look at it now."""
         ...
 
-    async def wait(self, timeout: float | None = None) -> ToolOutcome:
-        """Its outcome, when it is over.
+    async def wait(self, timeout: float | None = None, *, cancel: bool = False) -> ToolOutcome:
+        """Its outcome, when it is over. With `cancel=True`, cancelling this wait cancels the run too.
 
         Raises:
-            TimeoutError: it is not over yet. It goes on.
+            TimeoutError: it is not over yet. It continues.
         """
         ...
 
@@ -165,6 +165,7 @@ class SchedulesClient(Protocol):
         signal_on_completion: bool = False,
         misfire: Literal["skip", "once", "all"] = "once",
         overlap: Literal["skip", "queue", "allow"] = "skip",
+        id: str | None = None,
     ) -> ScheduleClient:
         """Start a tool that supports the background at an instant, or again and again."""
         ...
