@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NotRequired, Optional, get_args, get_origin
@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import ValidationError, to_jsonable_python
+from pydantic_core import SchemaValidator, ValidationError, to_jsonable_python
 
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
@@ -91,7 +91,7 @@ def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[
         _show_default(schema, parameter, fields.get(parameter.name))
     return Signature(
         input_schema=schema,
-        validate=_validator(adapter, schema),
+        validate=_validator(adapter, schema, name),
         description=documentation.description,
         context_parameter=context,
         parameters=tuple(fields),
@@ -136,7 +136,6 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
     try:
         hint = resolve_annotation(parameter.annotation, names)
         Optional[hint]  # noqa: UP045 - raises for what is no type
-        return hint
     except (NameError, AttributeError) as error:
         raise UnresolvedAnnotation(
             f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
@@ -146,6 +145,14 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         raise ToolDefinitionError(
             f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); annotate it with one."
         ) from None
+    if _names_generator(hint):
+        raise ToolDefinitionError(f"{where} that is a generator, and a model gives a list; annotate it as list[...].")
+    return hint
+
+
+def _names_generator(hint: Any) -> bool:
+    """True for a generator, and for a type that has one among its arguments."""
+    return hint is Generator or get_origin(hint) is Generator or any(map(_names_generator, get_args(hint)))
 
 
 def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
@@ -263,8 +270,8 @@ def _untitled(made: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
     return made
 
 
-def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
-    validate_json = adapter.validator.validate_json
+def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any], owner: str) -> Callable[[bytes], dict[str, Any]]:
+    validate_json = _eager(adapter, owner).validate_json
 
     def validate(raw: bytes) -> dict[str, Any]:
         try:
@@ -273,6 +280,44 @@ def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any]) -> Callable[[b
             raise InvalidArguments(_problems_of(error, raw, schema)) from None
 
     return validate
+
+
+def _eager(adapter: TypeAdapter[Any], owner: str) -> Any:
+    """The validator of the arguments, with each `Iterable` read as a list.
+
+    pydantic gives an `Iterable` as an iterator that checks each item when the function asks for it. Arguments are
+    checked before the tool runs, so every item is checked here.
+    """
+    core = adapter.core_schema
+    changed = _with_lists(core)
+    if changed is core:
+        return adapter.validator
+    make: Any = SchemaValidator
+    try:
+        # Without the validators that models carry with them: these are the ones that check later.
+        return make(changed, _use_prebuilt=False)
+    except TypeError:
+        raise ToolDefinitionError(
+            f"Tool {owner!r} takes an Iterable, which this version of pydantic checks only while the tool runs; "
+            "annotate it as list[...], or install pydantic 2.12 or newer."
+        ) from None
+
+
+def _with_lists(node: Any) -> Any:
+    """A core schema of pydantic with lists in place of generators; the same object where it has none."""
+    if isinstance(node, list | tuple):
+        items = [_with_lists(item) for item in node]
+        return type(node)(items) if any(new is not old for new, old in zip(items, node, strict=True)) else node
+    if not isinstance(node, dict):
+        return node
+    changes = {key: new for key, old in node.items() if key != "metadata" and (new := _with_lists(old)) is not old}
+    if node.get("type") == "generator" and node.keys() <= _GENERATOR_FIELDS:
+        changes["type"] = "list"
+    return {**node, **changes} if changes else node
+
+
+_GENERATOR_FIELDS = {"type", "items_schema", "min_length", "max_length", "ref", "metadata", "serialization"}
+"""The fields of the core schema of a generator. Those of a list have the same names."""
 
 
 def _problems_of(error: ValidationError, raw: bytes, schema: dict[str, Any]) -> list[ArgumentProblem]:
