@@ -254,4 +254,6 @@ async def test_the_raw_output_of_a_run_is_its_log_file(stage: Stage, place: str 
         assert log == "x" * 10
     else:
         missing = 300 * KI - 256 * KI
-        assert log == "x" * 128 * KI + f"\n[system] {missing} characters of output were left out here\n" + "x" * 128 * KI
+        assert (
+            log == "x" * 128 * KI + f"\n[system] {missing} characters of output were left out here\n" + "x" * 128 * KI
+        )
