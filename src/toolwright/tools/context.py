@@ -232,14 +232,15 @@ class ToolContext:
         name: str,
         function: Callable[..., Any],
         *inputs: Any,
-        on_crash: Literal["rerun", "fail"] | Callable[..., Any] | None = None,
+        on_crash: Literal["rerun", "fail", "ask"] | Callable[..., Any] | None = None,
     ) -> Any:
         """Run `function(*inputs)` once, across crashes and attempts, and return the JSON form of what it gives.
 
         A plain function runs on a thread. What is done is given back without running; a `ToolError` is raised again,
         unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
-        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), or a probe that
-        takes the same inputs and returns what the step gave, or None if it did not happen.
+        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), "ask" to let a person
+        decide whether it runs again, or a probe that takes the same inputs and returns what the step gave, or None if
+        it did not happen.
 
         Raises:
             ToolError: the step failed, now or when it ran.
