@@ -36,6 +36,7 @@ from toolwright.effects.effect import CallKey, Effect
 from toolwright.effects.waits import Remembered, Resolution, Standing, Wait, WaitKey
 from toolwright.tools.outcome import Failure
 
+
 class AskPerson(NamedTuple):
     """A person decides about an effect that a crash cut off.
 

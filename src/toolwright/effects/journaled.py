@@ -229,7 +229,7 @@ def _result(kept: Kept) -> bytes:
 
 STEP_REMEDY = (
     "Give the step on_crash='rerun' if it may run again, 'ask' to let a person decide, or a function that finds out. "
-    "A background run that ended this way is continued by run.continue_(), or by `toolwright runs continue`."
+    "A background run that ended this way is continued by run.resume(), or by `toolwright runs resume`."
 )
 """For the owner of the tool, in the private detail of the failure; a model can do nothing with it."""
 

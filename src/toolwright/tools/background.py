@@ -60,6 +60,10 @@ class RunClient(Protocol):
         """Ask it and all that it started to stop; False when it was over already."""
         ...
 
+    async def resume(self, *, by: str | None = None) -> None:
+        """Let an abandoned run continue, because a person decided that what was in doubt may happen again."""
+        ...
+
     async def signal(self, name: str, payload: Any = None) -> int:
         """Send a signal, which its tool takes by `ctx.receive(name)`."""
         ...
