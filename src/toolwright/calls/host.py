@@ -17,6 +17,7 @@ from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.hub import Channel
+from toolwright.limited_children import ChildPool
 from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelClient
 from toolwright.tools.outcome import ToolOutcome
@@ -51,6 +52,7 @@ class CallHost:
         "keep_output",
         "keeper",
         "know",
+        "limited_children",
         "lingering",
         "loop",
         "model",
@@ -77,6 +79,7 @@ class CallHost:
         channel: Channel,
         threads: ThreadPool,
         processes: ProcessPool,
+        limited_children: ChildPool,
         schedule: Schedule,
         lingering: set[CallRun],
         tasks: set[asyncio.Task[Any]],
@@ -98,6 +101,7 @@ class CallHost:
         self.channel = channel
         self.threads = threads
         self.processes = processes
+        self.limited_children = limited_children
         self.schedule = schedule
         self.lingering = lingering
         self.tasks = tasks

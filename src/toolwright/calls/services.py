@@ -18,6 +18,7 @@ from toolwright.calls.redact import publish
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.events import CallNote, CallOutput, CallProgress, CallStatus
+from toolwright.limited_children import ChildPool
 from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelRequest
 from toolwright.tools.context import ToolContext
@@ -89,6 +90,10 @@ class RunServices:
     async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
         async with durable.recording(self._run):
             return await self._run.host.run_nested(self._run, calls)
+
+    @property
+    def limited_children(self) -> ChildPool:
+        return self._run.host.limited_children
 
     def service(self, name: str) -> Any:
         """A client of the session's, for this attempt."""

@@ -63,6 +63,7 @@ class Session(Batching, Background, Connecting):
             channel=shared.hub.channel(session_id),
             threads=shared.threads,
             processes=shared.processes,
+            limited_children=shared.limited_children,
             schedule=Schedule(shared.running),
             lingering=shared.lingering,
             tasks=shared.tasks,

@@ -17,6 +17,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import RuntimeClosed
 from toolwright.hub import EventHub
+from toolwright.limited_children import ChildPool
 from toolwright.session.services import ServiceStores
 from toolwright.session.store import Marker, Quotas
 from toolwright.session.vault import Vault
@@ -72,6 +73,7 @@ class Shared:
         self.deadlines = Deadlines(clock)
         self.threads = ThreadPool(policy.runtime_concurrency)
         self.processes = ProcessPool()
+        self.limited_children = ChildPool()
         self.running = Running()
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
         self.lingering: set[CallRun] = set()
@@ -115,6 +117,7 @@ class Shared:
             task.cancel()
         await self.effects.close()
         self.processes.close()
+        await self.limited_children.close()
         self.threads.close()
         self.deadlines.close()
         self.hub.close()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    from toolwright.limited_children import ChildPool
     from toolwright.tools.background import RunsClient, SchedulesClient
     from toolwright.tools.call import ToolCall
     from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
@@ -38,6 +39,9 @@ class CallServices(Protocol):
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
 
     def service(self, name: str) -> Any: ...
+
+    @property
+    def limited_children(self) -> ChildPool: ...
 
     def open_child(self, name: str) -> Any: ...
 
@@ -209,6 +213,11 @@ class ToolContext:
         """The call's own session: its id, its tools, its services."""
         session: SessionClient = self._services.service("session")
         return session
+
+    @property
+    def limited_children(self) -> ChildPool:
+        """Processes with limits that the operating system keeps, for code and data that strangers wrote."""
+        return self._services.limited_children
 
     def open_child(self, name: str) -> ChildSessionClient:
         """Open a session of this call's own: the same one for a name in every attempt, and no other call's."""
