@@ -75,6 +75,10 @@ class _Services:
         self._over = False
         self.cancelled = False
 
+    @property
+    def deps(self) -> Any:
+        raise RuntimeError("a tool with isolation='process' has no deps of its app; drop the isolation")
+
     def now(self) -> float:
         return time.time()
 

@@ -13,6 +13,7 @@ from toolwright import jsonx
 from toolwright.calls import durable
 from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
+from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about
@@ -74,6 +75,16 @@ class RunServices:
     @property
     def cancelled(self) -> bool:
         return self._run.stopping
+
+    @property
+    def deps(self) -> Any:
+        deps = self._run.host.deps
+        if deps is NO_LIFESPAN:
+            raise ToolwrightError(
+                f"Tool {self._run.name!r} asks for ctx.deps, and the app has no lifespan; give it one, "
+                "App(lifespan=...)"
+            )
+        return deps
 
     def now(self) -> float:
         return self._run.host.clock.now()

@@ -109,6 +109,7 @@ class Processes:
             origin=origin,
             hides=session.hides,
             entered=session.enter,
+            require_in_every_process=session.require_in_every_process,
         )
 
     async def list(self, session: str | None, *, active: bool, limit: int) -> builtins.list[Run]:
@@ -204,7 +205,7 @@ class Processes:
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
-            require_background(session.all_tools(), process.tool)
+            require_background(session.tools_of_runs(), process.tool)
         source: CallSource = "schedule" if process.schedule is not None else "host"
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"

@@ -20,6 +20,7 @@ from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
 from toolwright.session.store import Marker, require_name
 from toolwright.tools.registry import Snapshot
+from toolwright.tools.tool import Tool
 
 
 class ScheduleDesk:
@@ -154,6 +155,7 @@ class Schedules:
         *,
         origin: Mapping[str, Any] | None = None,
         hides: Callable[[bytes], bool] = lambda data: False,
+        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
         self._desk = desk
         self._store = desk.store
@@ -164,6 +166,7 @@ class Schedules:
         self._most = most
         self._origin = dict(origin or {"by": "host"})
         self._hides = hides
+        self._require_in_every_process = require_in_every_process
 
     async def add(
         self,
@@ -202,6 +205,7 @@ class Schedules:
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool), self._clock.now()
+        self._require_in_every_process(found)
         timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)

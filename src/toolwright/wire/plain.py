@@ -16,7 +16,7 @@ from toolwright.wire.part import Part
 from toolwright.wire.results import definition_of, in_call_order
 
 SHAPE = "plain"
-_FIELDS = ("id", "name", "arguments", "kind", "source")
+_FIELDS = ("id", "name", "arguments", "kind", "source", "cut_off", "meta")
 
 
 def read_calls(payload: Any) -> list[ToolCall]:
@@ -42,6 +42,10 @@ def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
             item["kind"] = call.kind
         if call.source != "model":
             item["source"] = call.source
+        if call.cut_off is not None:
+            item["cut_off"] = call.cut_off
+        if call.meta is not None:
+            item["meta"] = call.meta
         written.append(item)
     return written
 
@@ -87,7 +91,7 @@ def _read_call(part: Part) -> ToolCall:
     source = part.field("source")
     if source.value is not None and source.value not in get_args(CallSource):
         raise source.wrong(f"one of {', '.join(get_args(CallSource))}")
-    kind = part.field("kind")
+    kind, meta = part.field("kind"), part.field("meta")
     call_id = part.field("id")
     return ToolCall(
         name=part.field("name").name("the name of a tool"),
@@ -95,6 +99,8 @@ def _read_call(part: Part) -> ToolCall:
         id=new_id("call") if call_id.value is None else call_id.name(),
         source=source.value or "model",
         kind=None if kind.value is None else kind.name(),
+        cut_off=_text(part, "cut_off"),
+        meta=None if meta.value is None else meta.object("the fields of providers, by the names of their shapes"),
     )
 
 
