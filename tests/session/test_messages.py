@@ -77,7 +77,7 @@ async def test_several_messages_are_appended_together_or_not_at_all(place, open_
 @pytest.mark.parametrize("wrong", ["text", {}, {"content": 1, "role": "user"}, {"content": 1, "sender": ["user"]}])
 async def test_one_unusable_message_keeps_the_others_out(place, open_runtime, wrong):
     messages = (await open_runtime(place)).session("s").messages
-    with pytest.raises(ServiceError, match="not usable|not known"):
+    with pytest.raises(ServiceError, match=r"not usable|not known"):
         await messages.extend([{"content": "fine", "sender": "user"}, wrong])
     assert await messages.list() == []
 

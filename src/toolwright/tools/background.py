@@ -52,6 +52,10 @@ class RunClient(Protocol):
         """What happened to it beyond an event's number, and what happens, until it is over."""
         ...
 
+    def events(self) -> AsyncIterator[Any]:
+        """What happened to it so far."""
+        ...
+
     async def log(self) -> str:
         """Its output so far."""
         ...

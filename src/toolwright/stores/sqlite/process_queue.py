@@ -6,6 +6,7 @@ All of it happens inside the transaction of the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import apsw
 import msgspec
@@ -18,7 +19,6 @@ from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_e
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.run_resources import add_resource, update_resource
 from toolwright.tools.outcome import Failure, ToolOutcome
-
 
 _outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
 _failure = msgspec.msgpack.Decoder(Failure).decode
@@ -83,9 +83,10 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
     if _session_is_full(connection, process.session, limits):
         raise _session_limit(limits)
     scope = (process.session, scope_of(id))
-    for call_id, outcome in connection.execute(
+    finished: list[Any] = connection.execute(
         "SELECT call_id, outcome FROM calls WHERE session = ? AND scope = ? AND outcome IS NOT NULL", scope
-    ).fetchall():
+    ).fetchall()
+    for call_id, outcome in finished:
         failure = _outcome(outcome).failure
         if call_id == id or (failure is not None and failure.code == "interrupted"):
             # As if it had not started: its crash policy is not asked, for a person has decided.
@@ -94,11 +95,12 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
                 " WHERE session = ? AND scope = ? AND call_id = ?",
                 (NOBODY, *scope, call_id),
             )
-    for call_id, label, failed in connection.execute(
+    doubtful: list[Any] = connection.execute(
         "SELECT call_id, label, failure FROM effects WHERE session = ? AND scope = ?"
         " AND (failure IS NOT NULL OR NOT done)",
         scope,
-    ).fetchall():
+    ).fetchall()
+    for call_id, label, failed in doubtful:
         if failed is None or _failure(failed).code == "interrupted":
             connection.execute(
                 "DELETE FROM effects WHERE session = ? AND scope = ? AND call_id = ? AND label = ?",

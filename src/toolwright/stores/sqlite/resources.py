@@ -60,7 +60,7 @@ class SqliteResourceStore:
             require_room(connection, session, "resources", room)
             return row
 
-        row: Any = await self._changes.change(mark, work)
+        row: ResourceRow | None = await self._changes.change(mark, work)
         return row
 
     async def get_resource(self, session: str, id: str) -> ResourceRow | None:
