@@ -29,6 +29,8 @@ MOST_HEADS = 4_000
 """How many heads one automaton has. To build one of that size takes about as long as a turn of the loop may take."""
 _UNSAFE = re.compile(r'["\\\[\]<>&%\'\s]')
 _BREAKS = re.compile(rb"[\r\n]")
+_ARMOUR = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_=-"
+_ARMOURED = (re.compile(rb"\n(?<=[A-Za-z0-9+/_=-]{32}\n)"), re.compile(rb"\n(?<=[A-Za-z0-9+/_=-]{32}\r\n)"))
 
 
 def handle(name: str) -> str:
@@ -175,7 +177,7 @@ class Patterns:
         found: list[Found] = []
         for table in self._whole:
             found += table.find(data, shortest)
-        if self._broken and (b"\n" in data or b"\r" in data):
+        if self._broken and _may_be_broken(data):
             found += self._across_lines(data, shortest)
         if not found:
             return found
@@ -200,11 +202,11 @@ class Patterns:
     def tail(self, data: bytes) -> int:
         """From where on the data may be the beginning of a form that continues in the next piece."""
         earliest = min((table.tail(data) for table in self._whole), default=len(data))
-        if self._broken and (b"\n" in data or b"\r" in data):
+        if self._broken and _may_be_broken(data):
             flat = data.translate(None, b"\r\n")
             begun = min(table.tail(flat) for table in self._broken)
             if begun < len(flat):
-                earliest = min(earliest, _Places(data).of(begun))
+                earliest = min(earliest, _place_from_end(data, len(flat) - begun))
         return earliest
 
     def redact(self, data: bytes, shortest: int = 0) -> bytes:
@@ -227,8 +229,27 @@ class Patterns:
         raise TypeError("what is redacted is not pickled; it is made of secrets")
 
 
+def _may_be_broken(data: bytes) -> bool:
+    """True where a line may be one of base64 or hex; the first may have begun before the data does."""
+    first = data.find(b"\n")
+    if first < 0:
+        return False
+    if first <= 33 and not data[:first].rstrip(b"\r").translate(None, _ARMOUR):
+        return True
+    return any(pattern.search(data) for pattern in _ARMOURED)
+
+
 def _first_and_longest(found: Found) -> tuple[int, int]:
     return found[0], -found[1]
+
+
+def _place_from_end(data: bytes, count: int) -> int:
+    """Where the last so many bytes of the data begin, its line breaks not counted."""
+    size = count + count // 16 + 16
+    while len(flat := data[-size:].translate(None, b"\r\n")) < count:
+        size *= 2
+    window = data[-size:]
+    return len(data) - len(window) + _Places(window).of(len(flat) - count)
 
 
 class _Places:
