@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolwright.calls.approvals import Approval
     from toolwright.calls.batch import Batch
-    from toolwright.calls.hooks import Answer, HookCall, ReplaceArguments
+    from toolwright.calls.hooks import Answer, HookCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
@@ -72,6 +72,7 @@ _HOMES = {
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
+    "ProjectedCall": "toolwright.calls.hooks",
     "Recovered": "toolwright.session.recovery",
     "Resolved": "toolwright.session.inbox",
     "RegistryError": "toolwright.errors",
@@ -127,6 +128,7 @@ __all__ = [
     "Pending",
     "Policy",
     "PolicyError",
+    "ProjectedCall",
     "Recovered",
     "RegistryError",
     "ReplaceArguments",

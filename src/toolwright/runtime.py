@@ -111,7 +111,8 @@ class Runtime(Working, Listening, Archiving, Keeping):
             policy: the owner's decisions; the defaults are those of `Policy()`.
             before: hooks that see each call before it is authorised.
             after: hooks that see each outcome before it is final.
-            projector: turns an outcome into what the model reads.
+            projector: turns an outcome into what the model reads; it is given the call, too, if it takes two
+                arguments, and may be async.
             call_log: takes the records; by default the last 100,000 are kept in memory.
             events_file: a file that gets every event as a line of JSON.
             clock: where time comes from.
