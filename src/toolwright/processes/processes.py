@@ -18,7 +18,7 @@ from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
-from toolwright.processes.runs import LONGEST, Runs, require_background
+from toolwright.processes.runs import LONGEST, Runs, limits_of, require_background
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
@@ -87,6 +87,7 @@ class Processes:
             poke=self.poke,
             enter=self._enter,
             redacted=place.redacted,
+            limits=limits_of(place.policy, place.quotas.resources),
         )
 
     def runs(
@@ -108,6 +109,7 @@ class Processes:
             origin=origin,
             hides=session.hides,
             entered=session.enter,
+            require_in_every_process=session.require_in_every_process,
         )
 
     async def list(self, session: str | None, *, active: bool, limit: int) -> builtins.list[Run]:
@@ -203,7 +205,7 @@ class Processes:
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
-            require_background(session.all_tools(), process.tool)
+            require_background(session.tools_of_runs(), process.tool)
         source: CallSource = "schedule" if process.schedule is not None else "host"
         if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
             source = "model"

@@ -46,6 +46,7 @@ class Runs:
         origin: Mapping[str, Any] | None = None,
         hides: Callable[[bytes], bool] = lambda data: False,
         entered: Callable[[Any], None] = lambda key: None,
+        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
         self._desk = desk
         self._session = session
@@ -56,6 +57,7 @@ class Runs:
         self._origin = dict(origin or {"by": "host"})
         self._hides = hides
         self._entered = entered
+        self._require_in_every_process = require_in_every_process
 
     @property
     def current(self) -> str | None:
@@ -90,6 +92,7 @@ class Runs:
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
         found = backgroundable(self._tools(), tool)
+        self._require_in_every_process(found)
         registration = Registration(
             id=new_process_id() if id is None else require_process_id(id),
             session=self._session,
@@ -129,7 +132,7 @@ class Runs:
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
             raise ProcessError(
-                f"There is no run {id!r:.200} in this session; `session.runs()` lists its runs", "not_found"
+                f"There is no run {id!r:.200} in this session; list its runs to see their ids", "not_found"
             )
         return Run(self._desk, process)
 

@@ -138,7 +138,16 @@ class Working:
         desk = self._schedule_desk(policy, guard)
         origin = {"by": "host"} if call is None else {"by": "call", "scope": call.scope, "call_id": call.call_id}
         most = policy.schedules_per_session
-        return Schedules(desk, session.id, marker, session.all_tools, most, origin=origin, hides=session.hides)
+        return Schedules(
+            desk,
+            session.id,
+            marker,
+            session.all_tools,
+            most,
+            origin=origin,
+            hides=session.hides,
+            require_in_every_process=session.require_in_every_process,
+        )
 
     def _schedule_desk(self, policy: Policy, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
         return ScheduleDesk(guard(self._stores.schedules), self.clock, self._queueing(policy), self._processes.poke)
@@ -181,6 +190,7 @@ class _Place:
     def tool_names(self) -> list[str]:
         runtime = self._runtime
         names = set(runtime._shared.tools.snapshot())
-        for session in runtime._sessions.values():
-            names.update(session.tools.snapshot())
+        if not runtime._shared.kept_before:
+            for session in runtime._sessions.values():
+                names.update(session.tools.snapshot())
         return sorted(names)

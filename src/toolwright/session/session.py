@@ -52,6 +52,7 @@ class Session(Batching, Background, Connecting):
         self.policy = policy
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from)
+        self._run_offer = Offer(policy.defer_tools_from)
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
@@ -77,6 +78,7 @@ class Session(Batching, Background, Connecting):
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,
+            deps=shared.deps,
         )
         # Those of processes, each apart from the others; they redact what the session's own redacts.
         self._hosts: list[CallHost] = [self._host]

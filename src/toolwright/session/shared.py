@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
+from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.policy import Policy
 from toolwright.calls.threads import ThreadPool
@@ -37,6 +38,8 @@ class Starter(Protocol):
 
     def all_tools(self) -> Snapshot: ...
 
+    def require_in_every_process(self, tool: Tool) -> None: ...
+
     def enter(self, call: CallKey) -> None: ...
 
     async def know_secrets(self) -> None: ...
@@ -63,6 +66,8 @@ class Shared:
     triggers: Callable[[Starter], TriggersClient]
     """Makes the client of a session's triggers."""
     model: ModelClient | None = None
+    deps: Any = NO_LIFESPAN
+    """The value of the app's lifespan in this process."""
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
         self.tools = tools

@@ -42,6 +42,15 @@ class SqliteScheduleStore:
         """Part of `ScheduleStore`."""
 
         def work(connection: apsw.Connection) -> str:
+            there = _find(connection, schedule.id)
+            if there is not None:
+                if not schedule.same_as(there):
+                    raise ScheduleError(
+                        f"The id {schedule.id!r} is that of another schedule; use another id, and cancel the old one "
+                        "if it is yours",
+                        "conflict",
+                    )
+                return there.id
             query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
             if one(connection, query, (schedule.session,)) >= most:
                 raise ScheduleError(
