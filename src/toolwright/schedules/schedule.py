@@ -37,6 +37,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
     next_at: float | None
     created_at: float
     provenance: Any = None
+    authority: bytes = b""
+    """JSON of what its runs may do, as far as whoever added it may."""
 
     def to_json(self) -> dict[str, Any]:
         """The schedule as plain data."""
