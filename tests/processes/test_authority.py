@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,14 @@ from toolwright import Policy, Rule, Runtime, Tool, ToolContext, tool
 from toolwright.errors import RunRefused
 
 TIMING = {"cron": "* * * * *"}
+
+
+def never(number: int, request: Any) -> bool:
+    return False
+
+
+def is_no(name: str, request: Any) -> bool:
+    return name == "no"
 
 
 class Bench:
@@ -212,7 +221,7 @@ async def test_a_rule_that_is_a_function_is_found_by_its_name_in_another_program
         ([], "has no rule of that name; add the rule to that policy"),
         ([Rule("deny", "mutate", name="only data")], "has no rule of that name; add the rule to that policy"),
         (
-            [Rule("deny", "mutate", name="only data", when=lambda request, n=n: False) for n in range(2)],
+            [Rule("deny", "mutate", name="only data", when=partial(never, n)) for n in range(2)],
             "several rules of that name; give each its own name",
         ),
     ],
@@ -241,7 +250,7 @@ async def test_a_function_of_a_batch_holds_for_its_runs_in_the_same_program(stag
     batches = [
         session.run_batch(
             [{"id": name, "name": "outer", "arguments": {"how": "run of a run"}}],
-            rules=[Rule("deny", "mutate", name="same name", when=lambda request, name=name: name == "no")],
+            rules=[Rule("deny", "mutate", name="same name", when=partial(is_no, name))],
         )
         for name in ("no", "yes")
     ]
@@ -300,12 +309,13 @@ async def test_a_run_says_who_started_it_and_by_which_call(stage: Stage, place: 
     events = session.subscribe()
     args = {"tool": "work", "args": {}}
     await stage.until((await session.spawn("work")).wait())
-    for call in [
+    calls: list[dict[str, Any]] = [
         {"id": "c1", "name": "spawn_background", "arguments": args},
         {"id": "c2", "name": "spawn_background", "arguments": args, "source": "user"},
         {"id": "c3", "name": "spawn"},
         {"id": "c4", "name": "spawn", "arguments": {"nested": True}},
-    ]:
+    ]
+    for call in calls:
         (outcome,) = await session.run_batch([call])
         run = outcome.value if isinstance(outcome.value, str) else outcome.value["run_id"]
         await stage.until((await session.run(run)).wait())

@@ -127,7 +127,7 @@ class RuleBook:
     def __init__(self) -> None:
         # Exactly which rule was meant, as long as this process lives: a name may be given twice.
         self._referred: dict[str, Rule] = {}
-        self._references: dict[Rule, str] = {}
+        self._references: dict[int, str] = {}
 
     def write(self, origin: Origin) -> bytes:
         """The authority that what an origin starts is stored with."""
@@ -178,13 +178,14 @@ class RuleBook:
         return written
 
     def _refer(self, rule: Rule) -> str:
-        reference = self._references.get(rule)
+        # By the id of the object, which is kept alive here: a function need not be hashable.
+        reference = self._references.get(id(rule))
         if reference is None:
-            reference = self._references[rule] = uuid7()
+            reference = self._references[id(rule)] = uuid7()
             self._referred[reference] = rule
             if len(self._referred) > MOST_REFERRED:
                 oldest = next(iter(self._referred))
-                del self._references[self._referred.pop(oldest)]
+                del self._references[id(self._referred.pop(oldest))]
         return reference
 
     def _rule(self, written: dict[str, Any], known: Sequence[Rule]) -> Rule:

@@ -41,8 +41,8 @@ class Batching(Belongings):
     _setting: BatchSetting
     _batches: dict[Batch, None]
     _apart: dict[Batch, None]
-    _under: dict[tuple[Policy, ...], BatchSetting]
-    """Settings for the batches of calls of other sessions, by the restrictions of these."""
+    _under: dict[int, tuple[tuple[Policy, ...], BatchSetting]]
+    """Settings for the batches of calls of other sessions, by the id of the restrictions of these."""
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it.
@@ -176,13 +176,13 @@ class Batching(Belongings):
         own = self._setting.authority
         if all(each in own for each in restrictions):
             return self._setting
-        setting = self._under.get(restrictions)
-        if setting is None:
+        known = self._under.get(id(restrictions))
+        if known is None:
             if len(self._under) >= MOST_SETTINGS:
                 self._under.clear()
             setting = self._make_setting(self.policy, None, None, (*self._restrictions, *restrictions))
-            self._under[restrictions] = setting
-        return setting
+            known = self._under[id(restrictions)] = restrictions, setting
+        return known[1]
 
     def _make_setting(
         self,

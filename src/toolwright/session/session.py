@@ -52,7 +52,7 @@ class Session(Batching, Background, Connecting):
         self.id = session_id
         self.policy = policy
         self._restrictions: tuple[Policy, ...] = ()
-        self._under: dict[tuple[Policy, ...], BatchSetting] = {}
+        self._under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from)
         self._shared = shared
