@@ -75,6 +75,10 @@ class _Services:
         self._over = False
         self.cancelled = False
 
+    @property
+    def deps(self) -> Any:
+        raise RuntimeError("a tool with isolation='process' has no deps of its app; drop the isolation")
+
     def now(self) -> float:
         return time.time()
 
@@ -89,6 +93,10 @@ class _Services:
 
     def service(self, name: str) -> Any:
         raise RuntimeError(f"a tool with isolation='process' has no {name} of its session; drop the isolation")
+
+    @property
+    def limited_children(self) -> Any:
+        raise RuntimeError("a tool with isolation='process' has no children of its own; drop the isolation")
 
     def open_child(self, name: str) -> Any:
         raise RuntimeError("a tool with isolation='process' can not open sessions; drop the isolation")

@@ -13,11 +13,13 @@ from toolwright.calls import durable
 from toolwright.calls.authority import origin_of
 from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
+from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.events import CallNote, CallOutput, CallProgress
+from toolwright.limited_children import ChildPool
 from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelRequest
 from toolwright.tools.context import ToolContext
@@ -72,6 +74,16 @@ class RunServices:
     def cancelled(self) -> bool:
         return self._run.stopping
 
+    @property
+    def deps(self) -> Any:
+        deps = self._run.host.deps
+        if deps is NO_LIFESPAN:
+            raise ToolwrightError(
+                f"Tool {self._run.name!r} asks for ctx.deps, and the app has no lifespan; give it one, "
+                "App(lifespan=...)"
+            )
+        return deps
+
     def now(self) -> float:
         return self._run.host.clock.now()
 
@@ -84,6 +96,10 @@ class RunServices:
     async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
         async with durable.recording(self._run):
             return await self._run.host.run_nested(self._run, calls)
+
+    @property
+    def limited_children(self) -> ChildPool:
+        return self._run.host.limited_children
 
     def service(self, name: str) -> Any:
         """A client of the session's, for this attempt."""

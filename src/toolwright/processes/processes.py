@@ -111,6 +111,7 @@ class Processes:
             parent=parent,
             hides=session.hides,
             entered=session.enter,
+            require_in_every_process=session.require_in_every_process,
         )
 
     async def list(self, session: str | None, *, active: bool, limit: int) -> builtins.list[Run]:
@@ -214,7 +215,7 @@ class Processes:
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
-            require_background(session.all_tools(), process.tool)
+            require_background(session.tools_of_runs(), process.tool)
         # What is done is only looked up: nothing of it can be refused any more.
         programs = (session.policy, self._place.policy)
         restrictions = () if done else self._place.rules.read(process.authority, programs)

@@ -47,6 +47,7 @@ class Runs:
         parent: str | None = None,
         hides: Callable[[bytes], bool] = lambda data: False,
         entered: Callable[[Any], None] = lambda key: None,
+        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
         self._desk = desk
         self._session = session
@@ -57,6 +58,7 @@ class Runs:
         self._parent = parent
         self._hides = hides
         self._entered = entered
+        self._require_in_every_process = require_in_every_process
 
     @property
     def current(self) -> str | None:
@@ -92,6 +94,7 @@ class Runs:
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
         found, origin = backgroundable(self._tools(), tool), self._origin
+        self._require_in_every_process(found)
         registration = Registration(
             id=new_process_id() if id is None else require_process_id(id),
             session=self._session,

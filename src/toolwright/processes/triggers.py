@@ -141,6 +141,7 @@ class Triggers:
         """
         await self._session.know_secrets()
         found = backgroundable(self._session.all_tools(), tool)
+        self._session.require_in_every_process(found)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
         options = options_of(timeout, signal_on_completion, "resume")

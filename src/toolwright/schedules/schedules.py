@@ -30,6 +30,7 @@ from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
 from toolwright.session.store import Marker, require_name
 from toolwright.tools.registry import Snapshot, find
+from toolwright.tools.tool import Tool
 
 
 class ScheduleDesk:
@@ -188,6 +189,7 @@ class Schedules:
         most: int,
         *,
         hides: Callable[[bytes], bool] = lambda data: False,
+        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
         self._desk = desk
         self._store = desk.store
@@ -197,6 +199,7 @@ class Schedules:
         self._tools = tools
         self._most = most
         self._hides = hides
+        self._require_in_every_process = require_in_every_process
 
     async def add(
         self,
@@ -232,6 +235,7 @@ class Schedules:
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool), self._clock.now()
+        self._require_in_every_process(found)
         timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)

@@ -138,8 +138,15 @@ class Working:
         self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]
     ) -> Schedules:
         desk = self._schedule_desk(origin, guard)
-        most = origin.policy.schedules_per_session
-        return Schedules(desk, session.id, marker, session.all_tools, most, hides=session.hides)
+        return Schedules(
+            desk,
+            session.id,
+            marker,
+            session.all_tools,
+            origin.policy.schedules_per_session,
+            hides=session.hides,
+            require_in_every_process=session.require_in_every_process,
+        )
 
     def _schedule_desk(self, origin: Origin, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
         return ScheduleDesk(
@@ -202,6 +209,7 @@ class _Place:
     def tool_names(self) -> list[str]:
         runtime = self._runtime
         names = set(runtime._shared.tools.snapshot())
-        for session in runtime._sessions.values():
-            names.update(session.tools.snapshot())
+        if not runtime._shared.kept_before:
+            for session in runtime._sessions.values():
+                names.update(session.tools.snapshot())
         return sorted(names)

@@ -106,8 +106,10 @@ class Batching(Belongings):
         if changes:
             host, limits = (None, None) if above is None else (setting.host, setting.outer_limits)
             setting = self._make_setting(setting.policy.but(**changes), host, limits, restrictions)
-        batch = Batch(calls, self.all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
-        if setting.host is self._host:
+        own = setting.host is self._host
+        tools = self.all_tools() if own else self.tools_of_runs()
+        batch = Batch(calls, tools, setting, scope=scope, parent=parent, ended=self._ended)
+        if own:
             self._batches[batch] = None
         else:
             self._apart[batch] = None
@@ -140,7 +142,7 @@ class Batching(Belongings):
             self._hosts.remove(host)
             host.schedule.close()
 
-        tools = dict(self.all_tools())
+        tools = dict(self.tools_of_runs())
         tool = find(tools, call.name)
         if tool is not None:
             tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))

@@ -11,6 +11,7 @@ from toolwright.calls.host import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.effects.effect import CallKey
+from toolwright.errors import ProcessError
 from toolwright.given import require_text
 from toolwright.session.attachments import Attachments
 from toolwright.session.children import SessionState
@@ -29,6 +30,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.tool import Tool
 
 
 class Belongings:
@@ -41,6 +43,7 @@ class Belongings:
     tools: ScopedRegistry
     _shared: Shared
     _offer: Offer
+    _run_offer: Offer
     _known: KnownSecrets
     _host: CallHost
     _hosts: list[CallHost]
@@ -93,6 +96,30 @@ class Belongings:
     def all_tools(self) -> Snapshot:
         """The tools of the session."""
         return self._offer.complete(self.tools.snapshot())
+
+    def tools_of_runs(self) -> Snapshot:
+        """The tools of the session's background runs: those of the app, where another process may run them."""
+        return self._run_offer.complete(self._shared.tools.snapshot()) if self._has_own_tools else self.all_tools()
+
+    def require_in_every_process(self, tool: Tool) -> None:
+        """Refuse a background run of a tool that only this process has.
+
+        Raises:
+            ProcessError: it is the session's own, and the store is shared.
+        """
+        if self._has_own_tools:
+            found = self._shared.tools.snapshot().get(tool.name)
+            if found is None or found.definition.id != tool.definition.id:
+                raise ProcessError(
+                    f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
+                    "in another; give the tool to the app: App(tools=[...])",
+                    "own_tool",
+                )
+
+    @property
+    def _has_own_tools(self) -> bool:
+        """True when the session has tools that other processes on the same store do not have."""
+        return self._shared.kept_before and self.tools.snapshot() is not self._shared.tools.snapshot()
 
     def _catalogue(self, kv: KeyValue) -> SessionCatalogue:
         return SessionCatalogue(self._offer, self.all_tools(), kv)

@@ -55,6 +55,7 @@ class Session(Batching, Background, Connecting):
         self._under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from)
+        self._run_offer = Offer(policy.defer_tools_from)
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
@@ -66,6 +67,7 @@ class Session(Batching, Background, Connecting):
             channel=shared.hub.channel(session_id),
             threads=shared.threads,
             processes=shared.processes,
+            limited_children=shared.limited_children,
             schedule=Schedule(shared.running),
             lingering=shared.lingering,
             tasks=shared.tasks,
@@ -79,6 +81,7 @@ class Session(Batching, Background, Connecting):
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,
+            deps=shared.deps,
         )
         # Those of processes, each apart from the others; they redact what the session's own redacts.
         self._hosts: list[CallHost] = [self._host]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolwright.calls.authority import Origin, RuleBook
 from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
+from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.policy import Policy
 from toolwright.calls.threads import ThreadPool
@@ -18,6 +19,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import RuntimeClosed
 from toolwright.hub import EventHub
+from toolwright.limited_children import ChildPool
 from toolwright.session.services import ServiceStores
 from toolwright.session.store import Marker, Quotas
 from toolwright.session.vault import Vault
@@ -36,6 +38,8 @@ class Starter(Protocol):
     id: str
 
     def all_tools(self) -> Snapshot: ...
+
+    def require_in_every_process(self, tool: Tool) -> None: ...
 
     def enter(self, call: CallKey) -> None: ...
 
@@ -63,6 +67,8 @@ class Shared:
     triggers: Callable[[Starter, Origin], TriggersClient]
     """Makes the client of a session's triggers."""
     model: ModelClient | None = None
+    deps: Any = NO_LIFESPAN
+    """The value of the app's lifespan in this process."""
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
         self.tools = tools
@@ -73,6 +79,7 @@ class Shared:
         self.deadlines = Deadlines(clock)
         self.threads = ThreadPool(policy.runtime_concurrency)
         self.processes = ProcessPool()
+        self.limited_children = ChildPool()
         self.running = Running()
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
         self.lingering: set[CallRun] = set()
@@ -117,6 +124,7 @@ class Shared:
             task.cancel()
         await self.effects.close()
         self.processes.close()
+        await self.limited_children.close()
         self.threads.close()
         self.deadlines.close()
         self.hub.close()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from toolwright.limited_children import ChildPool
     from toolwright.tools.background import RunsClient, SchedulesClient
     from toolwright.tools.call import ToolCall
     from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
@@ -20,12 +23,21 @@ if TYPE_CHECKING:
         SecretsClient,
     )
 
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
 
 class CallServices(Protocol):
     """What the pipeline does on behalf of a running call."""
 
     @property
     def cancelled(self) -> bool: ...
+
+    @property
+    def deps(self) -> Any: ...
 
     def now(self) -> float: ...
 
@@ -36,6 +48,9 @@ class CallServices(Protocol):
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
 
     def service(self, name: str) -> Any: ...
+
+    @property
+    def limited_children(self) -> ChildPool: ...
 
     def open_child(self, name: str) -> Any: ...
 
@@ -67,9 +82,10 @@ class Done:
 _DONE = Done()
 
 
-class ToolContext:
+class ToolContext(Generic[Deps]):
     """One call's view of the runtime. Annotate a parameter with it, and it is injected.
 
+    `ToolContext[Database]` says that the lifespan of the app gives a `Database`, which the tool has as `ctx.deps`.
     `idempotency_key` is the same for every attempt of the call and every replay: hand it to the outside world.
     `progress` and `output` act at once: await them in async tools, just call them in sync ones.
     """
@@ -120,6 +136,16 @@ class ToolContext:
     def cancelled(self) -> bool:
         """True once the call was cancelled or ran out of time; a long loop in a thread should look at it."""
         return self._services.cancelled
+
+    @property
+    def deps(self) -> Deps:
+        """The dependencies that the lifespan of the app gave in this process, such as a connection pool.
+
+        Raises:
+            ToolwrightError: the app has no lifespan.
+        """
+        deps: Deps = self._services.deps
+        return deps
 
     def now(self) -> float:
         """The instant by the runtime's clock, in seconds since the epoch."""
@@ -202,6 +228,11 @@ class ToolContext:
         """The call's own session: its id, its tools, its services."""
         session: SessionClient = self._services.service("session")
         return session
+
+    @property
+    def limited_children(self) -> ChildPool:
+        """Processes with limits that the operating system keeps, for code and data that strangers wrote."""
+        return self._services.limited_children
 
     def open_child(self, name: str) -> ChildSessionClient:
         """Open a session of this call's own: the same one for a name in every attempt, and no other call's."""
