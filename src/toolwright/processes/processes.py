@@ -21,7 +21,7 @@ from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
-from toolwright.processes.runs import LONGEST, Runs, require_background
+from toolwright.processes.runs import LONGEST, Runs, limits_of, require_background
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
@@ -93,6 +93,7 @@ class Processes:
             poke=self.poke,
             enter=self._enter,
             redacted=place.redacted,
+            limits=limits_of(place.policy, place.quotas.resources),
         )
 
     def runs(self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]) -> Runs:

@@ -136,7 +136,7 @@ class Runs:
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
             raise ProcessError(
-                f"There is no run {id!r:.200} in this session; `session.runs()` lists its runs", "not_found"
+                f"There is no run {id!r:.200} in this session; list its runs to see their ids", "not_found"
             )
         return Run(self._desk, process)
 

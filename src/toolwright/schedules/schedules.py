@@ -25,7 +25,7 @@ from toolwright.processes.store import Limits
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
 from toolwright.schedules.reading import read_form, require_next
-from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap
+from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap, require_schedule_id
 from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
 from toolwright.session.store import Marker, require_name
@@ -214,6 +214,7 @@ class Schedules:
         signal_on_completion: bool = False,
         misfire: Misfire = "once",
         overlap: Overlap = "skip",
+        id: str | None = None,
     ) -> ScheduleHandle:
         """Start a tool that supports the background at an instant, or again and again.
 
@@ -228,10 +229,13 @@ class Schedules:
             signal_on_completion: append a message to the session when a run is over.
             misfire: what becomes of instants at which nothing ran: "skip", "once" for the latest of them, or "all".
             overlap: what becomes of an instant while a run is not over: "skip", "queue" or "allow".
+            id: an id of the caller's choice. If there is a schedule of the same id and content, that one is returned as
+                it is, also when it is paused or over: so a program may add its schedules each time it starts.
 
         Raises:
             RunRefused: the policy of whoever adds it does not let the tool run.
-            ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
+            ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
+                is that of another schedule ("conflict").
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool), self._clock.now()
@@ -240,7 +244,8 @@ class Schedules:
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)
         policies = read_misfire(misfire), read_overlap(overlap)
-        mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies)
+        own_id = () if id is None else (require_schedule_id(id),)
+        mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies, *own_id)
         # Looked for first: a call that runs again must find its schedule also when the instant is past by then.
         known = None if mark is None else await self._store.added(mark)
         if known is not None:
@@ -248,8 +253,9 @@ class Schedules:
         origin, given = self._desk.origin, jsonx.encode(arguments)
         require_allowed(origin, self._session, found, given)
         require_allowed(origin, self._session, found, given, source="schedule")  # as its runs will be judged
+        there = None if id is None else await self._store.find(id)
         schedule = Schedule(
-            id=new_schedule_id(),
+            id=new_schedule_id() if id is None else id,
             session=self._session,
             tool=found.name,
             arguments=arguments,
@@ -258,14 +264,15 @@ class Schedules:
             timing=timing,
             misfire=policies[0],
             overlap=policies[1],
-            next_at=require_next(timing, now),
+            # One that is there already has its next instant, or had its last.
+            next_at=require_next(timing, now) if there is None else there.next_at,
             created_at=now,
             provenance=provenance_of(origin, self._session),
             authority=self._desk.rules.write(origin),
         )
         await self._store.add(schedule, self._most, mark)
         self._desk.poke()
-        return self._handle(schedule)
+        return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
         """The schedules of the session, the oldest first: all, or those that are not over."""
@@ -284,7 +291,7 @@ class Schedules:
         if found is None or found.session != self._session:
             # The same for both: who does not own a schedule learns nothing of it.
             raise ScheduleError(
-                f"There is no schedule {id!r} in this session; `session.schedules()` lists them", "not_found"
+                f"There is no schedule {id!r:.200} in this session; list its schedules to see their ids", "not_found"
             )
         return found
 

@@ -43,7 +43,7 @@ class Background(Belongings):
         """Start a tool that supports the background at an instant, or again and again; return the schedule's handle.
 
         `options` are those of `toolwright.schedules.Schedules.add`: cron or at, timezone, title, timeout,
-        signal_on_completion, misfire, overlap.
+        signal_on_completion, misfire, overlap, id.
 
         Raises:
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.

@@ -43,6 +43,17 @@ class SqliteScheduleStore:
         """Part of `ScheduleStore`."""
 
         def work(connection: apsw.Connection) -> str:
+            there = _find(connection, schedule.id)
+            if there is not None:
+                if not schedule.same_as(there):
+                    raise ScheduleError(
+                        f"The id {schedule.id!r} is that of another schedule; use another id, and cancel the old one "
+                        "if it is yours",
+                        "conflict",
+                    )
+                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                connection.execute("UPDATE schedules SET authority = ? WHERE id = ?", (schedule.authority, there.id))
+                return there.id
             query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
             if one(connection, query, (schedule.session,)) >= most:
                 raise ScheduleError(
