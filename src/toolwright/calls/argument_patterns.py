@@ -2,8 +2,8 @@
 
 A pattern is an object: each of its fields must be among the arguments, equal, or for text matching as a shell-style
 pattern. A path has many spellings (`/data/../etc/passwd`, `/data//x`, `/workspace/data/x`), so where a parameter is a
-path its pattern is matched against the resolved path. What is not known to be a path may be one all the same: to allow a
-call, such a text must not be another spelling of anything. To deny one, any spelling is enough.
+path its pattern is matched against the resolved path. What is not known to be a path may be one all the same: to allow
+a call, such a text must not be another spelling of anything. To deny one, any spelling is enough.
 """
 
 from __future__ import annotations
