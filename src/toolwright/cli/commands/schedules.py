@@ -18,7 +18,7 @@ from rich.text import Text
 from toolwright.cli import options
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.starting import Start, read_start
 from toolwright.cli.states import Name, plain
@@ -96,8 +96,8 @@ def add(
         if as_json:
             print_json(found.to_json())
         else:
-            typer.echo(found.id)
-            typer.echo(f"It is due next at {_local(found, found.next_at)}", err=True)
+            echo(found.id)
+            echo(f"It is due next at {_local(found, found.next_at)}", err=True)
 
 
 def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -113,7 +113,7 @@ def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json
         elif not found:
             Screen(stderr=True).print(f"None: it is {schedule.state}.")
         for instant in [] if as_json else found:
-            typer.echo(_local(schedule, instant))
+            echo(_local(schedule, instant))
 
 
 def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -153,7 +153,7 @@ def run_now(id: Id, db: options.Db = None, as_json: options.Json = False) -> Non
         if as_json:
             print_json({"schedule_id": schedule.id, "run_id": run})
         else:
-            typer.echo(run)
+            echo(run)
 
 
 def _change(
@@ -163,7 +163,7 @@ def _change(
     if as_json:
         print_json({**schedule.to_json(), "changed": done})
     else:
-        typer.echo(f"{schedule.id} is {told if done else schedule.state + ' already'}")
+        echo(f"{schedule.id} is {told if done else schedule.state + ' already'}")
     raise typer.Exit(SUCCEEDED if done else OUTRUN)
 
 

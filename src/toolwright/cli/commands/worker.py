@@ -21,7 +21,7 @@ from toolwright.cli import options
 from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
 from toolwright.cli.moments import moment
-from toolwright.cli.output import set_up_log, stdout_kept_clean
+from toolwright.cli.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.sources import load_tools
 from toolwright.cli.states import plain, seconds, short
 from toolwright.cli.stores import opened, require_store
@@ -202,7 +202,7 @@ def told_to_stop() -> Iterator[asyncio.Event]:
 
 
 def _say(line: str) -> None:
-    typer.echo(f"{moment(time.time())} {line}", err=True)
+    echo(f"{moment(time.time())} {line}", err=True)
 
 
 def _silent(line: str) -> None:
