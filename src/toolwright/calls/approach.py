@@ -8,7 +8,8 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
-from toolwright.calls.prepare import PreparedCall, invalid, read_arguments, validate
+from toolwright.calls.prepare import PreparedCall, read_arguments, validate
+from toolwright.calls.told_failures import invalid
 from toolwright.errors import InvalidArguments
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
 
