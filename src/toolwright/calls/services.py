@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.calls.authority import origin_of
 from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
 from toolwright.calls.host import NO_LIFESPAN
@@ -110,7 +111,7 @@ class RunServices:
         """A client of the session's, for this attempt."""
         run = self._run
         if self._clients is None:
-            self._clients = run.host.services(enter(run), run.owner.policy, functools.partial(Recorded, run))
+            self._clients = run.host.services(origin_of(run, enter(run)), functools.partial(Recorded, run))
         return getattr(self._clients, name)
 
     def open_child(self, name: str) -> Any:

@@ -5,7 +5,7 @@ A child process imports this module to answer, so it imports little.
 
 from __future__ import annotations
 
-from toolwright.errors import InvalidArguments, ServiceError
+from toolwright.errors import InvalidArguments, RunRefused, ServiceError
 from toolwright.tools.outcome import Failure, ToolError
 from toolwright.tools.problems import summarise
 
@@ -34,6 +34,9 @@ def failure_told_by(name: str, error: BaseException) -> Failure | None:
         return error.failure
     if isinstance(error, InvalidArguments):
         return invalid(name, error)
+    if isinstance(error, RunRefused):
+        category = "internal" if error.code == "policy_error" else "permission_denied"
+        return Failure(category=category, code=error.code, message=str(error), source="policy")
     if isinstance(error, ServiceError):
         category = CATEGORY_OF_SERVICE.get(error.code, "execution")
         return Failure(category=category, code=error.code, message=str(error), source="tool")
