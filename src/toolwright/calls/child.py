@@ -85,6 +85,9 @@ class _Services:
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
         self._report(pickle.dumps(("progress", current, total, label, unit)))
 
+    def report_status(self, text: str) -> None:
+        self._report(pickle.dumps(("status", text)))
+
     def report_output(self, stream: str, text: str) -> None:
         self._report(pickle.dumps(("output", stream, text)))
 

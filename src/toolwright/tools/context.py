@@ -43,6 +43,8 @@ class CallServices(Protocol):
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
 
+    def report_status(self, text: str) -> None: ...
+
     def report_output(self, stream: str, text: str) -> None: ...
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
@@ -87,7 +89,7 @@ class ToolContext(Generic[Deps]):
 
     `ToolContext[Database]` says that the lifespan of the app gives a `Database`, which the tool has as `ctx.deps`.
     `idempotency_key` is the same for every attempt of the call and every replay: hand it to the outside world.
-    `progress` and `output` act at once: await them in async tools, just call them in sync ones.
+    `progress`, `status` and `output` act at once: await them in async tools, just call them in sync ones.
     """
 
     __slots__ = (
@@ -156,6 +158,11 @@ class ToolContext(Generic[Deps]):
     ) -> Done:
         """Tell watchers how far the call is; `unit` says of what, such as "files"."""
         self._services.report_progress(current, total, label, unit)
+        return _DONE
+
+    def status(self, text: str) -> Done:
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        self._services.report_status(text)
         return _DONE
 
     def output(self, stream: Literal["stdout", "stderr"] | str, text: str) -> Done:
@@ -256,14 +263,15 @@ class ToolContext(Generic[Deps]):
         name: str,
         function: Callable[..., Any],
         *inputs: Any,
-        on_crash: Literal["rerun", "fail"] | Callable[..., Any] | None = None,
+        on_crash: Literal["rerun", "fail", "ask"] | Callable[..., Any] | None = None,
     ) -> Any:
         """Run `function(*inputs)` once, across crashes and attempts, and return the JSON form of what it gives.
 
         A plain function runs on a thread. What is done is given back without running; a `ToolError` is raised again,
         unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
-        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), or a probe that
-        takes the same inputs and returns what the step gave, or None if it did not happen.
+        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), "ask" to let a person
+        decide whether it runs again, or a probe that takes the same inputs and returns what the step gave, or None if
+        it did not happen.
 
         Raises:
             ToolError: the step failed, now or when it ran.
