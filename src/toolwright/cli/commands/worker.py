@@ -94,7 +94,9 @@ def worker(
         health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say
-        asyncio.run(_to_the_end(_work(store, used, grace, health, say)))
+        # A worker may be started before the program that first writes to the store.
+        made = not store.exists()
+        asyncio.run(_to_the_end(_work(store, made, used, grace, health, say)))
 
 
 def _require_background(registry: Catalogue) -> None:
@@ -143,10 +145,9 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(store: Path, app: App, grace: float, health: Health | None, say: Say) -> None:
+async def _work(store: Path, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
     with told_to_stop() as stop:
-        # A worker may be started before the program that first writes to the store.
-        async with opened(store, app, made=not store.exists(), worker=True) as runtime:
+        async with opened(store, app, made=made, worker=True) as runtime:
             worker = runtime.worker
             assert worker is not None
             worker.tally.listen(_Teller(say))
