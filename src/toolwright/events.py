@@ -109,6 +109,15 @@ class CallProgress(CallNote, frozen=True, gc=False):
     unit: str | None = None
 
 
+class CallStatus(CallNote, frozen=True, gc=False):
+    """A running call says what it is doing."""
+
+    kind: ClassVar[str] = "call.status"
+    droppable: ClassVar[bool] = True
+
+    text: str
+
+
 class CallOutput(CallNote, frozen=True, gc=False):
     """A running call sent a piece of output."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +33,7 @@ from toolwright.limited_children import ChildFailed, ChildJob, ChildTimeout
 from toolwright.tools.context import ToolContext
 from toolwright.tools.function import as_tool, tool
 from toolwright.tools.outcome import Success, ToolError
-from toolwright.tools.shell_rules import ShellRule, command_rules, write_refused_by
+from toolwright.tools.shell_rules import Policies, command_rules, write_refused_by
 
 if TYPE_CHECKING:
     from toolwright.tools.tool import Tool
@@ -188,6 +188,7 @@ def _job(limits: BashLimits) -> ChildJob:
         # The files are there twice while they come in, and what changed is there three times while it goes out.
         memory=limits.memory + 2 * limits.file_bytes + 4 * limits.changed_bytes + 4 * limits.output_bytes + 128 * _MB,
         seconds=2 * limits.seconds + 5,
+        open_files=256,
         most_bytes=2 * limits.changed_bytes + 6 * limits.output_bytes + 2 * limits.state_bytes + 4 * _MB,
     )
 
@@ -244,7 +245,7 @@ async def _in_child(
     command: str,
     ctx: ToolContext,
     limits: BashLimits,
-    rules: Sequence[ShellRule],
+    rules: Policies,
     loaded: Loaded,
     state: Any,
     live: _Live,
@@ -277,14 +278,14 @@ async def _in_child(
         raise _stopped("its sandbox answered something that is no result", live.tail) from wrong
 
 
-def _refused_command(ctx: ToolContext, rules: Sequence[ShellRule], name: str, command: str) -> ToolError:
-    rule = next((rule for rule in rules if rule.name == name), None)
+def _refused_command(ctx: ToolContext, rules: Policies, name: str, command: str) -> ToolError:
+    rule = next((rule for policy in rules for rule in policy if rule.name == name), None)
     ctx.refused_by(name)
     why = f"The script runs {command!r}, which is not allowed" if rule is None else rule.refusal(f"runs {command!r}")
     return refused(why, "needs_approval" if rule is not None and rule.asks else "denied")
 
 
-def _judge_writes(ctx: ToolContext, rules: Sequence[ShellRule], plan: Plan) -> None:
+def _judge_writes(ctx: ToolContext, rules: Policies, plan: Plan) -> None:
     """Apply the rules on writes to every path of a plan.
 
     Raises:

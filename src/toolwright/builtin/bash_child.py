@@ -55,7 +55,7 @@ class _Script:
         self._loaded: dict[str, bytes] = {}
         self._refused_names: list[str] = []
         self._output = _Output(link, self._limits["output_bytes"])
-        self._guard = _Guard(request["rules"], self._make_shell) if request["rules"] else None
+        self._guard = _Guard(request["rules"], self._limits) if request["rules"] else None
 
     def load(self) -> None:
         """Take the session's files, which come in pieces, and end with an empty one."""
@@ -75,7 +75,7 @@ class _Script:
 
     def run(self) -> dict[str, Any]:
         """Run the script, and find out what it did."""
-        shell = self._make_shell()
+        shell = _make_shell(self._limits)
         lost = not _restore(shell, self._request["state"])
         # The files come over what was restored: a state holds none that count.
         shell.mount("/", self._files)
@@ -87,15 +87,13 @@ class _Script:
             # Under rules there is no executable file: a copy of one could be made into a way past them.
             for place in {"/bin", "/usr/bin"} - directories:
                 shell.mount(place, _programs(), read_only=True)
-        else:
-            self._guard.install(shell)
         if not shell.exists(shell.shell_state().cwd):
             shell.execute_sync(f"cd {ROOT}")  # the directory is gone
         command = self._request["command"]
         if self._guard is None:
             result = shell.execute_sync(command, self._output.take)
         else:
-            result = asyncio.run(_execute(shell, command, self._output.take))
+            result = asyncio.run(self._guard.execute(shell, command, on_output=self._output.take))
         self._output.end()
         answer = {
             "stdout": _cut(result.stdout, self._limits["output_bytes"]),
@@ -112,19 +110,6 @@ class _Script:
             answer["state"] = base64.b64encode(shell.snapshot(exclude_filesystem=True)).decode("ascii")
             answer.update(self._changes())
         return answer
-
-    def _make_shell(self) -> Any:
-        """An interpreter without files."""
-        return Bash(
-            username="agent",
-            hostname="sandbox",
-            cwd=ROOT,
-            env={"HOME": ROOT},
-            max_commands=self._limits["commands"],
-            max_loop_iterations=self._limits["loops"],
-            max_memory=self._limits["memory"],
-            timeout_seconds=self._limits["seconds"],
-        )
 
     def _changes(self) -> dict[str, Any]:
         """What differs from the files that came."""
@@ -163,100 +148,116 @@ class _Script:
         }
 
 
-async def _execute(shell: Any, command: str, take: Any) -> Any:
-    return await shell.execute(command, on_output=take)
-
-
 class _Guard:
-    """Judges each command when the interpreter is about to run it. Rules are in order, and the first match decides.
+    """Judges each command when the interpreter is about to run it.
+
+    The rules of a policy are in order, and the first match decides; each policy must allow the command.
 
     A rule is its effect, its name and its patterns: an expression for the name of a command, and None or one for the
     command and its arguments on a line. A rule without patterns (None) matches every command.
     """
 
-    def __init__(self, rules: list[list[Any]], make_shell: Any) -> None:
-        self._make_shell = make_shell
-        self._rules = [
-            (effect, name, None if patterns is None else [_compile(*pattern) for pattern in patterns])
-            for effect, name, patterns in rules
+    def __init__(self, policies: list[list[list[Any]]], limits: dict[str, Any]) -> None:
+        self._limits = limits
+        self._policies = [
+            [
+                (effect, name, None if patterns is None else [_compile(*pattern) for pattern in patterns])
+                for effect, name, patterns in rules
+            ]
+            for rules in policies
         ]
+        # Those that run now. The commands refer to them through this list, which is emptied at the end: a shell that
+        # its own commands refer to would not be freed.
+        self._shells: list[Any] = []
         self.refused: list[str] | None = None
         """The rule that a command met, and the command."""
 
-    def install(self, shell: Any, *, but: str | None = None) -> None:
-        """Put ours in place of the commands that a rule may refuse; `but` one."""
+    async def execute(self, shell: Any, command: str, *, but: str | None = None, **options: Any) -> Any:
+        """Run a command line with ours in place of the commands that a rule may refuse, `but` for one."""
+        self._shells.append(shell)
+        try:
+            self._install(shell, but)
+            return await shell.execute(command, **options)
+        finally:
+            self._shells.remove(shell)
+
+    def _install(self, shell: Any, but: str | None) -> None:
         for name in _MAKE_EXECUTABLE:
             shell.add_builtin(name, _not_executable)
         for name in sorted(set(shell.capabilities().builtins) - _NOT_REPLACEABLE - {but}):
             match self._decision(name):
                 case "refuse":
-                    shell.add_builtin(name, lambda context: self._refuse(shell, context))
+                    shell.add_builtin(name, self._refuse)
                 case "depends" if name not in _OF_THE_SHELL:
-                    shell.add_command(name, self._judging(shell))
+                    shell.add_command(name, self._judge)
 
     def _decision(self, name: str) -> str:
         """What the rules say of a command whose arguments are not known yet."""
-        for effect, _, patterns in self._rules:
-            if patterns is None:
-                return "pass" if effect == "allow" else "refuse"
-            meant = [line for pattern, line in patterns if pattern.match(name)]
-            if None in meant:
-                return "pass" if effect == "allow" else "refuse"
-            if meant:
-                return "depends"
-        return "pass"
+        decisions = {_decision(rules, name) for rules in self._policies}
+        return "refuse" if "refuse" in decisions else "depends" if "depends" in decisions else "pass"
 
-    def _match(self, name: str, arguments: list[str]) -> str | None:
+    def _match(self, name: str, arguments: list[str]) -> Any:
         """The rule that refuses a command; None when it may run."""
         line = " ".join([name, *arguments])
-        for effect, rule, patterns in self._rules:
-            if patterns is None or any(
-                pattern.match(name) and (whole is None or whole.match(line)) for pattern, whole in patterns
-            ):
-                return None if effect == "allow" else rule
+        for rules in self._policies:
+            for effect, rule, patterns in rules:
+                if patterns is None or any(
+                    pattern.match(name) and (whole is None or whole.match(line)) for pattern, whole in patterns
+                ):
+                    if effect != "allow":
+                        return rule
+                    break
         return None
 
-    def _refuse(self, shell: Any, context: Any) -> BuiltinResult:
-        rule = self._match(context.name, context.argv)
-        return self._stop(shell, rule or "", context)
-
-    def _stop(self, shell: Any, rule: str, context: Any) -> BuiltinResult:
-        if self.refused is None:
-            self.refused = [rule, " ".join([context.name, *context.argv])[:200]]
-        shell.cancel()  # Nothing that it did will be kept: the rest need not run.
+    def _refuse(self, context: Any) -> BuiltinResult:
+        rule = self._match(context.name, context.argv) or ""
+        self._stop(rule, context)
         return BuiltinResult(stderr=f"{context.name}: refused by the rule {rule!r}\n", exit_code=126)
 
-    def _judging(self, shell: Any) -> Any:
-        """A command that lets the interpreter's own run where the rules allow its arguments."""
+    def _stop(self, rule: str, context: Any) -> None:
+        if self.refused is None:
+            self.refused = [rule, " ".join([context.name, *context.argv])[:200]]
+        for shell in self._shells:
+            shell.cancel()  # Nothing that it did will be kept: the rest need not run.
 
-        async def judge(context: Any) -> CommandStatus:
-            rule = self._match(context.name, context.argv)
-            if rule is not None:
-                self._stop(shell, rule, context)
-                return CommandStatus(126)
-            given = b""
-            async for piece in context.stdin:
-                given += piece
-            fed = _empty()
-            fed.write_file("/stdin", given)
-            place = f"/.{secrets.token_hex(8)}"
-            inner = self._make_shell()
-            inner.mount("/", context.fs)
-            inner.mount(place, fed, read_only=True)
-            for key, value in context.env.items():
-                inner.set_env(key, value)
-            self.install(inner, but=context.name)
-            words = " ".join(shlex.quote(word) for word in [context.name, *context.argv])
-            result = await inner.execute(
-                f"cd {shlex.quote(context.cwd)} && {words} < {place}/stdin",
-                stdout=context.stdout.write,
-                stderr=context.stderr.write,
-            )
-            if self.refused is not None:
-                shell.cancel()
-            return CommandStatus(result.exit_code)
+    async def _judge(self, context: Any) -> CommandStatus:
+        """Let the interpreter's own command run where the rules allow its arguments."""
+        rule = self._match(context.name, context.argv)
+        if rule is not None:
+            self._stop(rule, context)
+            return CommandStatus(126)
+        given = b""
+        async for piece in context.stdin:
+            given += piece
+        fed = _empty()
+        fed.write_file("/stdin", given)
+        place = f"/.{secrets.token_hex(8)}"
+        inner = _make_shell(self._limits)
+        inner.mount("/", context.fs)
+        inner.mount(place, fed, read_only=True)
+        for key, value in context.env.items():
+            inner.set_env(key, value)
+        words = " ".join(shlex.quote(word) for word in [context.name, *context.argv])
+        result = await self.execute(
+            inner,
+            f"cd {shlex.quote(context.cwd)} && {words} < {place}/stdin",
+            but=context.name,
+            stdout=_sink(context.stdout),
+            stderr=_sink(context.stderr),
+        )
+        return CommandStatus(result.exit_code)
 
-        return judge
+
+def _decision(rules: list[Any], name: str) -> str:
+    for effect, _, patterns in rules:
+        if patterns is None:
+            return "pass" if effect == "allow" else "refuse"
+        meant = [line for pattern, line in patterns if pattern.match(name)]
+        if None in meant:
+            return "pass" if effect == "allow" else "refuse"
+        if meant:
+            return "depends"
+    return "pass"
 
 
 def _not_executable(context: Any) -> BuiltinResult:
@@ -314,6 +315,27 @@ class _Output:
         if waiting:
             self._sent = time.monotonic()
             self._link.note([[stream, "".join(texts)] for stream, *texts in waiting])
+
+
+def _sink(stream: Any) -> Any:
+    async def write(data: bytes) -> None:
+        await stream.write(data)
+
+    return write
+
+
+def _make_shell(limits: dict[str, Any]) -> Any:
+    """An interpreter without files."""
+    return Bash(
+        username="agent",
+        hostname="sandbox",
+        cwd=ROOT,
+        env={"HOME": ROOT},
+        max_commands=limits["commands"],
+        max_loop_iterations=limits["loops"],
+        max_memory=limits["memory"],
+        timeout_seconds=limits["seconds"],
+    )
 
 
 def _empty() -> Any:

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolwright.calls.authority import Origin
 from toolwright.calls.isolate import ProcessPool
-from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Keeper, Redactor
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
 
 
+NO_LIFESPAN: Any = object()
+"""In the place of dependencies, where the app has no lifespan: None may be the value of one."""
 MOST_BATCHES_A_TURN = 8
 """How many batches that never had to wait may follow each other before the event loop gets its turn."""
 KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
@@ -46,6 +48,7 @@ class CallHost:
         "connected",
         "connected_since",
         "deadlines",
+        "deps",
         "effects",
         "journal",
         "keep_event",
@@ -85,7 +88,7 @@ class CallHost:
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
-        services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
+        services: Callable[[Origin, Callable[[Any], Any]], Any],
         keep_output: KeepOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
         open_child: Callable[[CallRun, str, Callable[[Any], Any]], Any],
@@ -93,6 +96,7 @@ class CallHost:
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         know: Callable[[], Awaitable[None]] | None = None,
+        deps: Any = NO_LIFESPAN,
     ) -> None:
         self.session_id = session_id
         self.clock = clock
@@ -122,6 +126,7 @@ class CallHost:
         self.redactor: Redactor | None = None
         self.open_child = open_child
         self.model = model
+        self.deps = deps
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (
             # What create_task does when nobody set a factory, without the layers around it.

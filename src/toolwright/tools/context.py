@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from toolwright.limited_children import ChildPool
     from toolwright.tools.background import RunsClient, SchedulesClient
     from toolwright.tools.call import ToolCall
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     )
     from toolwright.tools.shell_rules import ShellRule
 
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
 
 class CallServices(Protocol):
     """What the pipeline does on behalf of a running call."""
@@ -29,9 +37,14 @@ class CallServices(Protocol):
     @property
     def cancelled(self) -> bool: ...
 
+    @property
+    def deps(self) -> Any: ...
+
     def now(self) -> float: ...
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
+
+    def report_status(self, text: str) -> None: ...
 
     def report_output(self, stream: str, text: str) -> None: ...
 
@@ -42,7 +55,7 @@ class CallServices(Protocol):
     @property
     def limited_children(self) -> ChildPool: ...
 
-    def shell_rules(self) -> tuple[ShellRule, ...]: ...
+    def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]: ...
 
     def refused_by(self, rule: str) -> None: ...
 
@@ -76,11 +89,12 @@ class Done:
 _DONE = Done()
 
 
-class ToolContext:
+class ToolContext(Generic[Deps]):
     """One call's view of the runtime. Annotate a parameter with it, and it is injected.
 
+    `ToolContext[Database]` says that the lifespan of the app gives a `Database`, which the tool has as `ctx.deps`.
     `idempotency_key` is the same for every attempt of the call and every replay: hand it to the outside world.
-    `progress` and `output` act at once: await them in async tools, just call them in sync ones.
+    `progress`, `status` and `output` act at once: await them in async tools, just call them in sync ones.
     """
 
     __slots__ = (
@@ -130,6 +144,16 @@ class ToolContext:
         """True once the call was cancelled or ran out of time; a long loop in a thread should look at it."""
         return self._services.cancelled
 
+    @property
+    def deps(self) -> Deps:
+        """The dependencies that the lifespan of the app gave in this process, such as a connection pool.
+
+        Raises:
+            ToolwrightError: the app has no lifespan.
+        """
+        deps: Deps = self._services.deps
+        return deps
+
     def now(self) -> float:
         """The instant by the runtime's clock, in seconds since the epoch."""
         return self._services.now()
@@ -139,6 +163,11 @@ class ToolContext:
     ) -> Done:
         """Tell watchers how far the call is; `unit` says of what, such as "files"."""
         self._services.report_progress(current, total, label, unit)
+        return _DONE
+
+    def status(self, text: str) -> Done:
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        self._services.report_status(text)
         return _DONE
 
     def output(self, stream: Literal["stdout", "stderr"] | str, text: str) -> Done:
@@ -217,10 +246,11 @@ class ToolContext:
         """Processes with limits that the operating system keeps, for code and data that strangers wrote."""
         return self._services.limited_children
 
-    def shell_rules(self) -> tuple[ShellRule, ...]:
-        """The policy's rules on commands and writes that hold for this call, for a tool with a sandbox of its own.
+    def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]:
+        """The rules on commands and writes that hold for this call, of each policy that restricts it.
 
-        Such a tool applies them to what its script really does; see `toolwright.tools.shell_rules`.
+        A tool with a sandbox of its own applies them to what its script really does; see
+        `toolwright.tools.shell_rules`.
         """
         return self._services.shell_rules()
 
@@ -250,14 +280,15 @@ class ToolContext:
         name: str,
         function: Callable[..., Any],
         *inputs: Any,
-        on_crash: Literal["rerun", "fail"] | Callable[..., Any] | None = None,
+        on_crash: Literal["rerun", "fail", "ask"] | Callable[..., Any] | None = None,
     ) -> Any:
         """Run `function(*inputs)` once, across crashes and attempts, and return the JSON form of what it gives.
 
         A plain function runs on a thread. What is done is given back without running; a `ToolError` is raised again,
         unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
-        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), or a probe that
-        takes the same inputs and returns what the step gave, or None if it did not happen.
+        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), "ask" to let a person
+        decide whether it runs again, or a probe that takes the same inputs and returns what the step gave, or None if
+        it did not happen.
 
         Raises:
             ToolError: the step failed, now or when it ran.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -17,7 +17,9 @@ _ROOT = "/workspace"
 
 
 class ShellRule(Struct, frozen=True):
-    """A rule as it holds for one call. Of several, in order, the first that matches an effect decides about it.
+    """A rule as it holds for one call. Of those of a policy, in order, the first that matches an effect decides.
+
+    Where several policies restrict a call, an effect must be allowed by each.
 
     `commands` and `writes` are None in a rule that looks into no script: it matches every effect. `asks` says that the
     rule would have asked a person, and nobody was asked about this call.
@@ -45,19 +47,31 @@ class ShellRule(Struct, frozen=True):
         return f"The script {what}, which is not allowed (rule {self.name!r}{reason}); do without it"
 
 
-def write_refused_by(rules: Sequence[ShellRule], path: str) -> ShellRule | None:
+Policies = Sequence[Sequence[ShellRule]]
+
+
+def write_refused_by(policies: Policies, path: str) -> ShellRule | None:
     """The rule that refuses a write to a path; None when it may be written."""
-    for rule in rules:
-        if rule.matches_write(path):
-            return None if rule.effect == "allow" else rule
+    for rules in policies:
+        rule = next((rule for rule in rules if rule.matches_write(path)), None)
+        if rule is not None and rule.effect == "deny":
+            return rule
     return None
 
 
-def command_rules(rules: Iterable[ShellRule]) -> list[list[object]]:
-    """The rules on commands as plain data, for another process: effect, name, and patterns as regular expressions."""
+def command_rules(policies: Policies) -> list[list[list[object]]]:
+    """The rules on commands as plain data, for another process: effect, name, and patterns as regular expressions.
+
+    There are none where no rule can refuse a command.
+    """
+    if not any(rule.effect == "deny" and rule.commands != () for rules in policies for rule in rules):
+        return []
     return [
-        [rule.effect, rule.name, None if rule.commands is None else [_expressions(each) for each in rule.commands]]
-        for rule in rules
+        [
+            [rule.effect, rule.name, None if rule.commands is None else [_expressions(each) for each in rule.commands]]
+            for rule in rules
+        ]
+        for rules in policies
     ]
 
 

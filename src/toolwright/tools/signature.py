@@ -24,8 +24,10 @@ from toolwright.tools.annotations import (
     Names,
     UnresolvedAnnotation,
     capture_locals,
+    context_alone,
     is_context,
     is_unbound_method,
+    names_deps,
     names_visible_to,
     parameters_of,
     resolve_annotation,
@@ -52,6 +54,7 @@ class Signature:
     validate: Callable[[bytes], dict[str, Any]]
     description: str
     context_parameter: str | None
+    wants_deps: bool
     parameters: tuple[str, ...]
     is_async: bool
 
@@ -75,13 +78,14 @@ def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[
     plain = _plain(function)
     documentation = documentation_of(plain)
     context: str | None = None
+    deps = False
     fields: dict[str, Any] = {}
     for parameter in parameters:
         hint = _hint(parameter, names, name)
         if not is_context(hint):
             fields[parameter.name] = _field(parameter, hint, documentation.parameters.get(parameter.name))
         elif context is None:
-            context = parameter.name
+            context, deps = parameter.name, names_deps(hint)
         else:
             raise ToolDefinitionError(
                 f"Tool {name!r} takes its context twice, as {context!r} and {parameter.name!r}; keep one."
@@ -94,6 +98,7 @@ def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[
         validate=_validator(adapter, schema, name),
         description=documentation.description,
         context_parameter=context,
+        wants_deps=deps,
         parameters=tuple(fields),
         is_async=inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__),
     )
@@ -137,6 +142,8 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         hint = resolve_annotation(parameter.annotation, names)
         Optional[hint]  # noqa: UP045 - raises for what is no type
     except (NameError, AttributeError) as error:
+        if (context := context_alone(parameter.annotation, names)) is not None:
+            return context
         raise UnresolvedAnnotation(
             f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
             "define or import the type, and not for type checkers only, where the function is defined."
@@ -206,8 +213,9 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
                 f"{where} that needs another one, which can not be found ({_reason(error)}); define or import that one."
             ) from error
         raise ToolDefinitionError(
-            f"{where} that has no JSON Schema ({_reason(error)}); "
-            "use a type that has one, such as a pydantic model, a dataclass or plain types."
+            f"{where} that has no JSON Schema ({_reason(error)}); use a type that has one, such as a pydantic model, "
+            "a dataclass or plain types. A model cannot give an object of the program, such as a connection: "
+            "return it from the lifespan of the app, and take it as ctx.deps."
         ) from error
 
 
