@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from toolwright.tools.outcome import (
         Attachment,
         ConnectionRequired,
+        Decision,
         Failure,
         Image,
         Pending,
@@ -65,6 +66,7 @@ _HOMES = {
     "CapabilityError": "toolwright.errors",
     "ConnectionRequired": "toolwright.tools.outcome",
     "ConversionError": "toolwright.errors",
+    "Decision": "toolwright.tools.outcome",
     "Failure": "toolwright.tools.outcome",
     "Hints": "toolwright.tools.definition",
     "HookCall": "toolwright.calls.hooks",
@@ -123,6 +125,7 @@ __all__ = [
     "CapabilityError",
     "ConnectionRequired",
     "ConversionError",
+    "Decision",
     "Failure",
     "Hints",
     "HookCall",
