@@ -114,7 +114,8 @@ class Batch:
                 self._prepares = True
             given_secret = run.tool is not None and run.tool.definition.secret is not None
             if given_secret:
-                learn_secret(run)
+                learn_secret(run, at_once=parent is not None)
+                self._plain = self._plain and run.outcome is None
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
                 raw = written_arguments(run)

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.calls.media import MARK, take_media
 from toolwright.tools.outcome import Attachment, Failure, Image, Success, encodable, told
 from toolwright.tools.services import AttachmentInfo
 
@@ -26,14 +27,20 @@ class Encoded(Struct, frozen=True):
 def encode_result(result: Any) -> Encoded | Failure:
     """The JSON form of a value or a `Success`, or the failure of a tool whose value has none."""
     value = result.value if type(result) is Success else result
+    images: tuple[Image, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     try:
         payload = jsonx.encode(value)
+        if MARK in payload:
+            shown, images, attachments = take_media(value)
+            payload = payload if shown is value else jsonx.encode(shown)
     except BaseException as error:  # a value may have code of its own for its JSON form
         return unserialisable(value, error)
+    encoded = Encoded(payload, None, images, attachments)
     if type(result) is not Success:
-        return Encoded(payload)
+        return encoded
     try:
-        return _with_extras(payload, result)
+        return _with_extras(encoded, result)
     except TypeError as error:
         return unserialisable(result, error)
 
@@ -53,10 +60,10 @@ def unserialisable(result: Any, error: BaseException) -> Failure:
     )
 
 
-def _with_extras(payload: bytes, result: Success) -> Encoded:
+def _with_extras(encoded: Encoded, result: Success) -> Encoded:
     raw_output = result.raw_output
-    images: list[Image] = []
-    attachments: list[Attachment] = []
+    images: list[Image] = [*encoded.images]
+    attachments: list[Attachment] = [*encoded.attachments]
     for image in result.images:
         if isinstance(image, AttachmentInfo):
             image = Image.from_attachment(image)
@@ -76,4 +83,4 @@ def _with_extras(payload: bytes, result: Success) -> Encoded:
         if not isinstance(raw_output, str):
             raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
         raw_output = encodable(raw_output)
-    return Encoded(payload, raw_output, tuple(images), tuple(attachments))
+    return Encoded(encoded.payload, raw_output, tuple(images), tuple(attachments))

@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright import jsonx
 from toolwright.calls.encoded import Encoded, encode_result, unserialisable
 from toolwright.calls.hooks import Answer
 from toolwright.calls.mishaps import Cancelled
@@ -26,11 +25,6 @@ _PENDING = Failure(
 def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: str | None) -> ToolOutcome:
     """Make the outcome of whatever a tool returned. A value without a JSON form is a failure."""
     kind = type(result)
-    if kind not in SPECIAL:
-        try:
-            return ToolOutcome(call_id, name, "success", jsonx.encode(result), attempts, decided_by)
-        except BaseException as error:  # a value may have code of its own for its JSON form
-            result, kind = unserialisable(result, error), Failure
     if kind is ToolOutcome:
         return _passed_on(result, call_id, name, attempts, decided_by)
     if kind is Failure:
@@ -70,7 +64,7 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
         return to_outcome(call_id, name, _PENDING, attempts, decided_by)
     if kind is Answer:
         return to_outcome(call_id, name, result.value, attempts, decided_by)
-    encoded = encode_result(result) if kind is Success else result
+    encoded = result if kind is Encoded else encode_result(result)
     if isinstance(encoded, Failure):
         return to_outcome(call_id, name, encoded, attempts, decided_by)
     return ToolOutcome(
