@@ -21,6 +21,7 @@ from toolwright.calls.redact import shown_arguments
 from toolwright.effects.controller import EffectController, Opened
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
+from toolwright.plain_data import plain_data
 from toolwright.tools.arguments import is_hidden
 from toolwright.tools.outcome import Failure
 
@@ -45,6 +46,10 @@ class Approval(Struct, frozen=True, kw_only=True):
     reason: str | None
     requested_at: float
     deadline: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 class Question(Struct, frozen=True):

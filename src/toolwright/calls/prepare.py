@@ -12,6 +12,7 @@ from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome, encodable, told
+from toolwright.tools.problems import as_data
 from toolwright.tools.registry import Snapshot, find, nearest
 from toolwright.tools.schema import summarise
 from toolwright.tools.tool import Tool
@@ -184,6 +185,7 @@ def invalid(name: str, error: InvalidArguments) -> Failure:
         code="invalid_arguments",
         message=f"The arguments of {name!r} do not fit its schema:\n{summarise(error.problems)}",
         source="runtime",
+        data=as_data(error.problems),
     )
 
 
@@ -247,6 +249,7 @@ def _wrong_kind(name: str, expected: str, got: str) -> Failure:
         code="kind_mismatch",
         message=f"Tool {name!r} expected a {expected!r} call and got a {got!r} call",
         source="runtime",
+        data={"expected": expected, "got": got},
     )
 
 
@@ -257,6 +260,7 @@ def _cut_off(why: str) -> Failure:
         message=f"The call was not run: the answer that it stands in was cut off ({encodable(str(why))[:100]}), so its "
         "arguments may not be whole; make the call again, with shorter arguments if they were long",
         source="runtime",
+        data={"reason": encodable(str(why))[:100]},
     )
 
 
@@ -270,6 +274,7 @@ def _too_long(size: int, limit: int) -> Failure:
         code="arguments_too_long",
         message=f"The arguments have {size} bytes and the limit is {limit}; send less, or refer to a file",
         source="runtime",
+        data={"bytes": size, "limit": limit},
     )
 
 
@@ -310,4 +315,5 @@ def _unknown(name: str, snapshot: Snapshot) -> Failure:
         code="unknown_tool",
         message=f"Tool {name[:128]!r} is not registered; {remedy}",
         source="runtime",
+        data={"name": encodable(name[:128]), "nearest": near},
     )

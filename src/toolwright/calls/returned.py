@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from toolwright import jsonx
 from toolwright.calls.hooks import Answer
 from toolwright.calls.media import MARK, take_media
 from toolwright.calls.mishaps import Cancelled
+from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import (
     Attachment,
     ConnectionRequired,
@@ -18,6 +20,7 @@ from toolwright.tools.outcome import (
     Pending,
     Success,
     ToolOutcome,
+    bounded_json,
     encodable,
     told,
 )
@@ -97,7 +100,7 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
         return outcome
     try:
         return _with_extras(outcome, result)
-    except TypeError as error:
+    except (TypeError, ToolwrightError) as error:
         return to_outcome(call_id, name, unserialisable(result, error), attempts, decided_by)
 
 
@@ -124,7 +127,14 @@ def _with_extras(outcome: ToolOutcome, result: Success) -> ToolOutcome:
         if not isinstance(raw_output, str):
             raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
         raw_output = encodable(raw_output)
-    return replace(outcome, raw_output=raw_output, images=tuple(images), attachments=tuple(attachments))
+    metadata = result.metadata
+    if metadata is not None:
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"a Success has a {type(metadata).__name__} as its metadata; use a dict")
+        metadata = bounded_json("Success metadata", dict(metadata))
+    return replace(
+        outcome, raw_output=raw_output, images=tuple(images), attachments=tuple(attachments), metadata=metadata
+    )
 
 
 def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, decided_by: str | None) -> ToolOutcome:

@@ -141,6 +141,7 @@ def _read_result(part: Part) -> ToolOutcome:
         replayed=given.get("replayed") is True,
         spilled_to=_text(part, "spilled_to"),
         model_text=_text(part, "text"),
+        metadata=None if (metadata := part.field("metadata")).value is None else metadata.object("metadata"),
     )
 
 
@@ -157,6 +158,7 @@ def _read_failure(part: Part, attempts: int) -> Failure:
         retry=given.get("retry") is True,
         retry_after=given.get("retry_after"),
         attempts=attempts,
+        data=given.get("data"),
     )
 
 
