@@ -77,6 +77,20 @@ async def test_metadata_of_a_success_is_kept_and_the_model_does_not_read_it(tmp_
             assert "columns" not in json.dumps(shape.write_results([outcome]))
 
 
+@pytest.mark.promise("OUT-10", "RUN-08")
+async def test_data_and_metadata_cross_from_a_process_of_its_own():
+    @tool(isolation="process")
+    def pay(amount: int) -> Success:
+        if amount > 100:
+            raise ToolError("Too much.", data={"limit": 100})
+        return Success("paid", metadata={"amount": amount})
+
+    async with Runtime.open(tools=[pay]) as runtime:
+        session = runtime.session("s")
+        assert (await session.call("pay", amount=5)).metadata == {"amount": 5}
+        assert (await session.call("pay", amount=500)).failure.data == {"limit": 100}
+
+
 @pytest.mark.promise("OUT-10")
 async def test_data_is_bounded_and_has_a_json_form():
     @tool(readonly=True)
