@@ -94,6 +94,7 @@ def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, dec
         replayed=False,
         model_text=None,
         spilled_to=None,
+        decision=None,
     )
 
 
@@ -107,4 +108,5 @@ def failed_after(outcome: ToolOutcome, failure: Failure) -> ToolOutcome:
         decided_by=outcome.decided_by,
         failure=failure,
         may_have_run=True,
+        decision=outcome.decision,
     )
