@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.claims import Concurrency
@@ -45,7 +45,13 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
 class Hints(Struct, frozen=True, kw_only=True):
-    """What a tool's author says about its effects. What is not said is taken as the more dangerous."""
+    """What a tool's author says about it. What is not said of its effects is taken as the more dangerous.
+
+    Of those that are not about effects: `long_running` gives a tool without a timeout the policy's `long_timeout` in
+    place of its `timeout`; of all `cpu_bound` tools together, as many calls run at once as there are processors, unless
+    a tool has a limit of its own; a call of a tool with `requires_secrets` does not run while the session lacks them;
+    with `persist_output`, the whole output of each call goes to a file of the session, also when it is short.
+    """
 
     readonly: bool = False
     destructive: bool | None = None
@@ -105,6 +111,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """Where the scripts of a tool of the kind "shell" see the session's files: `/workspace/a` is the file `/a`."""
     secret: str | None = None
     """A parameter whose value is the tool's alone: it is neither shown nor written down."""
+    required_secrets: tuple[str, ...] = ()
+    """The secrets that the session must have; with the hint `requires_secrets` and no names, it must have any."""
 
     def __post_init__(self) -> None:
         if self.approval is None:
@@ -113,6 +121,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             force_setattr(self, "concurrency", Concurrency(parallel=self.hints.readonly))
         if self.on_crash is None:
             force_setattr(self, "on_crash", "rerun" if self.hints.repeatable else "fail")
+        if self.required_secrets and not self.hints.requires_secrets:
+            force_setattr(self, "hints", replace(self.hints, requires_secrets=True))
         if (self.script is None) is (self.kind == "shell"):
             force_setattr(self, "script", "command" if self.kind == "shell" else None)
         if self.kind != "shell":
