@@ -91,6 +91,8 @@ class RunState(Ticket):
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
     crashes = 0
+    # How many calls are above it, of which each made the next.
+    depth = 0
     # The intent of a call that was refused before it could run, to be written together with its outcome.
     refused: Intent | None = None
     pending_before = False
