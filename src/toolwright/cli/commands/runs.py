@@ -18,7 +18,7 @@ from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
 from toolwright.cli.following import follow_runs
 from toolwright.cli.outcomes import explain
-from toolwright.cli.output import Screen, print_json, print_text
+from toolwright.cli.output import Screen, instant, print_json, print_text
 from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
 from toolwright.cli.states import plain, readable, seconds, state_text
 from toolwright.cli.stores import opened, require_store
@@ -236,7 +236,7 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
         if given.as_json:
             async for event in run.follow() if follow else run.events():
                 if event.type == "output":
-                    typer.echo(jsonx.encode({"number": event.number, "at": event.at, **event.payload}))
+                    typer.echo(jsonx.encode({"number": event.number, "at": instant(event.at), **event.payload}))
             return
         if not follow:
             if log := await run.log():
