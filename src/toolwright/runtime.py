@@ -156,11 +156,13 @@ class Runtime(Working, Listening, Archiving, Keeping):
             self._worked.add(session_id)
         return session
 
-    def _open_child(self, parent: Session, session_id: str, policy: Policy) -> Session:
+    def _open_child(
+        self, parent: Session, session_id: str, policy: Policy, restrictions: tuple[Policy, ...]
+    ) -> Session:
         session = self._sessions.get(session_id) or self._children.get(session_id)
         if session is None:
             session = self._children[session_id] = parent.child(session_id, policy)
-        session.follow(policy)
+        session.follow(policy, restrictions)
         return session
 
     async def _redacted(self, session_id: str, text: str) -> str:

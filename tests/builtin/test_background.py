@@ -193,9 +193,11 @@ async def test_too_many_runs_are_refused_in_settled_words(open_runtime):
 
 async def test_the_policy_decides_about_the_run_as_about_any_call(open_runtime):
     session = (await open_runtime(":memory:", work, policy=Policy(rules=[Rule("deny", "work")]))).session("s")
-    started = await use(session, "spawn_background", tool="work", args={})
-    ended = await use(session, "wait_run", run_id=started["run_id"])
-    assert (ended["status"], ended["over"]) == ("failed", True)
+    assert await refused(session, "spawn_background", tool="work", args={}) == (
+        "permission_denied",
+        "Tool 'work' may not run (rule 'deny work')",
+    )
+    assert await session.runs() == []
 
 
 @pytest.mark.promise("PROC-05")

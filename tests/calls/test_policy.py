@@ -19,6 +19,7 @@ from toolwright import (
     prefixed,
     tool,
 )
+from toolwright.wire import mcp
 
 
 def named(name: str, ran: list[str] | None = None, **options: Any) -> Tool:
@@ -413,6 +414,18 @@ async def test_a_call_of_another_kind_is_refused_with_expected_and_got(open_sess
 
 
 @pytest.mark.promise("AUTH-02")
+async def test_a_request_of_mcp_is_for_a_tool_of_mcp_unless_its_reader_says_otherwise(open_session):
+    ran: list[str] = []
+    session = await open_session(named("act", ran), named("far", ran, kind="mcp"))
+    requests = [{"method": "tools/call", "params": {"name": name}} for name in ("act", "far")]
+    refused, fits = await session.run_batch(mcp.read_calls(requests))
+    assert (refused.failure.code, refused.failure.category) == ("kind_mismatch", "invalid_arguments")
+    assert refused.failure.message == "Tool 'act' expected a 'function' call and got a 'mcp' call"
+    assert (fits.ok, ran) == (True, ["far"])
+    assert [outcome.ok for outcome in await session.run_batch(mcp.read_calls(requests, kind=None))] == [True, True]
+
+
+@pytest.mark.promise("AUTH-02")
 async def test_a_call_that_says_no_kind_fits_any_tool(open_session):
     session = await open_session(named("act", kind="shell"))
     assert (await run_one(session, "act")).ok
@@ -515,7 +528,7 @@ async def test_a_setting_that_is_not_one_is_refused_and_nothing_runs(open_sessio
     session = await open_session(named("act", ran))
     with pytest.raises(
         PolicyError,
-        match="Policy has no setting 'readonly'; its settings are: approval_timeout, background_per_",
+        match="Policy has no setting 'readonly'; its settings are: approval_timeout, approve, background_per_",
     ):
         await session.run_batch([ToolCall(name="act")], readonly=True)
     with pytest.raises(PolicyError, match=r"Policy\.timeout is -1"):

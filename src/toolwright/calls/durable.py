@@ -18,7 +18,7 @@ from toolwright.calls.concluding import lose
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
 from toolwright.calls.outside import enter, step_in, step_out
-from toolwright.calls.redact import redact_failure, sealed, unsealed
+from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
 from toolwright.calls.state import identity
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
@@ -55,7 +55,7 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     effects = _effects(run)
     given = _input(name, inputs)
     redactor = run.host.redactor
-    shown = given if redactor is None else redactor.json(given)
+    shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(run), "step", name, shown, given)
 
     async def do() -> bytes:
@@ -82,7 +82,7 @@ async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: t
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
-        return sealed(run.host, name, jsonx.encode(result))
+        return await sealed(run.host, name, jsonx.encode(result))
     except SecretsError:
         raise
     except Exception as error:  # a value may have code of its own for its JSON form

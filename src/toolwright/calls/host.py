@@ -8,8 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolwright.calls.authority import Origin
 from toolwright.calls.isolate import ProcessPool
-from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Keeper, Redactor
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
@@ -88,7 +88,7 @@ class CallHost:
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
-        services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
+        services: Callable[[Origin, Callable[[Any], Any]], Any],
         keep_output: KeepOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
         open_child: Callable[[CallRun, str, Callable[[Any], Any]], Any],

@@ -39,6 +39,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
     next_at: float | None
     created_at: float
     provenance: Any = None
+    authority: bytes = b""
+    """JSON of what its runs may do, as far as whoever added it may."""
 
     def same_as(self, other: Schedule) -> bool:
         """True when both start the same tool with the same content, by the same timing and policies."""

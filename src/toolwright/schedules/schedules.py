@@ -7,10 +7,20 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
+from toolwright.calls.authority import Origin, RuleBook, combine, require_allowed
 from toolwright.clock import Clock
 from toolwright.errors import ScheduleError
-from toolwright.processes.runs import backgroundable, options_of, require_arguments, require_fitting, title_of
+from toolwright.processes.runs import (
+    backgroundable,
+    options_of,
+    provenance_of,
+    require_arguments,
+    require_fitting,
+    title_of,
+)
 from toolwright.processes.store import Limits
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
@@ -19,26 +29,44 @@ from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule
 from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
 from toolwright.session.store import Marker, require_name
-from toolwright.tools.registry import Snapshot
+from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool
 
 
 class ScheduleDesk:
     """What handles of schedules need of their runtime."""
 
-    def __init__(self, store: ScheduleStore, clock: Clock, limits: Limits, poke: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: ScheduleStore,
+        clock: Clock,
+        limits: Limits,
+        poke: Callable[[], None],
+        origin: Origin,
+        rules: RuleBook,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.limits = limits
         self.poke = poke
         """Says to the worker of this runtime, if it has one, that there may be something to do."""
+        self.origin = origin
+        """Who adds schedules and runs them now, and what that one may do."""
+        self.rules = rules
 
 
 class ScheduleHandle:
     """A schedule that its session may pause, resume, run now and cancel. It shows it as it was last looked at."""
 
-    def __init__(self, desk: ScheduleDesk, schedule: Schedule, marker: Marker) -> None:
+    def __init__(
+        self,
+        desk: ScheduleDesk,
+        schedule: Schedule,
+        marker: Marker,
+        tools: Callable[[], Snapshot] | None = None,
+    ) -> None:
         self._desk = desk
+        self._tools = tools
         self._marker = marker
         self._store = desk.store
         self._clock = desk.clock
@@ -105,11 +133,18 @@ class ScheduleHandle:
         """Start a run beside its instants, whatever else runs, and return the id of the run.
 
         Raises:
+            RunRefused: the policy of whoever asks does not let the tool run.
             ScheduleError: it was cancelled.
         """
         mark = self._marker.mark("schedules.run_now", self.id)
-        schedule, now = await self.refresh(), self._clock.now()
-        run = await self._store.run_now(self.id, start_of(schedule, now, now), now, self._desk.limits, mark)
+        schedule, now, desk = await self.refresh(), self._clock.now(), self._desk
+        # Whoever runs it now may perhaps do less than whoever added it, so that both hold.
+        authority = combine(schedule.authority, desk.rules.write(desk.origin))
+        registration = replace(start_of(schedule, now, now), authority=authority)
+        tool = None if self._tools is None else find(self._tools(), schedule.tool)
+        if tool is not None:
+            require_allowed(desk.origin, schedule.session, tool, registration.arguments, id=registration.id)
+        run = await self._store.run_now(self.id, registration, now, desk.limits, mark)
         if run is None:
             raise ScheduleError(f"The schedule {self.id!r} was cancelled; add another", "conflict")
         self._desk.poke()
@@ -153,7 +188,6 @@ class Schedules:
         tools: Callable[[], Snapshot],
         most: int,
         *,
-        origin: Mapping[str, Any] | None = None,
         hides: Callable[[bytes], bool] = lambda data: False,
         require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
@@ -164,7 +198,6 @@ class Schedules:
         self._marker = marker
         self._tools = tools
         self._most = most
-        self._origin = dict(origin or {"by": "host"})
         self._hides = hides
         self._require_in_every_process = require_in_every_process
 
@@ -200,6 +233,7 @@ class Schedules:
                 it is, also when it is paused or over: so a program may add its schedules each time it starts.
 
         Raises:
+            RunRefused: the policy of whoever adds it does not let the tool run.
             ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
                 is that of another schedule ("conflict").
             ProcessError: the tool can not run in the background, or its arguments are not usable.
@@ -216,6 +250,9 @@ class Schedules:
         known = None if mark is None else await self._store.added(mark)
         if known is not None:
             return self._handle(await self._own(known))
+        origin, given = self._desk.origin, jsonx.encode(arguments)
+        require_allowed(origin, self._session, found, given)
+        require_allowed(origin, self._session, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
         schedule = Schedule(
             id=new_schedule_id() if id is None else id,
@@ -230,7 +267,8 @@ class Schedules:
             # One that is there already has its next instant, or had its last.
             next_at=require_next(timing, now) if there is None else there.next_at,
             created_at=now,
-            provenance=self._origin,
+            provenance=provenance_of(origin, self._session),
+            authority=self._desk.rules.write(origin),
         )
         await self._store.add(schedule, self._most, mark)
         self._desk.poke()
@@ -258,4 +296,4 @@ class Schedules:
         return found
 
     def _handle(self, schedule: Schedule) -> ScheduleHandle:
-        return ScheduleHandle(self._desk, schedule, self._marker)
+        return ScheduleHandle(self._desk, schedule, self._marker, self._tools)

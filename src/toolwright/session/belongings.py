@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from toolwright.calls.authority import Origin
 from toolwright.calls.host import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
@@ -37,6 +38,8 @@ class Belongings:
 
     id: str
     policy: Policy
+    _restrictions: tuple[Policy, ...]
+    """Of the call that opened the session, if a call did; they hold beside its policy."""
     tools: ScopedRegistry
     _shared: Shared
     _offer: Offer
@@ -138,26 +141,28 @@ class Belongings:
             catalogue=self._catalogue,
         )
 
-    def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
-        shared, marks = self._shared, Marks(call)
+    def _call_services(self, origin: Origin, guard: Callable[[Any], Any]) -> SessionServices:
+        assert origin.call is not None
+        shared, marks = self._shared, Marks(origin.call)
         services = SessionServices(
             shared.stores(),
             self.id,
             marks,
             shared.clock,
             shared.quotas,
-            policy.grep_timeout,
+            origin.policy.grep_timeout,
             self._known,
             guard,
             self._catalogue,
         )
         services.session = SessionState(self.id, self.definitions, services)
-        services.make_runs = lambda: shared.runs(self, marks, call, policy, guard)
-        services.make_schedules = lambda: shared.schedules(self, marks, call, policy, guard)
+        services.make_runs = lambda: shared.runs(self, marks, origin, guard)
+        services.make_schedules = lambda: shared.schedules(self, marks, origin, guard)
         return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
-        files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
+        origin = Origin("tool", self.policy, (), call)
+        files = self._call_services(origin, lambda store: store).files if known else self._services.files
         return await keep_output(files, call, text)
 
     def enter(self, call: CallKey) -> None:
@@ -184,6 +189,7 @@ class Belongings:
 
     async def _know(self) -> None:
         await self._known.load(self._shared.stores().secrets)
+        await self._known.catch_up()
 
     def _redact(self, redactor: Redactor) -> None:
         for host in self._hosts:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolwright.calls.authority import Origin, RuleBook
 from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
 from toolwright.calls.host import NO_LIFESPAN
@@ -58,12 +59,12 @@ class Shared:
     """True when sessions may have secrets that an earlier process wrote."""
     redacted: Callable[[str, str], Awaitable[str]]
     """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
-    open_child: Callable[[Session, str, Policy], Session]
-    runs: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], RunsClient]
+    open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]
+    runs: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], RunsClient]
     """Makes the runs client of a session, for its host or for a call."""
-    schedules: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], SchedulesClient]
+    schedules: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], SchedulesClient]
     """The same for its schedules."""
-    triggers: Callable[[Starter], TriggersClient]
+    triggers: Callable[[Starter, Origin], TriggersClient]
     """Makes the client of a session's triggers."""
     model: ModelClient | None = None
     deps: Any = NO_LIFESPAN
@@ -83,6 +84,7 @@ class Shared:
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
         self.lingering: set[CallRun] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.rules = RuleBook()
         self.closed = False
         self._tool_limits: dict[tuple[str, int], Limit] = {}
 

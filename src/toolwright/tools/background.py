@@ -201,6 +201,8 @@ class Trigger(Struct, frozen=True, kw_only=True):
     timeout: float | None
     signal_on_completion: bool
     created_at: float
+    authority: bytes = b""
+    """JSON of what its runs may do, as far as whoever added it may; for the runtime."""
 
 
 class TriggersClient(Protocol):
