@@ -277,7 +277,7 @@ async def main():
         (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="pay", arguments={})])
         say(outcome.value)
 """
-    crashes.crash(SCOPES, dies=True)
+    crashes.crash(program, dies=True)
     assert crashes.start(program, dies=False).wait().said == ["declined"]
     assert crashes.ledger == ["charge"]
 
@@ -339,6 +339,9 @@ from pathlib import Path
 def ledger():
     return Path("ledger").read_text().splitlines() if Path("ledger").exists() else []
 
+def call(number, *where):
+    return ToolCall(id=f"c{number}", name="work", arguments={"name": f"{where} {number}"})
+
 @tool(parallel=True)
 async def work(name: str) -> str:
     note(name)
@@ -350,7 +353,7 @@ async def main():
     async with Runtime.open(store, tools=[work]) as runtime:
         if dies:
             for session, scope in (("s", "m1"), ("s", "m2"), ("t", "m1")):
-                calls = [ToolCall(id=f"c{n}", name="work", arguments={"name": f"{session} {scope} {n}"}) for n in (1, 2)]
+                calls = [call(number, session, scope) for number in (1, 2)]
                 runtime.session(session).start_batch(calls, scope=scope)
             while len(ledger()) < 6:
                 await asyncio.sleep(0.01)
@@ -366,99 +369,6 @@ async def main():
 
 @pytest.mark.promise("EFF-05", "EFF-11")
 async def test_what_a_crash_cut_off_is_listed_and_finished_by_session_and_scope(crashes):
-    crashes.crash(SCOPES, dies=True)
-    assert crashes.start(program, dies=False).wait().said == ["declined"]
-    assert crashes.ledger == ["charge"]
-
-
-ASKED = """
-def act():
-    note("act")
-    if dies:
-        die()
-    return "done"
-
-@tool(on_crash="rerun")
-async def careful(ctx: ToolContext) -> str:
-    return await ctx.step("act", act, on_crash="ask")
-
-async def main():
-    async with Runtime.open(store, tools=[careful]) as runtime:
-        events = runtime.subscribe()
-        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="careful", arguments={})])
-        if decide:
-            async for event in events:
-                if event.kind == "call.waiting":
-                    break
-            (approval,) = await runtime.approvals()
-            say([approval.tool, approval.cause, approval.reason])
-            await (runtime.approve if decide == "approve" else runtime.deny)(approval.key)
-        (outcome,) = await batch
-        say(outcome.to_json())
-"""
-
-
-@pytest.mark.promise("EFF-06", "EFF-05")
-@pytest.mark.parametrize("decide", ["approve", "deny"])
-async def test_a_person_decides_about_a_step_that_a_crash_cut_off(crashes, decide):
-    crashes.crash(ASKED, dies=True, decide="")
-    asked, outcome = crashes.start(ASKED, dies=False, decide=decide).wait().said
-    assert asked[:2] == ["careful", "crash"]
-    assert "its step 'act' was cut off by a crash and may have happened" in asked[2]
-    if decide == "approve":
-        assert (outcome["value"], crashes.ledger) == ("done", ["act", "act"])
-    else:
-        assert (outcome["failure"]["code"], crashes.ledger) == ("interrupted", ["act"])
-    (again,) = crashes.start(ASKED, dies=False, decide="").wait().said
-    assert again["replayed"]
-
-
-@pytest.mark.promise("EFF-06", "EFF-05")
-async def test_a_step_that_is_cut_off_again_asks_again(crashes):
-    crashes.crash(ASKED, dies=True, decide="")
-    crashes.crash(ASKED, dies=True, decide="approve")
-    asked, outcome = crashes.start(ASKED, dies=False, decide="approve").wait().said
-    assert (asked[1], outcome["value"], crashes.ledger) == ("crash", "done", ["act"] * 3)
-
-
-SCOPES = """
-import asyncio
-from pathlib import Path
-
-def ledger():
-    return Path("ledger").read_text().splitlines() if Path("ledger").exists() else []
-
-@tool(parallel=True)
-async def work(name: str) -> str:
-    note(name)
-    if dies:
-        await asyncio.Event().wait()
-    return name
-
-async def main():
-    async with Runtime.open(store, tools=[work]) as runtime:
-        if dies:
-            for session, scope in (("s", "m1"), ("s", "m2"), ("t", "m1")):
-                calls = [ToolCall(id=f"c{n}", name="work", arguments={"name": f"{session} {scope} {n}"}) for n in (1, 2)]
-                runtime.session(session).start_batch(calls, scope=scope)
-            while len(ledger()) < 6:
-                await asyncio.sleep(0.01)
-            die()
-        found = await runtime.unfinished("s", scope="m2")
-        say([[one.session, one.scope, one.call_id, one.tool, one.position, one.began] for one in found])
-        done = await runtime.recover("s", scope="m2")
-        say([[one.session, one.scope, one.call_id, one.action] for one in done])
-        say(sorted({(one.session, one.scope) for one in await runtime.unfinished()}))
-        say(len(await runtime.unfinished("t")))
-"""
-
-
-@pytest.mark.promise("EFF-05", "EFF-11")
-async def test_what_a_crash_cut_off_is_listed_and_finished_by_session_and_scope(crashes):
-    program = (
-        "import asyncio\nfrom pathlib import Path\ndef ledger():\n    return Path('ledger').read_text().split('\\n')[:-1] if Path('ledger').exists() else []\n"
-        + SCOPES
-    )
     crashes.crash(SCOPES, dies=True)
     found, done, left, of_t = crashes.start(SCOPES, dies=False).wait().said
     assert found == [["s", "m2", "c1", "work", 0, True], ["s", "m2", "c2", "work", 1, True]]
