@@ -132,7 +132,7 @@ def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
 def _list_decided(store: Path, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
     found = asyncio.run(_read_decided(store, session, limit, before))
     if as_json:
-        print_json([msgspec.to_builtins(request) for request in found])
+        print_json([data_of(request) for request in found])
     elif found:
         Screen().print(decision_table(found))
         if len(found) == limit:
