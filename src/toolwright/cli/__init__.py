@@ -35,5 +35,5 @@ def _run_for_a_program(app: Any) -> NoReturn:
     except Exception as error:  # typer's own, of a class that it does not export
         if not hasattr(error, "format_message"):
             raise
-        print(error_json(error.format_message(), "usage").decode(), file=sys.stderr)
+        print(error_json(error.format_message(), "usage"), file=sys.stderr)
         sys.exit(BAD_INPUT)

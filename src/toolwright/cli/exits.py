@@ -25,8 +25,7 @@ from contextlib import contextmanager, suppress
 import apsw
 import typer
 
-from toolwright import jsonx
-from toolwright.cli.states import readable
+from toolwright.cli.output import echo, echo_error, safe_json
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -80,19 +79,18 @@ def tell_errors_in_json(context: typer.Context, wanted: bool) -> bool:
     return wanted
 
 
-def error_json(message: str, code: str) -> bytes:
+def error_json(message: str, code: str) -> str:
     """An error of a command as one line of JSON."""
-    return jsonx.encode({"error": {"code": code, "message": message}})
+    return safe_json({"error": {"code": code, "message": message}}).decode()
 
 
 def complain(message: str, code: str = "bad_input") -> None:
     """Say on stderr what is wrong, if somebody reads it: the exit code says it too. With --json, it is said in JSON."""
     with suppress(BrokenPipeError):
         if _in_json:
-            typer.echo(error_json(message, code), err=True)
-            return
-        typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
-        typer.echo(readable(message), err=True)
+            echo(error_json(message, code), err=True)
+        else:
+            echo_error(message)
 
 
 @contextmanager
@@ -117,7 +115,7 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the edge of the process: a fault of ours must not look like a failed call
-        traceback.print_exc()
+        echo(traceback.format_exc(), err=True, nl=False)
         complain(
             f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above",
             "internal_error",
