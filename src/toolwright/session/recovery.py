@@ -10,6 +10,7 @@ from toolwright.calls.execute import CallRun
 from toolwright.clock import rfc3339
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.plain_data import plain_data
 from toolwright.session.session import Session
 from toolwright.tools.outcome import ToolOutcome
 
@@ -30,6 +31,10 @@ class Recovered(NamedTuple):
     tool: str
     action: str
     outcome: ToolOutcome
+
+    def to_json(self) -> dict[str, Any]:
+        """The call and its outcome as plain data."""
+        return plain_data(self)
 
 
 class Unfinished(NamedTuple):
