@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct
 
+from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.ids import uuid7
+from toolwright.plain_data import plain_data
 from toolwright.processes.process import Options
 from toolwright.schedules.misfires import Misfire
 from toolwright.schedules.timing import Timing
@@ -80,6 +81,10 @@ class Fired(NamedTuple):
     what: str
     run: str | None
 
+    def to_json(self) -> dict[str, Any]:
+        """What it did as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
 
 def new_schedule_id() -> str:
     """An id that no other schedule has, in the order of time."""
@@ -98,13 +103,6 @@ def require_schedule_id(id: Any) -> str:
             "no dot first"
         )
     return id
-
-
-def rfc3339(instant: float | None) -> str | None:
-    """An instant in text, as UTC."""
-    if instant is None:
-        return None
-    return datetime.fromtimestamp(instant, UTC).isoformat().replace("+00:00", "Z")
 
 
 def read_overlap(value: object) -> Overlap:
