@@ -269,6 +269,10 @@ class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
         return _told(self)
 
 
+NOT_KNOWN = ", before the journal said whether it had run earlier"
+"""How the reason of a call ends that was stopped before anything was known of its past."""
+
+
 INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in the log."
 """All that a model learns of an unexpected exception."""
 
@@ -350,6 +354,8 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def how_far(self) -> str:
         """What can be said of the effect of a call that was cancelled."""
+        if self.reason is not None and self.reason.endswith(NOT_KNOWN):
+            return "whether it ran then is not known"
         if self.may_have_run:
             return "it may have had an effect"
         return "it had no effect" if self.attempts else "it did not run"
