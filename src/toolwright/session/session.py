@@ -80,6 +80,7 @@ class Session(Batching, Background, Connecting):
             keep_output=self._keep_output,
             run_nested=self._run_nested,
             keeper=self._known,
+            secret_names=self._secret_names,
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,
