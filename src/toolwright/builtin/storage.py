@@ -117,6 +117,7 @@ def handle_of(name: str) -> str:
     destructive=True,
     open_world=False,
     requires_secrets=True,
+    needs=["secrets"],
     secret="value",
     key="secret_store",
     gives=shape(
