@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
-from toolwright.calls.prepare import PreparedCall, invalid, read_arguments, validate
+from toolwright.calls.prepare import PreparedCall, read_arguments, validate
+from toolwright.calls.told_failures import invalid
 from toolwright.errors import InvalidArguments
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
 

@@ -199,6 +199,11 @@ class Batch:
             self._fault = fault
         self.cancel(UNRECORDED)
 
+    def machine_failed(self, fault: Exception) -> None:
+        """Part of `RunOwner`: the machine could not run a call; say so to whoever waits, when the others are over."""
+        if self._fault is None:
+            self._fault = fault
+
     def start_none(self, reason: str, fault: Exception | None = None) -> None:
         """Part of `LaunchOwner`: the calls could not even be launched."""
         self._fault = fault or self._fault

@@ -17,13 +17,14 @@ from toolwright import jsonx
 from toolwright.calls.approach import show
 from toolwright.calls.bounds import within
 from toolwright.calls.checking import QUOTE, check_output, is_plain
+from toolwright.calls.encoded import unserialisable
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks, ProjectedCall
 from toolwright.calls.host import CallHost
 from toolwright.calls.media import MARK
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
-from toolwright.calls.returned import SPECIAL, to_outcome, unserialisable
+from toolwright.calls.returned import SPECIAL, to_outcome
 from toolwright.calls.review import ask_after, project, project_now
 from toolwright.calls.shorten import bounded
 from toolwright.calls.state import identity
@@ -58,7 +59,7 @@ class Finaliser:
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
                     return None
-                if MARK in payload:  # an image, perhaps, which goes beside the value
+                if run.decision is not None or MARK in payload:  # an image, perhaps, which goes beside the value
                     return self._settle_outcome(run, result, _outcome(run, result))
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))
@@ -132,6 +133,8 @@ class Finaliser:
 
 def _outcome(run: CallRun, result: Any) -> ToolOutcome:
     outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+    if run.decision is not None and outcome.decision is None:
+        outcome = replace(outcome, decision=run.decision)
     return replace(outcome, may_have_run=True) if run.ran and outcome.failure is not None else outcome
 
 

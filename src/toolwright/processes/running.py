@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
-from toolwright.errors import PolicyError, RuleUnknown, RuntimeClosed, StoreError, ToolwrightError
+from toolwright.errors import (
+    MachineError,
+    PolicyError,
+    RuleUnknown,
+    RuntimeClosed,
+    StoreError,
+    ToolwrightError,
+)
 from toolwright.processes.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
 from toolwright.processes.process import Process, Status
 from toolwright.processes.sink import Sink
@@ -21,15 +28,14 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.processes")
 
-MOST_CRASHES = 20
-"""How many workers may be lost with a process: one that ends its worker each time must not end them for ever."""
 LOST = "the worker no longer runs this process"
 
 
 class Running:
     """A claimed process, from now until it is over or let go of.
 
-    `start` makes the batch of its call; `flush` writes what was reported before its end is.
+    `start` makes the batch of its call; `flush` writes what was reported before its end is. After `max_crashes`
+    workers in a row that were gone with it, it is given up: one that ends its worker must not end them for ever.
     """
 
     def __init__(
@@ -42,6 +48,7 @@ class Running:
         sink: Sink,
         start: Callable[[Process, Sink], Batch],
         flush: Callable[[Sink], Awaitable[None]],
+        max_crashes: int,
     ) -> None:
         self._process = claimed.process
         self._gone = claimed.before
@@ -53,6 +60,7 @@ class Running:
         self._sink = sink
         self._start = start
         self._flush = flush
+        self._max_crashes = max_crashes
         self._batch: Batch | None = None
         self._late = False
         self._reason: str | None = claimed.process.cancel_reason
@@ -106,7 +114,7 @@ class Running:
             if not self.let_gone:
                 self.ending = True
                 await self._end(outcome)
-        except (StoreError, RuntimeClosed) as fault:
+        except (StoreError, MachineError, RuntimeClosed) as fault:
             # Its worker hands it back, and another goes on with it, or the same.
             self.faulty = True
             if not self.let_gone:
@@ -121,7 +129,9 @@ class Running:
             return await self._known()
         if self._reason is not None:
             return stopped(process, begun=process.attempts > 1)  # this is one of them
-        if self._gone is not None and (process.options.disposition == "abandon" or process.crashes >= MOST_CRASHES):
+        if self._gone is not None and (
+            process.options.disposition == "abandon" or process.crashes >= self._max_crashes
+        ):
             return abandoned(process)
         if process.deadline is not None and process.deadline <= self._clock.now():
             return timed_out(process)
@@ -134,7 +144,7 @@ class Running:
                 (outcome,) = await batch.wait()
             finally:
                 watching.cancel()
-        except (StoreError, RuntimeClosed):
+        except (StoreError, MachineError, RuntimeClosed):
             raise
         except PolicyError as error:  # such as a rule of its starter's that is not known here
             failure = Failure(
