@@ -11,7 +11,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "files": ("re2",),
     "search": ("bm25s",),
     "secrets": ("ahocorasick_rs", "cryptography"),
-    "shell": ("tree_sitter", "tree_sitter_bash"),
     "web": ("httpcore", "httpx", "markdownify"),
     "worker": ("prometheus_client",),
 }

@@ -70,7 +70,7 @@ class ToolOptions(TypedDict, total=False):
     screen: Callable[[bytes], Any]
 
 
-NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "shell", "web"})
+NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
 """What a tool may need of its app: a model, dependencies, and extras of toolwright."""
 _KNOWN = frozenset(ToolOptions.__annotations__)
 _HINTS = frozenset(Hints.__struct_fields__)
