@@ -116,7 +116,6 @@ def handle_of(name: str) -> str:
     idempotent=True,
     destructive=True,
     open_world=False,
-    requires_secrets=True,
     needs=["secrets"],
     secret="value",
     key="secret_store",
