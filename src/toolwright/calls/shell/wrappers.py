@@ -148,8 +148,9 @@ def _wrapper(script: Script, name: str, words: Sequence[Word], fed: Sequence[Red
         script.doubt_writes("the paths that 'chroot' makes cannot be known")
     if name == "flock" and len(words) > 1:
         script.write(words[at - 1])
-    if name == "sudo" and given.has("e", "edit"):
-        script.doubt("the editor that 'sudo -e' runs cannot be known")
+    if name in ("sudo", "doas") and given.has("s", "i", "shell", "login"):
+        # Its shell reads the words as one script.
+        return read_text(script, inner, name, posix=True)
     if name == "xargs":
         return _xargs(
             script, given.values("I", "J", "R", "i", "replace"), given.has("I", "J", "R", "i", "replace"), inner

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from toolwright.calls.shell.options import Given, Options
-from toolwright.calls.shell.programs import BUILTINS, INTERPRETERS, READERS, SHELLS, TALKERS
+from toolwright.calls.shell.programs import BUILTINS, INTERPRETERS, READERS, SHELLS
 from toolwright.calls.shell.runners import GIT_CHANGES
 from toolwright.calls.shell.words import Word, after, literal, names
 
@@ -151,7 +151,7 @@ def note_writes(script: Script, name: str, words: Sequence[Word]) -> None:
     """Note the paths that a command writes, by what is known of it."""
     if name in WRITERS:
         WRITERS[name](script, name, words)
-    elif name in _LOOKED_INTO or name in READERS or name in BUILTINS or name in TALKERS:
+    elif name in _LOOKED_INTO or name in READERS or name in BUILTINS:
         return
     elif not SHELLS.fullmatch(name):
         _stranger(script, words, code=bool(INTERPRETERS.fullmatch(name)))
@@ -329,7 +329,7 @@ def _git(script: Script, name: str, words: Sequence[Word]) -> None:
     for verb, operands in (("clone", 1), ("init", 0)):
         if verb in plain:
             found = rest[plain.index(verb) + 1 :]
-            for word in found[operands:]:
+            for word in found[operands:] or ([literal(".")] if verb == "init" else []):
                 script.write(word, below=True)
             if verb == "clone" and len(found) == 1:
                 last = (found[0].text or "").rstrip("/").removesuffix(".git").rpartition("/")[2]
