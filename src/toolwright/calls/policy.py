@@ -168,6 +168,11 @@ class Policy:
     """
 
     max_concurrency: int = 8
+    max_crashes: int = 3
+    """After how many deaths of its process, each while it ran, a call or a background run is given up for good.
+
+    Deaths count from its last finished step. A call that waits does not run, and a program that is closed does not die.
+    """
     session_concurrency: int = 16
     runtime_concurrency: int = 64
     timeout: float = 30.0
@@ -208,6 +213,7 @@ class Policy:
     def __post_init__(self) -> None:
         for name in (
             "max_concurrency",
+            "max_crashes",
             "session_concurrency",
             "runtime_concurrency",
             "max_lines",
