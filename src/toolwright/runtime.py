@@ -23,7 +23,7 @@ from toolwright.options import AppOptions, OpenOptions, RuntimeOptions, check_op
 from toolwright.schedules.working import Working
 from toolwright.session.archiving import Archiving
 from toolwright.session.listening import Listening
-from toolwright.session.recovery import Recovered, recover
+from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
 from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared
 from toolwright.session.store import Quotas
@@ -170,14 +170,23 @@ class Runtime(Working, Listening, Archiving, Keeping):
         """What a model should be told of the active capabilities."""
         return "\n\n".join(one.prompt.strip() for one in self.capabilities if one.prompt.strip())
 
-    async def recover(self) -> list[Recovered]:
+    async def unfinished(self, session: str | None = None, *, scope: str | None = None) -> list[Unfinished]:
+        """The calls that a crash cut off and that nobody continued yet, of a session and a scope or of all."""
+        self._require_open()
+        if session is not None:
+            require_session_id(session)
+        return [] if self._store is None else await unfinished(self._store.journal, session, scope)
+
+    async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
         """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
 
-        The same happens to a call when its batch is run again. It returns when every call has its outcome or waits
-        for something outside; those that wait go on in this process.
+        Without a session and a scope, all of it. The same happens to a call when its batch is run again. It returns
+        when every call has its outcome or waits for something outside; those that wait continue in this process.
         """
         self._require_open()
-        return [] if self._store is None else await recover(self._store.journal, self.session)
+        if session is not None:
+            require_session_id(session)
+        return [] if self._store is None else await recover(self._store.journal, self.session, session, scope)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
