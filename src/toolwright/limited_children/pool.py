@@ -29,6 +29,7 @@ _MOST_GROWTH = 64 * 1024 * 1024
 _IDLE_SECONDS = 60.0
 _START_SECONDS = 30.0
 _BUFFER = 1024 * 1024
+_TOGETHER = 64 * 1024
 # What an interpreter needs to start. Nothing else of our environment is the child's business.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
@@ -92,11 +93,19 @@ class _Child:
             await self.receive()
         self.base_memory = self.memory()
 
-    async def send(self, message: Any) -> None:
+    async def send(self, message: Any, feed: AsyncIterable[Any] | None) -> None:
+        """Send a request, and after it what it is fed. Short messages go together, to wake the child once."""
         assert self._writer is not None
-        data = msgspec.msgpack.encode(message)
-        self._writer.write(far_side.HEADER.pack(len(data)))
-        self._writer.write(data)
+        waiting = bytearray()
+        _append(waiting, message)
+        if feed is not None:
+            async for piece in feed:
+                if len(waiting) > _TOGETHER:
+                    self._writer.write(waiting)
+                    waiting = bytearray()
+                    await self._writer.drain()
+                _append(waiting, piece)
+        self._writer.write(waiting)
         await self._writer.drain()
 
     async def receive(self) -> list[Any]:
@@ -170,10 +179,7 @@ class ChildPool:
             answered = False
             try:
                 child.requests += 1
-                await child.send(request)
-                if feed is not None:
-                    async for message in feed:
-                        await child.send(message)
+                await child.send(request, feed)
                 answer = await _answer(child, seconds, hear)
                 answered = answer[:1] == ["value"]  # A job that failed may not have taken all that it was fed.
             except (asyncio.IncompleteReadError, ConnectionError) as error:
@@ -275,6 +281,12 @@ class ChildPool:
         except ValueError:
             how = str(-code)
         return ChildFailed(f"its process ended {when} (signal {how})", "died")
+
+
+def _append(waiting: bytearray, message: Any) -> None:
+    data = msgspec.msgpack.encode(message)
+    waiting += far_side.HEADER.pack(len(data))
+    waiting += data
 
 
 async def _answer(child: _Child, seconds: float, hear: Callable[[Any], None] | None) -> list[Any]:
