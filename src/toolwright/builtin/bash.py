@@ -121,6 +121,9 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         display_name="Run Bash",
         id="toolwright.builtin.bash",
         kind="shell",
+        # Where the first script starts. A later one may start elsewhere: the sandbox knows, and keeps the rules there.
+        directory="/workspace",
+        mount="/workspace",
         category="shell",
         output_schema=OUTPUT_SCHEMA,
         destructive=True,

@@ -89,6 +89,7 @@ class RunState(Ticket):
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
+    crashes = 0
     pending_before = False
     doubt: str | None = None
     # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,

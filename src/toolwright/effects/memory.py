@@ -89,14 +89,24 @@ class MemoryStore:
                 elif entry.outcome is None:
                     call = self._calls[intent.key]
                     completion = call.waits.get(WaitKey(intent.key, "completion"))
+                    self._count_crash(call, entry.started_at, intent.rerun)
                     known[intent.key] = replace(
                         entry,
                         owner=self.owner,
                         cut_off=entry.owner != self.owner,
                         pending=completion is not None and completion.opened_at is not None,
+                        crashes=call.crashes[0],
                     )
                     call.owner = self.owner
         return [known.get(intent.key) for intent in intents]
+
+    def _count_crash(self, call: CallRow, started_at: float | None, may_rerun: bool) -> None:
+        count, counted, steps = call.crashes
+        ran = started_at != counted if started_at is not None else may_rerun and not count
+        waits = any(wait.resolution is None and wait.opened_at is not None for wait in call.waits.values())
+        if call.owner not in (self.owner, NOBODY) and ran and not waits:
+            done = sum(kept.done for kept in call.effects.values())
+            call.crashes = (count + 1 if done <= steps else 1, started_at, done)
 
     async def start(self, key: CallKey, started_at: float) -> bool:
         """Part of `JournalStore`."""
