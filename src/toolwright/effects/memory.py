@@ -14,7 +14,9 @@ from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.waits import (
+    INBOX,
     Arrivals,
+    Decided,
     Refused,
     Remembered,
     Resolution,
@@ -282,6 +284,23 @@ class MemoryStore:
         """Part of `WaitStore`."""
         call = self._calls.get(key.call)
         return [] if call is None else call.signals.get(key, [])[after:]
+
+    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+        """Part of `WaitStore`."""
+        found: list[Decided] = []
+        for number, (call, key) in reversed(list(enumerate(self._database.resolved, start=1))):
+            wait = call.waits.get(key)
+            if (
+                len(found) < limit
+                and wait is not None
+                and wait.opened_at is not None
+                and key.kind in INBOX
+                and (before is None or number < before)
+                and (session is None or key.call.session == session)
+                and self._calls.get(key.call) is call
+            ):
+                found.append(Decided(number, wait))
+        return found
 
     async def remembered(self, session: str) -> list[Remembered]:
         """Part of `WaitStore`."""
