@@ -2,16 +2,16 @@
 
 import asyncio
 import os
+import resource
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.builtin.hostile import HOSTILE
 from tests.conftest import process_table
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall
+from toolwright import MachineError, Runtime, ToolCall
 from toolwright.builtin.bash import BashLimits, bash_tool
 
 QUICK = BashLimits(seconds=1.5)
@@ -96,8 +96,7 @@ async def test_as_many_endless_scripts_as_there_are_cores_do_not_stop_bash_for_a
         async with fail_after(20):
             for call in endless:
                 assert (await call).failure.code == "limit"
-        left: dict[int, Any] = {number: process_table()[number] for number in own_children()}
-        assert len(left) <= busy + 1
+        assert (await runtime.session("s").call("bash", command="echo on")).ok
 
 
 @pytest.mark.promise("BLT-05", "CANCEL-01")
@@ -121,3 +120,18 @@ async def test_a_cancelled_script_is_killed_and_not_left_to_run():
         async with fail_after(5):
             assert (await session.call("bash", command="echo on")).ok
         assert not busy & own_children()
+
+
+@pytest.mark.promise("BLT-05", "EFF-07")
+async def test_a_script_for_which_the_machine_has_no_process_did_not_run_and_runs_when_it_comes_again():
+    call = ToolCall(id="c1", name="bash", arguments={"command": "echo ran"})
+    async with fail_after(30), Runtime.open(tools=[bash_tool(QUICK)]) as runtime:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+        try:
+            with pytest.raises(MachineError, match="nothing ran"):
+                await runtime.session("s").run_batch([call])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        (outcome,) = await runtime.session("s").run_batch([call])
+        assert outcome.value["stdout"] == "ran\n"

@@ -35,8 +35,8 @@ _OF_THE_SHELL = {
     *("jobs", "mapfile", "popd", "printf", "pushd", "read", "readarray", "set", "shift", "shopt", "test", "times"),
     *("trap", "type", "ulimit", "umask", "unalias", "wait"),
 }
-# An executable file can name a command of the interpreter past the one that replaces it.
-_MAKE_EXECUTABLE = ("chmod", "install")
+# An executable file can name a command of the interpreter past the one that replaces it. No other command makes one.
+_MAKE_EXECUTABLE = ("chmod", "install", "mkfifo")
 
 
 def work(request: dict[str, Any], link: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from toolwright.builtin.page_child import decode
 from toolwright.builtin.patience import within
 from toolwright.clock import Clock
+from toolwright.errors import MachineError
 from toolwright.limited_children import ChildFailed, ChildJob, ChildPool
 from toolwright.tools.outcome import ToolError
 
@@ -56,6 +57,14 @@ async def read_page(raw: Raw, form: str, *, children: ChildPool, seconds: float,
     try:
         async with within(clock, seconds, f"The page could not be converted in {seconds:g} s"):
             return msgspec.convert(await children.run(job, request, seconds=seconds), Page)
+    except MachineError as fault:
+        raise ToolError(
+            "No process could be started to read the page; try again later.",
+            category="unavailable",
+            code="no_child",
+            retry=True,
+            detail=str(fault),
+        ) from fault
     except (ToolError, ChildFailed, msgspec.ValidationError) as error:
         raise ToolError(
             "The page is too large or too deeply nested to be converted; ask for it with format 'html'.",

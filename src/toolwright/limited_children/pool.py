@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolwright.errors import ToolwrightError
+from toolwright.errors import MachineError, ToolwrightError
 from toolwright.limited_children import far_side
 
 MOST_CHILDREN = 32
@@ -28,6 +28,8 @@ _MOST_REQUESTS = 200
 _MOST_GROWTH = 64 * 1024 * 1024
 _IDLE_SECONDS = 60.0
 _START_SECONDS = 30.0
+_PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds before each further attempt to start a child, when the machine has none to give."""
 _BUFFER = 1024 * 1024
 _TOGETHER = 64 * 1024
 # What an interpreter needs to start. Nothing else of our environment is the child's business.
@@ -172,7 +174,7 @@ class ChildPool:
         Raises:
             ChildTimeout: it took too long, and was killed.
             ChildFailed: it died, or took or said more than it may.
-            OSError: no process could be started; nothing ran.
+            MachineError: no process could be started; nothing ran.
         """
         async with self._slots:
             child = await self._take(job)
@@ -221,6 +223,21 @@ class ChildPool:
         return await self._start(job)
 
     async def _start(self, job: ChildJob) -> _Child:
+        for pause in (*_PAUSES, None):
+            try:
+                return await self._try_to_start(job)
+            except (OSError, MemoryError, RuntimeError, ChildFailed) as error:
+                if self._closed:
+                    raise ChildFailed("the runtime is closed", "died") from error
+                if pause is None:
+                    raise MachineError(
+                        f"No limited child process could be started: {type(error).__name__}: {error}; nothing ran. See "
+                        "that the machine has file descriptors, processes and memory left, and run the call again"
+                    ) from error
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def _try_to_start(self, job: ChildJob) -> _Child:
         loop = asyncio.get_running_loop()
         if self._closed:
             raise ChildFailed("the runtime is closed", "died")
@@ -309,7 +326,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment["MALLOC_ARENA_MAX"] = "2"  # each arena of glibc takes 64 MiB of addresses
         process = subprocess.Popen(
-            [sys.executable, "-I", far_side.__file__, str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-I", "-B", far_side.__file__, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
