@@ -91,6 +91,7 @@ def _lock(path: Path) -> int:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
+            os.fchmod(fd, 0o600)  # whatever the umask is
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between making it and locking it, somebody may have taken it for what a dead owner left.
             if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.private_files import make_private, tighten
 from toolwright.stores.sqlite.faults import reason
 
 T = TypeVar("T")
@@ -142,6 +143,8 @@ class Writer:
 
     def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
         try:
+            if vfs is None and str(self._path) != ":memory:":
+                self._make_private()
             connection = apsw.Connection(str(self._path), vfs=vfs)
             try:
                 connection.set_busy_timeout(BUSY)
@@ -156,6 +159,13 @@ class Writer:
         except apsw.Error as error:
             raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
         return connection
+
+    def _make_private(self) -> None:
+        """The file has a conversation in it, and the key that signs waits: SQLite would let everybody read it."""
+        with contextlib.suppress(OSError):  # SQLite says better what is wrong with the place
+            make_private(self._path)
+            for beside in ("-wal", "-shm"):  # made by SQLite, with the mode of the file
+                tighten(self._path.with_name(self._path.name + beside))
 
     def _become_wal(self, connection: apsw.Connection) -> None:
         """Switch to the write-ahead log. SQLite does not wait for others here, so we do."""
