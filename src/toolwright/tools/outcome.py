@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from toolwright import jsonx
 from toolwright.errors import ToolwrightError
+from toolwright.plain_data import instant_text
 
 if TYPE_CHECKING:
     from toolwright.tools.services import AttachmentInfo
@@ -383,6 +384,8 @@ def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
     for name in item.__struct_fields__:
         if name not in item.untold and name not in but:
             value = _told_value(getattr(item, name))
+            if name == "at":
+                value = instant_text(value)
             if (value is not None and value != []) or name in _ALWAYS_TOLD:
                 shown[name] = value
     return shown
