@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.builtin.hostile import HOSTILE
 from tests.conftest import process_table
+from tests.effects.test_machine_faults import no_files, warm_up
 from tests.support import fail_after
 from toolwright import MachineError, Runtime, ToolCall
 from toolwright.builtin.bash import BashLimits, bash_tool
@@ -123,15 +123,28 @@ async def test_a_cancelled_script_is_killed_and_not_left_to_run():
 
 
 @pytest.mark.promise("BLT-05", "EFF-07")
-async def test_a_script_for_which_the_machine_has_no_process_did_not_run_and_runs_when_it_comes_again():
+async def test_a_script_for_which_the_machine_has_no_process_did_not_run_and_runs_when_it_comes_again(tmp_path):
     call = ToolCall(id="c1", name="bash", arguments={"command": "echo ran"})
-    async with fail_after(30), Runtime.open(tools=[bash_tool(QUICK)]) as runtime:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
-        try:
-            with pytest.raises(MachineError, match="nothing ran"):
-                await runtime.session("s").run_batch([call])
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        (outcome,) = await runtime.session("s").run_batch([call])
+    tools = [warm_up, bash_tool(QUICK)]
+    async with Runtime.open(tools=tools) as runtime:
+        assert (await runtime.session("s").call("bash", command="echo on")).ok  # the libraries are found
+    async with fail_after(30), Runtime.open(tmp_path / "agent.db", tools=tools) as runtime:
+        session = runtime.session("s")
+        await session.call("warm_up")
+        with no_files(), pytest.raises(MachineError, match="nothing ran"):
+            await session.run_batch([call])
+        (outcome,) = await session.run_batch([call])
         assert outcome.value["stdout"] == "ran\n"
+
+
+@pytest.mark.promise("BLT-05")
+async def test_large_files_go_in_and_out_of_the_sandbox_without_holding_up_the_program(tmp_path, loop_watch):
+    async with fail_after(60), Runtime.open(tmp_path / "agent.db", tools=[bash_tool()]) as runtime:
+        session = runtime.session("s")
+        data = os.urandom(9_000_000)
+        await session.files.write("/large", data)
+        assert (await session.call("bash", command="echo on")).ok
+        loop_watch.restart()
+        outcome = await session.call("bash", command="cp large copy; seq 1 50000; seq 1 50000 >&2")
+        assert outcome.value["changed"] == ["/copy"]
+        assert await session.files.read_bytes("/copy") == data
