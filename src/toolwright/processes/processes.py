@@ -225,7 +225,7 @@ class Processes:
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
-            require_background(session.tools_of_runs(), process.tool)
+            require_background(session.tools_of_runs(), process.tool, session.policy)
         # What is done is only looked up: nothing of it can be refused any more.
         programs = (session.policy, self._place.policy)
         restrictions = () if done else self._place.rules.read(process.authority, programs)

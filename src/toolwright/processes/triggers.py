@@ -159,7 +159,7 @@ class Triggers:
                 usable.
         """
         await self._session.know_secrets()
-        found = backgroundable(self._session.all_tools(), tool)
+        found = backgroundable(self._session.all_tools(), tool, self._origin.policy)
         self._session.require_in_every_process(found)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
