@@ -63,7 +63,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._sinks: list[JsonLinesSink] = []
-        self._ended = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
         self._master_key = options.get("master_key") or app.master_key
         self._lifespan: LifespanTask | None = None
         self._use_memory()
@@ -194,20 +194,21 @@ class Runtime(Working, Listening, Archiving, Keeping):
         return self._shared.hub.subscribe(None, limit)
 
     async def close(self) -> None:
-        """Cancel what runs, wait for it to stop within its grace, and end threads and processes."""
-        shared = self._shared
-        if shared.closed:
-            await self._ended.wait()
-            return
-        shared.closed = True
+        """Cancel what runs, wait for it to stop within its grace, and end threads and processes.
+
+        One that is cancelled goes on without its caller; the next one waits until everything is closed.
+        """
+        self._shared.closed = True
+        if self._closing is None or (self._closing.done() and not _succeeded(self._closing)):
+            self._closing = asyncio.ensure_future(self._close_all())
+        await asyncio.shield(self._closing)
+
+    async def _close_all(self) -> None:
         try:
             await self._close()
         finally:
-            try:
-                if self._lifespan is not None:
-                    await self._lifespan.exit()
-            finally:
-                self._ended.set()
+            if self._lifespan is not None:
+                await self._lifespan.exit()
 
     async def _close(self) -> None:
         shared = self._shared
@@ -232,6 +233,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
 
     def _require_open(self) -> None:
         self._shared.require_open()
+
+
+def _succeeded(task: asyncio.Task[None]) -> bool:
+    return not task.cancelled() and task.exception() is None
 
 
 def _split(owner: str, options: RuntimeOptions) -> tuple[App, OpenOptions]:

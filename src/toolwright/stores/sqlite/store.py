@@ -9,12 +9,14 @@ import apsw
 
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.session.vault import Sealed
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
 from toolwright.stores.sqlite.reader import Reader
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
+from toolwright.stores.sqlite.secrets import fingerprints_of
 from toolwright.stores.sqlite.services import SqliteServiceStores
 from toolwright.stores.sqlite.waits import SqliteWaitStore
 from toolwright.stores.sqlite.writer import Sync, Writer
@@ -33,6 +35,7 @@ class SqliteStore:
         self.path = Path(path)
         self.owner = uuid7()
         self._secret = b""
+        self.fingerprints: Sealed | None = None
         self._locks: list[OwnerLock] = []
         try:
             self._writer = Writer(self.path, self._prepare, sync, vfs)
@@ -60,6 +63,7 @@ class SqliteStore:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""
         bring_up_to_date(connection, self.path)
         self._secret = secret_of(connection)
+        self.fingerprints = fingerprints_of(connection)
         number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
             self._locks.append(OwnerLock(self.path, number))
