@@ -35,8 +35,7 @@ class Changes:
     @classmethod
     def in_memory(cls) -> Changes:
         """For a runtime without a file; it ends with the process."""
-        place = Path(":memory:")
-        return cls(Writer(place, lambda connection: bring_up_to_date(connection, place), "normal"), None)
+        return cls(Writer(Path(":memory:"), lambda connection: bring_up_to_date(connection, None), "normal"), None)
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """What `work` finds; it sees every change that was returned before."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -17,6 +16,7 @@ from toolwright.processes.store import Claimed, Ending, Limits, Renewal, Report
 from toolwright.session.store import Mark, Quotas
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.process_queue import enter_process, queue_again, take_process
 from toolwright.stores.sqlite.process_reports import append_event, end_process, list_events, write_report
 from toolwright.stores.sqlite.process_rows import COLUMNS, LEASED, PENDING, add_event, find_process, to_process
@@ -33,10 +33,10 @@ _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 class SqliteProcessStore:
     """`ProcessStore` in SQLite. `owner` is the sign of life of this process in the file, if it has one."""
 
-    def __init__(self, changes: Changes, owner: str | None = None, path: Path | None = None) -> None:
+    def __init__(self, changes: Changes, owner: str | None = None, place: StorePlace | None = None) -> None:
         self._changes = changes
         self._owner = owner
-        self._path = path
+        self._place = place
 
     async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
         """Part of `ProcessStore`."""
@@ -213,10 +213,10 @@ class SqliteProcessStore:
 
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
         """Workers whose process has ended, whatever their leases say."""
-        if self._path is None:
+        if self._place is None:
             return []
         found: Any = connection.execute("SELECT name, owner FROM workers WHERE owner != ?", (self._owner,)).fetchall()
-        dead = dead_among({owner for _, owner in found}, connection, self._path) if found else set()
+        dead = dead_among({owner for _, owner in found}, connection, self._place) if found else set()
         return [name for name, owner in found if owner in dead]
 
     def _end_leases_of_the_dead(self, connection: apsw.Connection) -> None:

@@ -12,6 +12,7 @@ from toolwright.ids import uuid7
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.reader import Reader
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
@@ -30,19 +31,21 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, sync: Sync = "full", vfs: str | None = None) -> None:
         if sync not in ("full", "normal"):
             raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
-        self.path = Path(path)
+        self._place = place = StorePlace(path)
+        self.path = place.path
         self.owner = uuid7()
         self._secret = b""
         self._locks: list[OwnerLock] = []
         try:
-            self._writer = Writer(self.path, self._prepare, sync, vfs)
+            place.require_one_name()
+            self._writer = Writer(self.path, self._prepare, sync, vfs, place)
         except BaseException:
             self._let_go()
             raise
-        self.journal = SqliteJournalStore(self._writer, self.path, self.owner)
+        self.journal = SqliteJournalStore(self._writer, place, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
-        reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs)
-        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader), self.path, self.owner)
+        reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
+        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader), place, self.owner)
 
     @property
     def commits(self) -> int:
@@ -58,12 +61,12 @@ class SqliteStore:
 
     def _prepare(self, connection: apsw.Connection) -> None:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""
-        bring_up_to_date(connection, self.path)
+        bring_up_to_date(connection, self._place)
         self._secret = secret_of(connection)
         number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
-            self._locks.append(OwnerLock(self.path, number))
-            sweep(self.path)
+            self._locks.append(OwnerLock(self._place, number))
+            sweep(self._place)
         except BlockingIOError as error:
             raise StoreError(
                 f"The store {str(self.path)!r} can not be opened: a program still uses another store that was here "
@@ -78,3 +81,4 @@ class SqliteStore:
     def _let_go(self) -> None:
         for lock in self._locks:
             lock.release()
+        self._place.close()

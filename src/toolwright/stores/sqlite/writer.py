@@ -24,6 +24,7 @@ import apsw
 
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.stores.sqlite.faults import reason
+from toolwright.stores.sqlite.place import StorePlace
 
 T = TypeVar("T")
 LONGEST_BURST = 0.025
@@ -66,9 +67,15 @@ class Writer:
     """The only one who writes to the file, on a thread of its own."""
 
     def __init__(
-        self, path: Path, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None = None
+        self,
+        path: Path,
+        prepare: Callable[[apsw.Connection], None],
+        sync: Sync,
+        vfs: str | None = None,
+        place: StorePlace | None = None,
     ) -> None:
         self._path = path
+        self._place = place
         self._process = os.getpid()
         self._closed = False
         self._jobs: deque[_Job] = deque()
@@ -150,6 +157,9 @@ class Writer:
                 connection.execute("COMMIT")
                 # Not before `prepare` knows the file as ours: it changes the file for every other program.
                 self._become_wal(connection)
+                if self._place is not None:
+                    connection.execute("SELECT 1 FROM sqlite_schema").fetchall()  # makes the log, if there is none
+                    self._place.remember()
             except BaseException:
                 connection.close()
                 raise
@@ -192,6 +202,8 @@ class Writer:
                 connection.execute(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
                 self._synced = synced
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            if self._place is not None:
+                self._place.require_same()
             begun = True
             results = _results(connection, jobs)
             connection.execute("COMMIT")
