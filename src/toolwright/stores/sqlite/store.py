@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from toolwright.stores.sqlite.reader import Reader
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
 from toolwright.stores.sqlite.services import SqliteServiceStores
+from toolwright.stores.sqlite.turns import WriteTurns
 from toolwright.stores.sqlite.waits import SqliteWaitStore
 from toolwright.stores.sqlite.writer import Sync, Writer
 
@@ -36,12 +38,14 @@ class SqliteStore:
         self.owner = uuid7()
         self._secret = b""
         self._locks: list[OwnerLock] = []
+        self._turns = WriteTurns(place)
         try:
             place.require_one_name()
-            self._writer = Writer(self.path, self._prepare, sync, vfs, place)
+            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns)
         except BaseException:
             self._let_go()
             raise
+        self._turns.settle()
         self.journal = SqliteJournalStore(self._writer, place, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
         reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
@@ -81,4 +85,6 @@ class SqliteStore:
     def _let_go(self) -> None:
         for lock in self._locks:
             lock.release()
+        with contextlib.suppress(OSError):  # such as a directory that is not there
+            self._turns.close(last=not sweep(self._place))
         self._place.close()
