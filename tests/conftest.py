@@ -4,6 +4,7 @@ Owns the checks around a test; does not own fixtures of a subject, which live be
 """
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import settings
 
 from scripts.promises import PROMISES, promises_in
+from tests.loop_watch import MOST_STALL, LoopWatch, watch_loop
 
 # The same examples every time, so that a run that passed passes again; HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -74,6 +76,20 @@ async def no_task_left() -> AsyncIterator[None]:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     if tasks:
         pytest.fail(report([f"task {task!r}" for task in tasks]), pytrace=False)
+
+
+@pytest.fixture
+async def loop_watch() -> AsyncIterator[LoopWatch]:
+    """Fail the test when the event loop did not turn for longer than `MOST_STALL`, whatever else the machine does."""
+    gc.collect()
+    gc.freeze()  # or a collection would go through everything that the test run has imported
+    try:
+        with watch_loop() as watch:
+            yield watch
+    finally:
+        gc.unfreeze()
+    if watch.longest > MOST_STALL:
+        pytest.fail(f"The event loop did not turn for {watch.longest:.3f} s; it was at\n{watch.place}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

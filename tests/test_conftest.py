@@ -201,3 +201,25 @@ async def test_fail_after_passes_on_a_timeout_of_the_code_it_bounds():
     with pytest.raises(TimeoutError, match="theirs"):
         async with fail_after(5):
             raise TimeoutError("theirs")
+
+
+def test_a_stalled_loop_fails_the_test_that_watches_it_and_no_other(run):
+    result = run("""
+        import asyncio, time
+
+        def compute(seconds):
+            until = time.thread_time() + seconds
+            while time.thread_time() < until:
+                pass
+
+        async def test_stalls(loop_watch):
+            compute(0.2)
+
+        async def test_is_quick(loop_watch):
+            await asyncio.sleep(0)
+
+        async def test_does_not_watch():
+            compute(0.2)
+    """)
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_stalls*", "*The event loop did not turn for 0.*"])

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolwright.app import App
     from toolwright.calls.approvals import Approval
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, ReplaceArguments
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from toolwright.tools.claims import path, resource, tree
     from toolwright.tools.context import ToolContext
     from toolwright.tools.definition import Hints, ToolDefinition
-    from toolwright.tools.function import tool
+    from toolwright.tools.function import tool, tools_of
     from toolwright.tools.outcome import (
         Attachment,
         ConnectionRequired,
@@ -53,6 +54,7 @@ __version__ = "0.1.0"
 # Each name is imported when it is first asked for: a program pays for what it uses.
 _HOMES = {
     "Answer": "toolwright.calls.hooks",
+    "App": "toolwright.app",
     "Approval": "toolwright.calls.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
@@ -103,11 +105,13 @@ _HOMES = {
     "renamed": "toolwright.tools.scopes",
     "resource": "toolwright.tools.claims",
     "tool": "toolwright.tools.function",
+    "tools_of": "toolwright.tools.function",
     "tree": "toolwright.tools.claims",
 }
 
 __all__ = [
     "Answer",
+    "App",
     "Approval",
     "Arguments",
     "Attachment",
@@ -158,6 +162,7 @@ __all__ = [
     "renamed",
     "resource",
     "tool",
+    "tools_of",
     "tree",
 ]
 

@@ -22,6 +22,10 @@ class PolicyError(ToolwrightError):
     """A policy or one of its rules is not usable."""
 
 
+class RuleUnknown(PolicyError):
+    """A run was started under a rule that the program which is to run it does not have."""
+
+
 class RuntimeClosed(ToolwrightError):
     """The runtime is closed, or closing, and takes no more work."""
 
@@ -59,6 +63,11 @@ class ServiceError(ToolwrightError):
 
 class ProcessError(ServiceError):
     """A process, a schedule or a trigger is refused, such as with code "session_limit"."""
+
+
+class RunRefused(ProcessError):
+    """The policy of its starter does not let a run, schedule or trigger be started: `code` is "denied",
+    "needs_approval" where nobody is asked, or "policy_error"."""
 
 
 class ScheduleError(ProcessError):

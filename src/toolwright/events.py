@@ -50,11 +50,15 @@ class CallFacts(Protocol):
 
 
 class Event(Struct, frozen=True, gc=False):
-    """Something that happened in a session. `at` is in seconds since the epoch."""
+    """Something that happened in a session. `at` is in seconds since the epoch.
+
+    `unsearched` are the fields that hold nothing a tool wrote: redaction goes through all others, also those of a kind
+    of event that is added later.
+    """
 
     kind: ClassVar[str] = "event"
     droppable: ClassVar[bool] = False
-    shown: ClassVar[tuple[str, ...]] = ()
+    unsearched: ClassVar[frozenset[str]] = frozenset({"session", "batch", "at"})
 
     session: Any
     batch: Any
@@ -62,14 +66,14 @@ class Event(Struct, frozen=True, gc=False):
 
     def to_json(self) -> dict[str, Any]:
         """The event as plain data."""
-        return {"kind": self.kind} | {name: getattr(self, name) for name in ("session", "batch", "at", *self.shown)}
+        return {"kind": self.kind} | {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class BatchStarted(Event, frozen=True, gc=False):
     """A batch was taken on: the id and tool of each of its calls, in order."""
 
     kind: ClassVar[str] = "batch.started"
-    shown: ClassVar[tuple[str, ...]] = ("calls", "parent")
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"calls", "parent"}
 
     calls: tuple[tuple[str, str], ...]
     parent: str | None = None
@@ -79,7 +83,7 @@ class BatchFinished(Event, frozen=True, gc=False):
     """Every call of a batch has its outcome."""
 
     kind: ClassVar[str] = "batch.finished"
-    shown: ClassVar[tuple[str, ...]] = ("statuses",)
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"statuses"}
 
     statuses: dict[str, int]
 
@@ -87,7 +91,7 @@ class BatchFinished(Event, frozen=True, gc=False):
 class CallNote(Event, frozen=True, gc=False):
     """Something a running call says, or that is said about it."""
 
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool")
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"call_id", "tool"}
 
     call_id: str
     tool: str
@@ -98,7 +102,6 @@ class CallProgress(CallNote, frozen=True, gc=False):
 
     kind: ClassVar[str] = "call.progress"
     droppable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "current", "total", "label", "unit")
 
     current: float
     total: float | None = None
@@ -106,12 +109,20 @@ class CallProgress(CallNote, frozen=True, gc=False):
     unit: str | None = None
 
 
+class CallStatus(CallNote, frozen=True, gc=False):
+    """A running call says what it is doing."""
+
+    kind: ClassVar[str] = "call.status"
+    droppable: ClassVar[bool] = True
+
+    text: str
+
+
 class CallOutput(CallNote, frozen=True, gc=False):
     """A running call sent a piece of output."""
 
     kind: ClassVar[str] = "call.output"
     droppable: ClassVar[bool] = True
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "stream", "text")
 
     stream: str
     text: str
@@ -121,7 +132,7 @@ class CallEmitted(CallNote, frozen=True, gc=False):
     """A running call tells of something that its tool declared."""
 
     kind: ClassVar[str] = "call.emitted"
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "name", "payload")
+    unsearched: ClassVar[frozenset[str]] = CallNote.unsearched | {"name"}
 
     name: str
     payload: Any
@@ -131,7 +142,7 @@ class CallRetrying(CallNote, frozen=True, gc=False):
     """An attempt failed and another will follow after `delay` seconds."""
 
     kind: ClassVar[str] = "call.retrying"
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "attempt", "delay", "code")
+    unsearched: ClassVar[frozenset[str]] = CallNote.unsearched | {"attempt", "delay"}
 
     attempt: int
     delay: float
@@ -145,7 +156,7 @@ class CallWaiting(CallNote, frozen=True, gc=False):
     """
 
     kind: ClassVar[str] = "call.waiting"
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "what", "name", "deadline")
+    unsearched: ClassVar[frozenset[str]] = CallNote.unsearched | {"what", "deadline"}
 
     what: str
     name: str = ""
@@ -156,7 +167,7 @@ class CallWarning(CallNote, frozen=True, gc=False):
     """Something about a call that its owner should look at, such as a loop."""
 
     kind: ClassVar[str] = "call.warning"
-    shown: ClassVar[tuple[str, ...]] = ("call_id", "tool", "code", "message")
+    unsearched: ClassVar[frozenset[str]] = CallNote.unsearched | {"code"}
 
     code: str
     message: str
@@ -166,7 +177,7 @@ class EventsDropped(Event, frozen=True, gc=False):
     """The subscriber was too slow: this many events before the next one were dropped."""
 
     kind: ClassVar[str] = "events.dropped"
-    shown: ClassVar[tuple[str, ...]] = ("count",)
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"count"}
 
     count: int
 

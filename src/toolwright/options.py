@@ -1,15 +1,66 @@
-"""What a runtime and a session are set up with. Owns refusing an option of the wrong kind where it is given."""
+"""The options of an app, of opening it, and of a session. Owns their names, their types and refusing a wrong value
+where it is given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
+from toolwright.calls.hooks import AfterHook, BeforeHook, Projector
 from toolwright.calls.policy import Policy
+from toolwright.calls.record import CallLog
+from toolwright.clock import Clock
 from toolwright.errors import ToolwrightError
+from toolwright.session.keys import KeyProvider
 from toolwright.session.store import Quotas
 from toolwright.tools.capability import Capability
+from toolwright.tools.clients import ModelClient
+from toolwright.tools.registry import ToolSource
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+"""Makes the async context manager that a process is inside of while it has the app open; its value is `ctx.deps`."""
+
+
+class AppOptions(TypedDict, total=False):
+    """The options of `App`, which explains each of them."""
+
+    tools: Iterable[Any] | ToolSource
+    capabilities: Iterable[str | Capability]
+    policy: Policy | None
+    before: Iterable[BeforeHook]
+    after: Iterable[AfterHook]
+    projector: Projector | None
+    model: ModelClient | None
+    quotas: Quotas | None
+    lifespan: Lifespan | None
+    automatic: Iterable[Capability] | None
+    master_key: KeyProvider | None
+
+
+class ProcessOptions(TypedDict, total=False):
+    """The options that differ from one process that opens an app to the next; `App.open` explains each of them."""
+
+    sync: Literal["full", "normal"]
+    recover: bool
+    events_file: str | Path | None
+    clock: Clock | None
+    call_log: CallLog | None
+    worker: bool | None
+
+
+class OpenOptions(ProcessOptions, total=False):
+    """The options of `App.open`."""
+
+    master_key: KeyProvider | None
+
+
+class RuntimeOptions(AppOptions, ProcessOptions, total=False):
+    """The options of `Runtime.open`: those of an `App`, and those of opening it."""
+
 
 Fits = Callable[[Any], bool]
 
@@ -43,8 +94,24 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "automatic": (_or_none(_is(Iterable)), "a list of Capability(...)"),
     "model": (_or_none(_has("complete")), "an object with an async complete(request)"),
     "worker": (_or_none(_is(bool)), "True, False or None"),
+    "lifespan": (
+        _or_none(lambda given: _is_lifespan(given)),
+        "a function without parameters under @contextlib.asynccontextmanager",
+    ),
 }
-"""What fits each option, and what to use instead of what does not."""
+"""For each option: a test of its value, and the advice for a value that fails it."""
+
+
+def _is_lifespan(given: Any) -> bool:
+    if not callable(given) or inspect.isasyncgenfunction(given) or inspect.iscoroutinefunction(given):
+        return False
+    try:
+        inspect.signature(given).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a callable written in C has no signature to read
+        return True
+    return True
 
 
 def check_options(**given: Any) -> None:
@@ -57,3 +124,16 @@ def check_options(**given: Any) -> None:
         fits, use = _OPTIONS[name]
         if not fits(value):
             raise ToolwrightError(f"{name}={value!r:.200} is not usable; use {use}")
+
+
+def require_known(owner: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse an option that does not exist.
+
+    Raises:
+        TypeError: there is no option of that name.
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}"
+            raise TypeError(f"{owner} has no option {name!r}; {remedy}")

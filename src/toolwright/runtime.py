@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakValueDictionary
 
-from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
+from toolwright.app import APP_OPTIONS, OPEN_OPTIONS, App
+from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
-from toolwright.calls.record import CallLog, MemoryCallLog
+from toolwright.calls.record import MemoryCallLog
 from toolwright.clock import Clock, SystemClock
 from toolwright.effects.store import Store
 from toolwright.errors import ToolwrightError
 from toolwright.hub import Subscription
 from toolwright.keeping import Keeping
+from toolwright.lifespan import LifespanTask
 from toolwright.opening import Opening
-from toolwright.options import check_options
+from toolwright.options import AppOptions, OpenOptions, RuntimeOptions, check_options, require_known
 from toolwright.schedules.working import Working
 from toolwright.session.archiving import Archiving
-from toolwright.session.keys import KeyProvider
 from toolwright.session.listening import Listening
 from toolwright.session.recovery import Recovered, recover
 from toolwright.session.session import Session, require_session_id
@@ -28,7 +29,6 @@ from toolwright.session.shared import Shared
 from toolwright.session.store import Quotas
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools
-from toolwright.tools.clients import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
 
 if TYPE_CHECKING:
@@ -38,166 +38,112 @@ if TYPE_CHECKING:
 class Runtime(Working, Listening, Archiving, Keeping):
     """Runs tools. Open one, take sessions from it, and close it; `async with Runtime.open(...)` does all three."""
 
-    def __init__(
-        self,
-        *,
-        tools: Iterable[Any] | ToolSource,
-        policy: Policy,
-        hooks: Hooks,
-        call_log: CallLog | None,
-        clock: Clock | None,
-        quotas: Quotas,
-        master_key: KeyProvider | None,
-        capabilities: Iterable[str | Capability] = (),
-        automatic: Iterable[Capability] | None = None,
-        model: ModelClient | None,
-        worker: bool | None,
-    ) -> None:
+    def __init__(self, app: App, options: OpenOptions) -> None:
+        tools = app.tools
         own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+        self.app = app
         self.tools = own
-        self.capabilities = active = _active(own, capabilities, automatic)
-        # What is followed is its owner's, and stays as it is: the tools of capabilities lie beneath it.
+        self.capabilities = active = _active(own, app.capabilities, app.automatic)
+        # A registry that is followed belongs to its owner and is not changed: the tools of capabilities lie beneath it.
         all_tools = add_tools(active, to=Beneath(own) if active and own is tools else own)
         hooks = Hooks(
-            (*(hook for one in active for hook in one.before), *hooks.before),
-            (*(hook for one in active for hook in one.after), *hooks.after),
-            hooks.project,
+            (*(hook for one in active for hook in one.before), *app.hooks.before),
+            (*(hook for one in active for hook in one.after), *app.hooks.after),
+            app.projector,
         )
-        self.policy = policy
-        self.clock: Clock = clock or SystemClock()
+        self.policy = policy = app.policy or Policy()
+        self.clock: Clock = options.get("clock") or SystemClock()
+        call_log = options.get("call_log")
         self.log: Any = MemoryCallLog() if call_log is None else call_log
+        self._options = options
         self._hooks = hooks
-        self._shared = Shared(all_tools, policy, self.clock, self.log, quotas)
-        self._shared.model = model
+        self._shared = Shared(all_tools, policy, self.clock, self.log, app.quotas or Quotas())
+        self._shared.model = app.model
         self._shared.open_child = self._open_child
         self._shared.redacted = self._redacted
-        self._wire_work(worker)
+        self._wire_work(options.get("worker"))
         self._sessions: dict[str, Session] = {}
         self._worked: set[str] = set()  # those that nobody but the worker has asked for yet
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._sinks: list[JsonLinesSink] = []
         self._ended = asyncio.Event()
-        self._master_key = master_key
+        self._master_key = options.get("master_key") or app.master_key
+        self._lifespan: LifespanTask | None = None
         self._use_memory()
 
     @staticmethod
-    def open(
-        store: str | Path | Store = ":memory:",
-        *,
-        tools: Iterable[Any] | ToolSource = (),
-        policy: Policy | None = None,
-        before: Iterable[BeforeHook] = (),
-        after: Iterable[AfterHook] = (),
-        projector: Projector | None = None,
-        call_log: CallLog | None = None,
-        events_file: str | Path | None = None,
-        clock: Clock | None = None,
-        sync: Literal["full", "normal"] = "full",
-        recover: bool = False,
-        quotas: Quotas | None = None,
-        master_key: KeyProvider | None = None,
-        capabilities: Iterable[str | Capability] = (),
-        automatic: Iterable[Capability] | None = None,
-        model: ModelClient | None = None,
-        worker: bool | None = None,
-    ) -> Opening[Runtime]:
-        """Open a runtime: `async with` the result, or await it and close the runtime later.
+    def open(store: str | Path | Store = ":memory:", **options: Unpack[RuntimeOptions]) -> Opening[Runtime]:
+        """Open a runtime in one line: `App(...).open(store, ...)`, which explain the options.
 
-        Args:
-            store: where what happened is kept: the path of a file, or ":memory:" for the life of the runtime. A store
-                that is open already will do, and is closed with the runtime.
-            tools: the tools that every session has; a registry, a scope or a view is used as it is, and followed.
-            policy: the owner's decisions; the defaults are those of `Policy()`.
-            before: hooks that see each call before it is authorised.
-            after: hooks that see each outcome before it is final.
-            projector: turns an outcome into what the model reads.
-            call_log: takes the records; by default the last 100,000 are kept in memory.
-            events_file: a file that gets every event as a line of JSON.
-            clock: where time comes from.
-            sync: "full" survives a power cut; "normal" survives a killed process, and is faster.
-            recover: finish what a crash cut off before anything else, as `recover` does.
-            quotas: how much each session may keep.
-            master_key: what secrets are sealed with. By default the keys in TOOLWRIGHT_MASTER_KEY if it is set, else
-                those in a file beside the store, named after it and `.key`; in memory, one of the process.
-            capabilities: what comes together, by name or as a `Capability`: tools, prompt, hooks.
-            automatic: capabilities that come by themselves when one of the tools calls for them; by default those of
-                the box.
-            model: what tools ask with `ctx.complete`.
-            worker: run background runs and schedules of the store here. By default that begins when this runtime first
-                starts one itself; False leaves them to others.
+        `async with` the result, or await it and close the runtime later.
         """
-        check_options(
-            tools=tools,
-            policy=policy,
-            before=before,
-            after=after,
-            projector=projector,
-            call_log=call_log,
-            events_file=events_file,
-            clock=clock,
-            sync=sync,
-            recover=recover,
-            quotas=quotas,
-            master_key=master_key,
-            capabilities=capabilities,
-            automatic=automatic,
-            model=model,
-            worker=worker,
-        )
-        runtime = Runtime(
-            tools=tools,
-            policy=policy or Policy(),
-            hooks=Hooks(tuple(before), tuple(after), projector),
-            call_log=call_log,
-            clock=clock,
-            quotas=quotas or Quotas(),
-            master_key=master_key,
-            capabilities=capabilities,
-            automatic=automatic,
-            model=model,
-            worker=worker,
-        )
-        return Opening(lambda: runtime._open(store, sync, recover, events_file), runtime.close)
+        app, opening = _split("Runtime.open()", options)
+        return app.open(store, **opening)
 
     @staticmethod
-    def open_blocking(store: str | Path | Store = ":memory:", **options: Any) -> BlockingRuntime:
+    def open_blocking(store: str | Path | Store = ":memory:", **options: Unpack[RuntimeOptions]) -> BlockingRuntime:
         """Open a runtime for code that is not async: the same methods, each waiting for its result."""
-        from toolwright.blocking import BlockingRuntime
+        app, opening = _split("Runtime.open_blocking()", options)
+        return app.open_blocking(store, **opening)
 
-        return BlockingRuntime(lambda: Runtime.open(store, **options))
-
-    async def _open(
-        self, store: str | Path | Store, sync: Literal["full", "normal"], recover: bool, events_file: str | Path | None
-    ) -> Runtime:
+    async def _open(self, store: str | Path | Store) -> Runtime:
+        options, shared = self._options, self._shared
         try:
+            if self.app.lifespan is not None:
+                self._lifespan = LifespanTask(self.app.lifespan)
+                shared.deps = await self._lifespan.enter()
             if str(store) != ":memory:":
-                self._use(store, sync)
+                self._use(store, options.get("sync", "full"))
+            events_file = options.get("events_file")
             if events_file is not None:
                 self._sinks.append(JsonLinesSink(self.subscribe(), events_file))
-            if recover:
+            if options.get("recover"):
                 await self.recover()
             self._processes.open()
-        except BaseException:
-            await self.close()
+        except BaseException as error:
+            try:
+                await self.close()
+            except Exception as second:  # of the lifespan's closing: the first error is the reason
+                error.add_note(f"Closing failed, too: {type(second).__name__}: {second}")
             raise
         return self
 
-    def session(self, session_id: str, *, policy: Policy | None = None, projector: Projector | None = None) -> Session:
-        """The session of this id, made when it is first asked for; later calls give the same one."""
+    def session(
+        self,
+        session_id: str,
+        *,
+        tools: Iterable[Any] | ToolSource = (),
+        policy: Policy | None = None,
+        projector: Projector | None = None,
+    ) -> Session:
+        """The session of this id, made when it is first asked for; later calls give the same one.
+
+        Args:
+            session_id: the name of the session, in every process.
+            tools: tools that only this session has, over those of the app: one of the same name takes its place.
+                Other processes do not know them, so that a background run cannot use them where a store is shared.
+            policy: the policy of this session, in place of the app's.
+            projector: turns an outcome into the text that the model reads, in place of the app's.
+        """
         self._require_open()
         require_session_id(session_id)
-        check_options(policy=policy, projector=projector)
+        check_options(tools=tools, policy=policy, projector=projector)
+        has_own = tools != ()
         session = self._sessions.get(session_id) or self._children.get(session_id)
         if session is None:
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
             session = Session(self._shared, session_id, policy or self.policy, hooks)
-        elif policy is not None or projector is not None:
+            if has_own:
+                session.tools.push(tools)
+        elif has_own or policy is not None or projector is not None:
             if session_id not in self._worked:
                 raise ToolwrightError(
-                    f"The session {session_id!r} is open already; give its policy when it is first made"
+                    f"The session {session_id!r} is open already; give its tools and its policy when it is first made"
                 )
             session.set_up(policy or session.policy, projector)
+            if has_own:
+                session.tools.push(tools)
         self._worked.discard(session_id)
         self._sessions[session_id] = session
         return session
@@ -210,11 +156,13 @@ class Runtime(Working, Listening, Archiving, Keeping):
             self._worked.add(session_id)
         return session
 
-    def _open_child(self, parent: Session, session_id: str, policy: Policy) -> Session:
+    def _open_child(
+        self, parent: Session, session_id: str, policy: Policy, restrictions: tuple[Policy, ...]
+    ) -> Session:
         session = self._sessions.get(session_id) or self._children.get(session_id)
         if session is None:
             session = self._children[session_id] = parent.child(session_id, policy)
-        session.follow(policy)
+        session.follow(policy, restrictions)
         return session
 
     async def _redacted(self, session_id: str, text: str) -> str:
@@ -250,7 +198,11 @@ class Runtime(Working, Listening, Archiving, Keeping):
         try:
             await self._close()
         finally:
-            self._ended.set()
+            try:
+                if self._lifespan is not None:
+                    await self._lifespan.exit()
+            finally:
+                self._ended.set()
 
     async def _close(self) -> None:
         shared = self._shared
@@ -275,6 +227,14 @@ class Runtime(Working, Listening, Archiving, Keeping):
 
     def _require_open(self) -> None:
         self._shared.require_open()
+
+
+def _split(owner: str, options: RuntimeOptions) -> tuple[App, OpenOptions]:
+    """The app that the options describe, and the options of opening it."""
+    require_known(owner, options, APP_OPTIONS | OPEN_OPTIONS)
+    of_app = {name: value for name, value in options.items() if name in APP_OPTIONS}
+    of_opening = {name: value for name, value in options.items() if name not in APP_OPTIONS}
+    return App(**cast("AppOptions", of_app)), cast("OpenOptions", of_opening)
 
 
 def _active(

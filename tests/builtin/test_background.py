@@ -193,9 +193,11 @@ async def test_too_many_runs_are_refused_in_settled_words(open_runtime):
 
 async def test_the_policy_decides_about_the_run_as_about_any_call(open_runtime):
     session = (await open_runtime(":memory:", work, policy=Policy(rules=[Rule("deny", "work")]))).session("s")
-    started = await use(session, "spawn_background", tool="work", args={})
-    ended = await use(session, "wait_run", run_id=started["run_id"])
-    assert (ended["status"], ended["over"]) == ("failed", True)
+    assert await refused(session, "spawn_background", tool="work", args={}) == (
+        "permission_denied",
+        "Tool 'work' may not run (rule 'deny work')",
+    )
+    assert await session.runs() == []
 
 
 @pytest.mark.promise("PROC-05")
@@ -326,7 +328,9 @@ async def test_the_tools_come_by_themselves_with_a_tool_that_supports_them(open_
     assert [one.name for one in with_one.capabilities] == ["background_execution"]
     assert with_one.tools.names() == [
         "cancel_run",
+        "cancel_schedule",
         "list_runs",
+        "list_schedules",
         "signal_run",
         "spawn_background",
         "wait_run",
@@ -352,3 +356,36 @@ async def test_a_script_runs_in_the_background_with_live_output_and_leaves_the_s
     assert await session.files.read("/seen") == "green in /workspace/d\n"
     outcome = await session.call("bash", command='echo "$COLOUR in $PWD"')
     assert outcome.value["stdout"] == "green in /workspace/d\n"
+
+
+# --- schedules, as a model looks after them
+
+
+@pytest.mark.promise("CRON-02", "PROC-11")
+async def test_a_model_with_as_many_schedules_as_it_may_have_cancels_one_and_adds_another():
+    async with Runtime.open(tools=[work], worker=False) as runtime:
+        session = runtime.session("s")
+        timing = {"cron_expression": "0 3 * * *"}
+        for number in range(5):
+            await session.call("spawn_background", tool="work", args={"times": number}, schedule=timing)
+        full = await refused(session, "spawn_background", tool="work", args={}, schedule=timing)
+        assert full[1] == "Maximum 5 active schedules per session. Cancel an existing schedule first."
+        listed = await use(session, "list_schedules", limit=2)
+        assert (len(listed["schedules"]), listed["total"]) == (2, 5)
+        first = listed["schedules"][0]
+        assert (first["tool"], first["cron_expression"], first["state"]) == ("work", "0 3 * * *", "active")
+        done = await use(session, "cancel_schedule", schedule_id=first["schedule_id"])
+        assert done == {"schedule_id": first["schedule_id"], "cancelled": True, "state": "cancelled"}
+        assert not (await use(session, "cancel_schedule", schedule_id=first["schedule_id"]))["cancelled"]
+        assert (await session.call("spawn_background", tool="work", args={}, schedule=timing)).ok
+        assert (await use(session, "list_schedules", active=False))["total"] == 6
+
+
+@pytest.mark.promise("PROC-11", "OUT-02")
+@pytest.mark.parametrize(("name", "parameter"), [("wait_run", "run_id"), ("cancel_schedule", "schedule_id")])
+async def test_a_model_is_given_no_advice_for_programmers(name: str, parameter: str):
+    async with Runtime.open(tools=[work], worker=False) as runtime:
+        _, message = await refused(runtime.session("s"), name, **{parameter: "unknown"})
+        assert message.startswith("There is no ")
+        assert "(" not in message
+        assert "`" not in message

@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
+import weakref
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from tests.calls.running import run, run_one
+from tests.support import fail_after
 from toolwright import ToolCall, ToolContext, ToolError, tool
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
@@ -182,3 +184,139 @@ async def test_a_nested_call_knows_its_parent_through_child_tasks_and_threads(op
         return ctx.parent_call_id
 
     assert (await run_one(await open_session(outer, inner), "outer")).value == ["c1", "c1"]
+
+
+class Unlike:
+    """Raises when it is compared, as a numpy array does."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of a comparison is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Alike:
+    """Equal to every other one."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alike)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+HELD: ContextVar[Any] = ContextVar("held", default=None)
+
+
+@pytest.mark.promise("RUN-07")
+async def test_a_value_that_cannot_be_compared_may_stand_in_a_context_variable(open_session):
+    @tool(parallel=True)
+    async def hold() -> str:
+        HELD.set(Unlike())
+        return "held"
+
+    session = await open_session(hold)
+    HELD.set(Unlike())
+    async with fail_after(5):
+        outcomes = await run(session, *(ToolCall(name="hold") for _ in range(3)))
+    assert [outcome.value for outcome in outcomes] == ["held"] * 3
+
+
+@pytest.mark.promise("RUN-07")
+@pytest.mark.parametrize("waits", [True, False], ids=["waiting", "at once"])
+async def test_an_equal_object_that_a_call_sets_is_not_seen_by_the_next(open_session, waits):
+    mine = Alike()
+    seen: list[Any] = []
+
+    @tool(parallel=True)
+    async def swap() -> None:
+        seen.append(HELD.get())
+        HELD.set(Alike())
+        if waits:
+            await asyncio.sleep(0)
+
+    session = await open_session(swap)
+    HELD.set(mine)
+    await run(session, *(ToolCall(name="swap") for _ in range(3)))
+    assert len(seen) == 3
+    assert all(one is mine for one in seen)
+
+
+@pytest.mark.promise("RUN-07", "CANCEL-01")
+@pytest.mark.parametrize("how", ["a task", "a weak reference", "a callback"])
+async def test_a_task_that_a_finished_call_kept_is_not_that_of_a_sibling(open_session, how):
+    kept: list[Any] = []
+    seen: list[Any] = []
+
+    @tool(parallel=True)
+    async def keep() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        if how == "a callback":
+            task.add_done_callback(kept.append)
+        else:
+            kept.append(task if how == "a task" else weakref.ref(task))
+        return "kept"
+
+    @tool(parallel=True)
+    async def go_on() -> str:
+        seen.append(asyncio.current_task())
+        for one in kept:
+            task = one() if isinstance(one, weakref.ref) else one
+            if task is not None:
+                task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return "went on"
+
+    session = await open_session(keep, go_on)
+    outcomes = await run(session, *(ToolCall(name=name) for name in ("keep", "go_on", "go_on")))
+    assert [outcome.text for outcome in outcomes] == ["kept", "went on", "went on"]
+    tasks = [one() if isinstance(one, weakref.ref) else one for one in kept]
+    assert all(task not in seen for task in tasks)
+    if how == "a callback":
+        assert len(tasks) == 1  # it was told as soon as its own call was over
+
+
+@pytest.mark.promise("RUN-07")
+@pytest.mark.parametrize("before", ["plain", "sets"])
+async def test_a_call_that_waits_has_its_own_context_at_every_step(open_session, before):
+    @tool(parallel=True)
+    async def plain() -> str:
+        return "at once"
+
+    @tool(parallel=True)
+    async def sets(name: str) -> list[str]:
+        seen = [WHO.get()]
+        WHO.set(name)
+        async with asyncio.timeout(60):  # takes the task, so that the call must keep it
+            await asyncio.sleep(0)
+            seen.append(WHO.get())
+            await asyncio.create_task(asyncio.sleep(0))
+            seen.append(WHO.get())
+        return seen
+
+    session = await open_session(plain, sets)
+    first = ToolCall(name=before, arguments={"name": "x"} if before == "sets" else {})
+    _, *outcomes = await run(session, first, *(ToolCall(name="sets", arguments={"name": name}) for name in "ab"))
+    assert [outcome.value for outcome in outcomes] == [["nobody", "a", "a"], ["nobody", "b", "b"]]
+    assert WHO.get() == "nobody"
+
+
+@pytest.mark.promise("RUN-07")
+async def test_a_task_is_the_same_for_a_call_that_cancels_it_in_its_first_step(open_session):
+    seen: list[Any] = []
+
+    @tool(parallel=True)
+    async def vanish() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        try:
+            await asyncio.sleep(0)
+        finally:
+            seen.append(asyncio.current_task() is task)
+
+    session = await open_session(vanish)
+    (outcome,) = await run(session, ToolCall(name="vanish"))
+    assert (outcome.status, seen) == ("cancelled", [True])

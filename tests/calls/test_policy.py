@@ -515,7 +515,7 @@ async def test_a_setting_that_is_not_one_is_refused_and_nothing_runs(open_sessio
     session = await open_session(named("act", ran))
     with pytest.raises(
         PolicyError,
-        match="Policy has no setting 'readonly'; its settings are: approval_timeout, background_per_",
+        match="Policy has no setting 'readonly'; its settings are: approval_timeout, approve, background_per_",
     ):
         await session.run_batch([ToolCall(name="act")], readonly=True)
     with pytest.raises(PolicyError, match=r"Policy\.timeout is -1"):

@@ -280,3 +280,53 @@ async def main():
     crashes.crash(program, dies=True)
     assert crashes.start(program, dies=False).wait().said == ["declined"]
     assert crashes.ledger == ["charge"]
+
+
+ASKED = """
+def act():
+    note("act")
+    if dies:
+        die()
+    return "done"
+
+@tool(on_crash="rerun")
+async def careful(ctx: ToolContext) -> str:
+    return await ctx.step("act", act, on_crash="ask")
+
+async def main():
+    async with Runtime.open(store, tools=[careful]) as runtime:
+        events = runtime.subscribe()
+        batch = runtime.session("s").start_batch([ToolCall(id="c1", name="careful", arguments={})])
+        if decide:
+            async for event in events:
+                if event.kind == "call.waiting":
+                    break
+            (approval,) = await runtime.approvals()
+            say([approval.tool, approval.cause, approval.reason])
+            await (runtime.approve if decide == "approve" else runtime.deny)(approval.key)
+        (outcome,) = await batch
+        say(outcome.to_json())
+"""
+
+
+@pytest.mark.promise("EFF-06", "EFF-05")
+@pytest.mark.parametrize("decide", ["approve", "deny"])
+async def test_a_person_decides_about_a_step_that_a_crash_cut_off(crashes, decide):
+    crashes.crash(ASKED, dies=True, decide="")
+    asked, outcome = crashes.start(ASKED, dies=False, decide=decide).wait().said
+    assert asked[:2] == ["careful", "crash"]
+    assert "its step 'act' was cut off by a crash and may have happened" in asked[2]
+    if decide == "approve":
+        assert (outcome["value"], crashes.ledger) == ("done", ["act", "act"])
+    else:
+        assert (outcome["failure"]["code"], crashes.ledger) == ("interrupted", ["act"])
+    (again,) = crashes.start(ASKED, dies=False, decide="").wait().said
+    assert again["replayed"]
+
+
+@pytest.mark.promise("EFF-06", "EFF-05")
+async def test_a_step_that_is_cut_off_again_asks_again(crashes):
+    crashes.crash(ASKED, dies=True, decide="")
+    crashes.crash(ASKED, dies=True, decide="approve")
+    asked, outcome = crashes.start(ASKED, dies=False, decide="approve").wait().said
+    assert (asked[1], outcome["value"], crashes.ledger) == ("crash", "done", ["act"] * 3)

@@ -290,3 +290,19 @@ async def test_requests_of_one_session_can_be_asked_for(place, open_runtime):
             await runtime.approve(approval.key)
         for batch in batches:
             assert (await batch)[0].ok
+
+
+@pytest.mark.promise("AUTH-03", "RUN-10")
+async def test_a_call_that_begins_to_wait_for_a_person_is_logged_with_fields(place, open_runtime, caplog):
+    caplog.set_level("INFO", "toolwright")
+    shell = Shell()
+    runtime = await open_runtime(place, *shell.tools)
+    events = runtime.subscribe()
+    async with fail_after(10):
+        batch = runtime.session("s").start_batch([rm()])
+        approval = await asked(runtime, events)
+        await runtime.deny(approval.key)
+        await batch
+    (line,) = [record for record in caplog.records if "waits for approval" in record.getMessage()]
+    assert (line.session, line.call_id, line.tool, line.waits_for) == ("s", "c1", "rm", "approval")
+    assert approval.key not in caplog.text

@@ -486,3 +486,19 @@ def test_a_blocking_runtime_has_the_same_handles(tmp_path: Path):
         assert held.children() == []
         following = iter(session.spawn("work", {"text": "d"}).follow())
         assert next(following).type == "queued"
+
+
+@pytest.mark.promise("PROC-03", "CANCEL-01")
+@pytest.mark.parametrize("cancel", [True, False])
+async def test_cancelling_the_task_that_awaits_a_run_cancels_the_run_if_asked_to(
+    stage: Stage, place: str | Path, cancel: bool
+):
+    session = (await stage.open(place, endless)).session("s")
+    run = await session.spawn("endless")
+    await stage.status(run, "running")
+    waiting = asyncio.ensure_future(run.wait(cancel=cancel))
+    await stage.settle()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stage.until(waiting)
+    assert (await run.refresh()).status == ("cancelled" if cancel else "running")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes.conftest import Stage
-from toolwright import ToolContext, tool
+from toolwright import Success, ToolContext, tool
 from toolwright.stores.sqlite.store import SqliteStore
 
 KI = 1024
@@ -201,3 +201,59 @@ def in_a_child(ctx: ToolContext) -> str:
     ctx.output("stdout", "in_a_child")
     ctx.progress(1, 2, "half")
     return "in_a_child"
+
+
+@pytest.mark.promise("PROC-07")
+async def test_a_tool_says_what_it_is_doing_and_its_run_shows_it(stage: Stage, place: str | Path):
+    go = asyncio.Event()
+
+    @tool(supports_background=True)
+    async def work(ctx: ToolContext) -> None:
+        await ctx.status("Uploading")
+        await ctx.receive("more")
+        await go.wait()
+
+    session = (await stage.open(place, work)).session("s")
+    run = await session.spawn("work")
+    await stage.status(run, "waiting")
+    assert run.process.status_text == "Waiting for signal more"
+    await run.signal("more")
+    await stage.status(run, "running")
+    assert run.process.status_text == "Uploading"
+    go.set()
+    await stage.until(run.wait())
+    said = [event.payload["text"] async for event in run.events() if event.type == "status"]
+    assert said[-2:] == ["Uploading", "Uploading"]
+
+
+@pytest.mark.promise("PROC-07")
+async def test_a_tool_in_a_child_process_says_what_it_is_doing(stage: Stage, place: str | Path):
+    @tool(supports_background=True, isolation="process")
+    def work(ctx: ToolContext) -> None:
+        ctx.status("Counting")
+
+    session = (await stage.open(place, work)).session("s")
+    run = await session.spawn("work")
+    await stage.until(run.wait())
+    assert "Counting" in [event.payload["text"] async for event in run.events() if event.type == "status"]
+
+
+@pytest.mark.promise("PROC-08", "OUT-06")
+@pytest.mark.parametrize("length", [10, 300 * KI])
+async def test_the_raw_output_of_a_run_is_its_log_file(stage: Stage, place: str | Path, length: int):
+    @tool(supports_background=True)
+    async def work(ctx: ToolContext) -> Success:
+        await ctx.output("stdout", "streamed")
+        return Success({"ok": True}, raw_output="x" * length)
+
+    session = (await stage.open(place, work)).session("s")
+    run = await session.spawn("work")
+    await stage.until(run.wait())
+    log = await session.files.read(run.process.log_path)
+    if length == 10:
+        assert log == "x" * 10
+    else:
+        missing = 300 * KI - 256 * KI
+        assert (
+            log == "x" * 128 * KI + f"\n[system] {missing} characters of output were left out here\n" + "x" * 128 * KI
+        )

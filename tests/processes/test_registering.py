@@ -93,7 +93,12 @@ async def test_a_run_that_a_call_started_says_which(stage: Stage, place: str | P
     (outcome,) = await session.run_batch([{"id": "c1", "name": "start"}], scope="turn 1")
     (run,) = await session.runs()
     assert outcome.value == run.id
-    assert run.process.provenance == {"by": "call", "scope": "turn 1", "call_id": "c1"}  # type: ignore[attr-defined]
+    assert run.process.provenance == {  # type: ignore[attr-defined]
+        "by": "call",
+        "scope": "turn 1",
+        "call_id": "c1",
+        "source": "tool",
+    }
 
 
 @pytest.mark.promise("PROC-01")

@@ -122,7 +122,7 @@ async def test_only_the_session_that_owns_a_schedule_gets_its_handle(stage, plac
     for id in (schedule.id, "sch_none"):
         with pytest.raises(ScheduleError) as caught:
             await other.scheduled(id)
-        told = f"There is no schedule {id!r} in this session; `session.schedules()` lists them"
+        told = f"There is no schedule {id!r} in this session; list its schedules to see their ids"
         assert (str(caught.value), caught.value.code) == (told, "not_found")
     outcome = await other.call("meddle", id=schedule.id)
     assert (outcome.status, outcome.failure.code) == ("failure", "not_found")
@@ -168,3 +168,41 @@ async def test_a_schedule_shows_itself_as_plain_data(stage, place, work):
     once = (await session.schedule("work", {}, at=datetime(2026, 6, 2, tzinfo=UTC), title=" At  last ")).to_json()
     assert (once["schedule_type"], once["scheduled_at"]) == ("one_shot", "2026-06-02T00:00:00Z")
     assert (once["title"], once["cron_expression"]) == ("At last", None)
+
+
+@pytest.mark.promise("CRON-02")
+async def test_a_schedule_with_an_id_is_added_once_by_a_program_that_starts_often(stage, file, work):
+    for _ in range(3):
+        runtime = await stage.open(file, work.tool, worker=False)
+        schedule = await runtime.session("s1").schedule("work", {}, cron="0 3 * * *", id="nightly")
+        assert (schedule.id, schedule.state) == ("nightly", "active")
+        await runtime.close()
+    session = (await stage.open(file, work.tool, worker=False)).session("s1")
+    assert [one.id for one in await session.schedules()] == ["nightly"]
+    await (await session.scheduled("nightly")).cancel()
+    again = await session.schedule("work", {}, cron="0 3 * * *", id="nightly")
+    assert again.state == "cancelled"
+
+
+@pytest.mark.promise("CRON-01")
+async def test_a_one_shot_with_an_id_is_found_again_after_its_instant(stage, place, work):
+    work.go_on.set()
+    session = (await stage.open(place, work.tool)).session("s1")
+    first = await session.schedule("work", {}, at="2026-06-01T09:10:00Z", id="once")
+    await stage.pass_time(11 * 60, step=60)
+    again = await session.schedule("work", {}, at="2026-06-01T09:10:00Z", id="once")
+    assert (again.id, again.state, len(await session.runs())) == (first.id, "ended", 1)
+
+
+@pytest.mark.promise("CRON-01")
+@pytest.mark.parametrize("change", [{"cron": "0 4 * * *"}, {"timezone": "Europe/Berlin"}, {"overlap": "queue"}])
+async def test_the_id_of_another_schedule_is_refused(stage, place, work, change):
+    session = (await stage.open(place, work.tool)).session("s1")
+    given = {"cron": "0 3 * * *", "id": "nightly"}
+    await session.schedule("work", {}, **given)
+    with pytest.raises(ScheduleError, match="'nightly' is that of another schedule") as caught:
+        await session.schedule("work", {}, **{**given, **change})
+    assert caught.value.code == "conflict"
+    for wrong in ("", ".x", "a b", 3):
+        with pytest.raises(ScheduleError, match="not usable"):
+            await session.schedule("work", {}, cron="0 3 * * *", id=wrong)

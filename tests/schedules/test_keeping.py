@@ -182,7 +182,7 @@ def _fill(connection: apsw.Connection) -> None:
     """100,000 schedules of a thousand sessions, most of them over; one has a long history, and many are due later."""
     timing, options = msgspec.msgpack.encode({"cron": "0 0 1 1 *"}), msgspec.msgpack.encode({})
     connection.executemany(
-        "INSERT INTO schedules VALUES (?, ?, 'report', '{}', 't', ?, ?, 'once', 'skip', ?, ?, ?, '{}')",
+        "INSERT INTO schedules VALUES (?, ?, 'report', '{}', 't', ?, ?, 'once', 'skip', ?, ?, ?, '{}', NULL)",
         (
             (f"sch_{n}", f"s{n % 1000}", options, timing, "active" if n < 3000 else "ended", NINE + HOUR + n, NINE - n)
             for n in range(100_000)

@@ -175,7 +175,7 @@ async def test_a_tool_asks_the_sessions_model_once(place, open_runtime):
 
 
 @pytest.mark.promise("SES-08")
-async def test_a_model_that_fails_and_one_that_is_missing_are_said_to(place, open_runtime):
+async def test_a_model_that_fails_and_one_that_is_missing_are_said_to(place, open_runtime, caplog):
     @tool
     async def think(ctx: ToolContext) -> object:
         return await ctx.complete("first", "hello", fail=True)
@@ -184,7 +184,8 @@ async def test_a_model_that_fails_and_one_that_is_missing_are_said_to(place, ope
     assert (failure.category, failure.code) == ("external", "overloaded")
     failure = (await (await open_runtime(":memory:", think)).session("s").call("think")).failure
     assert (failure.category, failure.code) == ("unavailable", "no_model")
-    assert "Runtime.open(model=...)" in failure.message
+    assert failure.message == "This tool asks a model, and none is configured here"
+    assert "give one to App(model=...)" in caplog.text
 
 
 async def test_services_are_there_for_code_that_is_not_async(place):

@@ -53,6 +53,36 @@ async def test_numbers_rise_by_one_also_where_many_append_at_once(place, open_ru
 
 
 @pytest.mark.promise("SES-01")
+async def test_several_messages_are_appended_together_or_not_at_all(place, open_runtime):
+    runtime = await open_runtime(place, quotas=Quotas(messages=Room(3, 10_000)))
+    messages = runtime.session("s").messages
+    answer = {"content": "", "sender": "assistant", "metadata": {"calls": ["c1", "c2"]}}
+    added = await messages.extend([answer, {"content": "r1"}, {"content": "r2", "sender": "tool"}])
+    assert [(one.number, one.sender, one.content) for one in added] == [
+        (1, "assistant", ""),
+        (2, "tool", "r1"),
+        (3, "tool", "r2"),
+    ]
+    assert await messages.list() == added
+    assert added[0].metadata == {"calls": ["c1", "c2"]}
+    other = runtime.session("t").messages
+    await other.append("there", sender="user")
+    with pytest.raises(ServiceError, match="may keep 3 messages"):
+        await other.extend([{"content": number} for number in range(3)])
+    assert [one.content for one in await other.list()] == ["there"]
+    assert await other.extend([]) == []
+
+
+@pytest.mark.promise("SES-01")
+@pytest.mark.parametrize("wrong", ["text", {}, {"content": 1, "role": "user"}, {"content": 1, "sender": ["user"]}])
+async def test_one_unusable_message_keeps_the_others_out(place, open_runtime, wrong):
+    messages = (await open_runtime(place)).session("s").messages
+    with pytest.raises(ServiceError, match=r"not usable|not known"):
+        await messages.extend([{"content": "fine", "sender": "user"}, wrong])
+    assert await messages.list() == []
+
+
+@pytest.mark.promise("SES-01")
 async def test_more_messages_than_one_page_are_all_listed(place, open_runtime, monkeypatch):
     monkeypatch.setattr("toolwright.session.messages.PAGE", 3)
     messages = (await open_runtime(place)).session("s").messages

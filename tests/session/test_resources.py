@@ -25,6 +25,29 @@ async def test_a_resource_is_written_anew_under_its_id(place, open_runtime):
 
 
 @pytest.mark.promise("SES-05")
+async def test_a_new_status_keeps_the_rest_of_a_resource(place, open_runtime):
+    clock = FakeClock()
+
+    @tool
+    async def stop(ctx: ToolContext) -> str:
+        found = await ctx.resources.update_status("b1", "down")
+        assert found is not None
+        return found.status
+
+    session = (await open_runtime(place, stop, clock=clock)).session("s")
+    first = await session.resources.upsert("b1", kind="browser", name="Main", status="up", metadata={"port": 1})
+    await clock.advance(5)
+    assert (await session.call("stop")).value == "down"
+    found = await session.resources.get("b1")
+    assert (found.kind, found.name, found.status, found.metadata) == ("browser", "Main", "down", {"port": 1})
+    assert (found.created_at, found.updated_at) == (first.created_at, pytest.approx(first.updated_at + 5))
+    assert await session.resources.update_status("nothing", "down") is None
+    assert await session.resources.get("nothing") is None
+    with pytest.raises(ServiceError, match="status of a resource"):
+        await session.resources.update_status("b1", "")
+
+
+@pytest.mark.promise("SES-05")
 async def test_resources_are_found_by_kind_and_status(place, open_runtime):
     resources = (await open_runtime(place)).session("s").resources
     for id, kind, status in [("a", "run", "ok"), ("b", "run", "bad"), ("c", "site", "ok")]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolwright import Attachment, Failure, Image, ToolError, ToolOutcome, ToolwrightError
 
@@ -202,6 +203,7 @@ def test_a_failure_as_plain_data_leaves_out_what_is_private():
             "retry": True,
             "retry_after": None,
         },
+        "may_have_run": False,
         "attempts": 0,
         "replayed": False,
         "text": '{"error":"busy"}',
@@ -210,9 +212,10 @@ def test_a_failure_as_plain_data_leaves_out_what_is_private():
 
 @pytest.mark.promise("OUT-01", "CANCEL-01")
 @pytest.mark.parametrize("may_have_run", [True, False])
-def test_a_cancellation_as_plain_data_says_whether_it_may_have_run(may_have_run: bool):
+def test_what_did_not_succeed_says_as_plain_data_whether_it_may_have_run(may_have_run: bool):
     outcome = ToolOutcome(call_id="c", tool="t", status="cancelled", reason="enough", may_have_run=may_have_run)
     shown = outcome.to_json()
+    assert replace(failed("no"), may_have_run=may_have_run).to_json()["may_have_run"] is may_have_run
     assert (shown["status"], shown["reason"], shown["may_have_run"]) == ("cancelled", "enough", may_have_run)
     assert "may_have_run" not in success("1").to_json()
 

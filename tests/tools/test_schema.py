@@ -417,3 +417,38 @@ def test_the_verdict_on_a_changed_value_is_that_of_another_implementation(data: 
         found = error.problems
     assert bool(found) == bool(wrong)
     assert len(found) >= len(wrong)
+
+
+@pytest.mark.promise("RUN-03")
+@pytest.mark.parametrize("key", ["123", "0", "007", "+1", "", "a/b", "18446744073709551616"])
+def test_a_key_that_looks_like_an_index_is_a_key_in_the_path(key):
+    schema = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}}}
+    (problem,) = problems(schema, {"outer": {key: "x"}}).values()
+    assert (problem.path, problem.given) == (f'$.outer["{key}"]', '"x"')
+
+
+@pytest.mark.promise("RUN-03")
+def test_keys_that_differ_in_leading_zeros_have_paths_of_their_own():
+    numbers = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}}
+    assert problems(numbers, {"1": ["a"], "01": ["a"], "001": [5]}).keys() == {'$["1"][0]', '$["01"][0]'}
+
+
+@pytest.mark.promise("RUN-03")
+def test_fields_below_a_key_of_digits_are_named_too():
+    by_year = {"type": "object", "additionalProperties": {"type": "object", "required": ["total"]}}
+    found = problems(by_year, {"2024": {"sum": 5}})
+    assert found['$["2024"].total'].message == "the required field 'total' is missing; the fields given are 'sum'"
+
+
+@pytest.mark.promise("TOOL-04")
+@pytest.mark.parametrize("named", ["https://example.com/mine", "http://json-schema.org/draft-04/schema#", 5])
+def test_a_draft_named_inside_a_schema_is_refused_and_not_ignored(named):
+    inner = {"$schema": named, "$id": "urn:inner", "exclusiveMinimum": 5}
+    told = refusal({"type": "object", "properties": {"$schema": {"type": "string"}, "n": inner}})
+    assert "$.properties.n" in told
+    assert "leave '$schema' out" in told
+
+
+def test_a_property_called_dollar_schema_is_a_property():
+    validate = compile_schema({"type": "object", "properties": {"$schema": {"type": "string"}}}, owner="people")
+    assert validate(b'{"$schema": "mine"}') == {"$schema": "mine"}

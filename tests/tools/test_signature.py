@@ -5,7 +5,7 @@ import enum
 import functools
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -549,3 +549,35 @@ def test_an_output_type_has_the_schema_of_what_is_written():
     }
     with pytest.raises(ToolDefinitionError, match="'it'"):
         type_schema(threading.Thread, owner="it")
+
+
+@pytest.mark.promise("RUN-03")
+def test_every_item_of_an_iterable_is_checked_before_the_tool_runs():
+    @dataclass
+    class Order:
+        prices: Iterable[int]
+
+    def total(prices: Iterable[int], orders: dict[str, Iterable[Order]], notes: Iterable[str] | None = None) -> int:
+        return sum(prices)
+
+    signature = read_signature(total, name="total")
+    assert signature.validate(b'{"prices": [1, 2], "orders": {"a": [{"prices": [3]}]}}') == {
+        "prices": [1, 2],
+        "orders": {"a": [Order(prices=[3])]},
+    }
+    with pytest.raises(InvalidArguments) as caught:
+        signature.validate(b'{"prices": [1, "x"], "orders": {"7": [{"prices": ["y"]}]}, "notes": [1]}')
+    assert {problem.path for problem in caught.value.problems} == {
+        "$.prices[1]",
+        '$.orders["7"][0].prices[0]',
+        "$.notes[0]",
+    }
+    assert signature.input_schema["properties"]["prices"] == {"type": "array", "items": {"type": "integer"}}
+
+
+@pytest.mark.parametrize("kind", [Generator[int, None, None], AsyncIterable[int], Iterator[int], list[Generator]])
+def test_a_parameter_that_no_list_can_be_is_refused(kind):
+    def read(lines: kind) -> None: ...  # type: ignore[valid-type]
+
+    with pytest.raises(ToolDefinitionError, match="'lines'"):
+        read_signature(read, name="read")

@@ -112,7 +112,7 @@ def test_a_message_without_calls_has_none(module: Any):
     assert module.write_calls([]) == []
 
 
-@pytest.mark.parametrize("call_id", [7, 0, -3, "7", "a"], ids=repr)
+@pytest.mark.parametrize("call_id", [7, 0, -3, "7", "a", "jsonrpc-1", "jsonrpc-text:jsonrpc-1", "jsonrpc-x"], ids=repr)
 def test_an_mcp_request_is_answered_under_its_own_id(call_id: Any):
     request = {"jsonrpc": "2.0", "id": call_id, "method": "tools/call", "params": {"name": "t"}}
     [call] = mcp.read_calls(request)
@@ -141,11 +141,6 @@ def test_an_mcp_call_without_its_envelope_gets_an_id(envelope: str | None):
             {"tool_calls": [{"id": "c1", "function": {"arguments": "{}"}}]},
             "payload.tool_calls[0].function.name is nothing; expected a non-empty string",
         ),
-        (
-            openai_chat,
-            [{"id": "c1", "function": {"name": "t", "arguments": [1]}}],
-            "payload[0].function.arguments is [1]; expected arguments: JSON text, or an object",
-        ),
         (openai_chat, [{"id": 5, "function": {"name": "t"}}], "payload[0].id is 5; expected a string"),
         (
             openai_responses,
@@ -153,11 +148,6 @@ def test_an_mcp_call_without_its_envelope_gets_an_id(envelope: str | None):
             "payload.output[0].call_id is nothing; expected the call's id",
         ),
         (openai_responses, {"a": 1}, "payload is an object with 'a'; expected a response"),
-        (
-            anthropic,
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "t", "input": "{}"}]},
-            "payload.content[0].input is '{}'; expected the arguments as an object",
-        ),
         (anthropic, {"role": "assistant", "content": 5}, "payload.content is 5; expected text, or a list"),
         (anthropic, [{"name": "t"}], "payload[0].type is nothing; expected the type of a content block"),
         (mcp, {"method": "tools/list", "id": 1}, "payload.method is 'tools/list'; expected 'tools/call'"),
@@ -165,11 +155,6 @@ def test_an_mcp_call_without_its_envelope_gets_an_id(envelope: str | None):
             mcp,
             {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t"}},
             "payload.id is nothing; expected a JSON-RPC id",
-        ),
-        (
-            mcp,
-            {"name": "t", "arguments": "{}"},
-            "payload.arguments is '{}'; expected the arguments as an object",
         ),
         (
             plain,

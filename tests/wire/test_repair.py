@@ -86,7 +86,7 @@ def test_objects_of_an_sdk_are_repaired_like_the_dicts_they_stand_for(provider: 
     repaired = repair(objects, provider)
     assert repaired.changes == repair(history, provider).changes
     read = PROVIDERS[provider].read_results(repaired.messages)
-    assert [item.call_id for item in read] == RULES[provider](repair(history, provider).messages)
+    assert sorted(item.call_id for item in read) == sorted(RULES[provider](repair(history, provider).messages))
 
 
 def test_what_an_sdk_left_unsaid_is_not_sent_back_in_a_message_that_was_changed():
@@ -222,3 +222,31 @@ def test_a_provider_without_histories_is_refused_with_those_that_have_them(provi
 def test_a_message_that_is_no_object_is_refused_with_its_place(provider: str):
     with pytest.raises(ConversionError, match=r"messages\[1\] is 'Hello.'"):
         repair([{"role": "user", "content": "Hello."}, "Hello."], provider)
+
+
+def test_what_a_model_gave_between_its_calls_and_their_results_stays_there():
+    def call(call_id: str) -> dict[str, Any]:
+        return {"type": "function_call", "call_id": call_id, "name": "t", "arguments": "{}"}
+
+    def result(call_id: str) -> dict[str, Any]:
+        return {"type": "function_call_output", "call_id": call_id, "output": "done"}
+
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "A moment."}]}
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    asked = {"type": "mcp_call", "id": "m1", "name": "ask", "arguments": "{}", "output": "yes", "server_label": "s"}
+    answer = [call("c1"), message, call("c2"), search, asked]
+    good = [{"role": "user", "content": "Go."}, *answer, result("c2"), result("c1")]
+    repaired = repair(good, "openai-responses")
+    assert repaired.changes == []
+    assert all(new is old for new, old in zip(repaired.messages, good, strict=True))
+    # The rest of a history that needs a repair elsewhere stays as it was, too.
+    assert repair([*good, call("c3")], "openai-responses").messages[:-1] == [*good, call("c3")]
+
+
+@pytest.mark.parametrize("provider", RULES)
+def test_a_repair_elsewhere_leaves_results_in_their_order(provider: str):
+    _, lay_out = FORMS[provider]
+    good = lay_out([("ask", ("c1", "c2")), ("result", "c2", "two"), ("result", "c1", "one")])
+    repaired = repair([*good, *lay_out([("ask", ("c3",))])], provider)
+    assert repaired.messages[: len(good)] == good
+    assert repaired.changes == ["Added a result for call 'c3' of 't', which had none: interrupted."]

@@ -259,3 +259,59 @@ async def signal_run(
     """
     run = await ctx.runs.get(run_id)
     return {"run_id": run.id, "name": name, "number": await run.signal(name, payload)}
+
+
+_SCHEDULE: dict[str, str | dict[str, Any]] = {
+    "schedule_id": "string",
+    "title": "string",
+    "tool": "string",
+    "state": "string",
+    "schedule_type": "string",
+    "cron_expression": {"type": ["string", "null"]},
+    "scheduled_at": {"type": ["string", "null"]},
+    "timezone": {"type": ["string", "null"]},
+    "next_trigger_at": {"type": ["string", "null"]},
+}
+
+
+@boxed(
+    "List Schedules",
+    category="background",
+    readonly=True,
+    open_world=False,
+    gives=shape({"schedules": several(shape(_SCHEDULE)), "total": "integer"}),
+)
+async def list_schedules(
+    ctx: ToolContext, active: bool = True, limit: Annotated[int, Field(ge=1, le=LISTED)] = 20
+) -> object:
+    """List the schedules of this session, the oldest first, with the next time that each starts its tool.
+
+    Args:
+        active: Only those that are active or paused.
+        limit: How many to show at most; `total` says how many there are.
+    """
+    schedules = await ctx.schedules.list(active=active)
+    shown = [schedule.to_json() for schedule in schedules[:limit]]
+    return {"schedules": [{name: one[name] for name in _SCHEDULE} for one in shown], "total": len(schedules)}
+
+
+@boxed(
+    "Cancel Schedule",
+    category="background",
+    destructive=False,
+    idempotent=True,
+    open_world=False,
+    parallel=True,
+    gives=shape({"schedule_id": "string", "cancelled": "boolean", "state": "string"}),
+)
+async def cancel_schedule(ctx: ToolContext, schedule_id: str) -> object:
+    """Cancel a schedule of this session: it starts nothing more. Runs that it started continue.
+
+    `cancelled` is false when the schedule was over already.
+
+    Args:
+        schedule_id: The id of the schedule; list_schedules shows it.
+    """
+    schedule = await ctx.schedules.get(schedule_id)
+    cancelled = await schedule.cancel()
+    return {"schedule_id": schedule.id, "cancelled": cancelled, "state": schedule.state}

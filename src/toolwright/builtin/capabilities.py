@@ -99,6 +99,8 @@ def background_execution() -> Capability:
             background.wait_run,
             background.cancel_run,
             background.signal_run,
+            background.list_schedules,
+            background.cancel_schedule,
         ],
         comes_with=_supports_background,
         prompt=(

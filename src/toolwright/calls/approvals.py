@@ -18,7 +18,7 @@ from toolwright import jsonx
 from toolwright.calls.outside import enter, say_waiting
 from toolwright.calls.prepare import read_arguments, validate
 from toolwright.calls.redact import shown_arguments
-from toolwright.effects.controller import EffectController
+from toolwright.effects.controller import EffectController, Opened
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
 from toolwright.tools.arguments import is_hidden
@@ -72,22 +72,28 @@ async def ask_leave(run: CallRun, question: Question) -> Failure | None:
         if remembered is not None:
             run.decided_by = f"{remembered.effect} always"
             return None if remembered.effect == "allow" else _denied(run, question, remembered.reason)
-    now = host.clock.now()
+    opened = functools.partial(say_waiting, run, question.kind, question.rule)
+    try:
+        resolution = await put_question(run, question, opened)
+    finally:
+        run.owner.call_goes_on(run)
+    return _answer(run, question, resolution)
+
+
+async def put_question(run: CallRun, question: Question, opened: Opened) -> Resolution:
+    """Put a question about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
+    assert run.tool is not None
+    host, call, now = run.host, enter(run), run.host.clock.now()
     deadline = None if question.seconds is None else now + question.seconds
     asked = {
         "tool": run.name,
-        "tool_id": tool_id,
+        "tool_id": run.tool.definition.id,
         "arguments": jsonx.decode(shown_arguments(run)),
         "rule": question.rule,
         "reason": question.reason,
     }
     wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
-    opened = functools.partial(say_waiting, run, question.kind, question.rule)
-    try:
-        resolution = await host.effects.enter(call, fresh=True).wait(wait, opened)
-    finally:
-        run.owner.call_goes_on(run)
-    return _answer(run, question, resolution)
+    return await host.effects.enter(call, fresh=True).wait(wait, opened)
 
 
 def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure | None:
@@ -95,7 +101,7 @@ def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure
         decision = jsonx.decode(resolution.payload, type=_Decision)
         return None if decision.arguments is None else _edit(run, decision.arguments)
     if question.kind == "crash":
-        return interrupted(run.name, _why(resolution))
+        return interrupted(run.name, why_not(resolution))
     if resolution.status == "expired":
         return Failure(
             category="permission_denied",
@@ -103,10 +109,11 @@ def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure
             message=f"Tool {run.name!r} may not run: nobody approved it in time",
             source="policy",
         )
-    return _denied(run, question, _why(resolution))
+    return _denied(run, question, why_not(resolution))
 
 
-def _why(resolution: Resolution) -> str | None:
+def why_not(resolution: Resolution) -> str | None:
+    """The reason of an answer that is no approval."""
     if resolution.failure is not None:
         return resolution.failure.message
     return resolution.reason or (None if resolution.status != "expired" else "nobody decided in time")

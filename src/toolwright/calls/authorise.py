@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +29,7 @@ class Verdict(Struct, frozen=True):
 ALLOWED = Verdict("allow", "default")
 """No rule has anything to say."""
 _NEEDS_APPROVAL = Verdict("ask", "approval", "the tool requires approval")
+_SUGGESTS_APPROVAL = Verdict("ask", "approval", "the tool suggests approval, and the policy asks for those too")
 
 
 class BrokenRule(Exception):
@@ -44,16 +45,18 @@ Test = tuple[Callable[[Request], Any], Verdict]
 
 
 class Judge:
-    """Judges calls by one policy.
+    """Judges calls by a policy, and by the restrictions of whoever started them: the most severe verdict holds.
 
     Rules that look only at the tool are settled once per tool; a call pays for them with one dict look-up.
     """
 
-    __slots__ = ("_policy", "_session", "may_ask", "settled")
+    __slots__ = ("_above", "_policy", "_session", "may_ask", "settled")
 
-    def __init__(self, policy: Policy, session: str) -> None:
+    def __init__(self, policy: Policy, session: str, restrictions: Sequence[Policy] = ()) -> None:
         self._policy = policy
-        self.may_ask = policy.on_ask == "wait"
+        own = policy.authority if restrictions else None
+        self._above = tuple(Judge(each, session) for each in restrictions if each != own)
+        self.may_ask: bool = policy.on_ask == "wait" and all(judge.may_ask for judge in self._above)
         self._session = session
         self.settled: dict[Tool, Verdict | tuple[Test, ...]] = {}
 
@@ -62,10 +65,27 @@ class Judge:
         settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is not Verdict or settled.effect != "allow":
             return None
+        if any(judge.allows_always(tool) is None for judge in self._above):
+            return None
         return "" if settled is ALLOWED else settled.rule
+
+    def denies_always(self, tool: Tool) -> Verdict | None:
+        """The verdict that denies every call of a tool, if there is one."""
+        settled = self.settled.get(tool) or self._settle(tool)
+        if type(settled) is Verdict and settled.effect == "deny":
+            return settled
+        return next(filter(None, (judge.denies_always(tool) for judge in self._above)), None)
 
     def judge(self, prepared: PreparedCall) -> Verdict:
         """Decide about a call whose tool and arguments are known."""
+        verdict = self._judge(prepared)
+        for judge in self._above:
+            other = judge.judge(prepared)
+            if SEVERITY[other.effect] > SEVERITY[verdict.effect]:
+                verdict = other
+        return verdict
+
+    def _judge(self, prepared: PreparedCall) -> Verdict:
         tool = prepared.tool
         assert tool is not None
         settled = self.settled.get(tool) or self._settle(tool)
@@ -89,7 +109,7 @@ class Judge:
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise BrokenRule(verdict.rule) from error
-        return _without_rule(tool)
+        return self._without_rule(tool)
 
     def _settle(self, tool: Tool) -> Verdict | tuple[Test, ...]:
         """Decide about all calls of a tool, or choose the rules that must look at each."""
@@ -105,9 +125,16 @@ class Judge:
                 (test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests
             )
         else:
-            settled = _verdict(rules[0]) if rules else _without_rule(tool)
+            settled = _verdict(rules[0]) if rules else self._without_rule(tool)
         self.settled[tool] = settled
         return settled
+
+    def _without_rule(self, tool: Tool) -> Verdict:
+        """What holds for a call that no rule matches."""
+        approval = tool.definition.approval
+        if approval == "required":
+            return _NEEDS_APPROVAL
+        return _SUGGESTS_APPROVAL if approval == "suggest" and self._policy.approve == "suggested" else ALLOWED
 
 
 def _verdict(rule: Rule) -> Verdict:
@@ -117,11 +144,6 @@ def _verdict(rule: Rule) -> Verdict:
 def _because(verdict: Verdict, match: Match) -> Verdict:
     reason = match.why if verdict.reason is None else f"{verdict.reason} ({match.why})"
     return Verdict(verdict.effect, verdict.rule, reason)
-
-
-def _without_rule(tool: Tool) -> Verdict:
-    """What holds for a call that no rule matches."""
-    return _NEEDS_APPROVAL if tool.definition.approval == "required" else ALLOWED
 
 
 def authorise(prepared: PreparedCall, judge: Judge, *, leave: bool = False) -> Verdict | None:

@@ -54,6 +54,7 @@ class Batch:
         "report",
         "scope",
         "setting",
+        "started_by",
         "stop_reason",
     )
 
@@ -65,6 +66,7 @@ class Batch:
         *,
         scope: str = "",
         parent: CallRun | None = None,
+        started_by: str | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.setting = setting
@@ -74,6 +76,8 @@ class Batch:
         self.report = setting.report
         self.scope = scope
         self.parent = parent
+        # The id of the call that made these calls, or that started the run which they are.
+        self.started_by = started_by if parent is None else parent.call_id
         self.lane = Lane(host)
         self.stop_reason: str | None = None
         self._ended = ended
@@ -116,8 +120,11 @@ class Batch:
                 raw = written_arguments(run)
                 if not run.named:
                     run.call_id = child_id(parent, run.name, raw)
-            elif given_secret:
-                raw = written_arguments(run)  # a short secret could be guessed from its hash
+            else:
+                if self.started_by is not None:
+                    run.parent_id = self.started_by
+                if given_secret:
+                    raw = written_arguments(run)  # a short secret could be guessed from its hash
             runs.append(run)
             names.append((run.call_id, run.name))
             raws.append(raw)
@@ -131,7 +138,7 @@ class Batch:
         if not runs:
             self._ended(self)
             return self
-        self.report.batch_started(self.id, runs, self._calls, None if self.parent is None else self.parent.call_id)
+        self.report.batch_started(self.id, runs, self._calls, self.started_by)
         self._launch = launch = Launch(self, runs, self._plain, self._prepares)
         launch.start(at_once)
         return self

@@ -75,11 +75,18 @@ class _Services:
         self._over = False
         self.cancelled = False
 
+    @property
+    def deps(self) -> Any:
+        raise RuntimeError("a tool with isolation='process' has no deps of its app; drop the isolation")
+
     def now(self) -> float:
         return time.time()
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
         self._report(pickle.dumps(("progress", current, total, label, unit)))
+
+    def report_status(self, text: str) -> None:
+        self._report(pickle.dumps(("status", text)))
 
     def report_output(self, stream: str, text: str) -> None:
         self._report(pickle.dumps(("output", stream, text)))
@@ -89,6 +96,10 @@ class _Services:
 
     def service(self, name: str) -> Any:
         raise RuntimeError(f"a tool with isolation='process' has no {name} of its session; drop the isolation")
+
+    @property
+    def limited_children(self) -> Any:
+        raise RuntimeError("a tool with isolation='process' has no children of its own; drop the isolation")
 
     def open_child(self, name: str) -> Any:
         raise RuntimeError("a tool with isolation='process' can not open sessions; drop the isolation")

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.approvals import Question, put_question, why_not
 from toolwright.calls.concluding import lose
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
 from toolwright.calls.outside import enter, step_in, step_out
 from toolwright.calls.redact import redact_failure, sealed, unsealed
 from toolwright.calls.state import identity
-from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
+from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
+from toolwright.effects.journaled import interrupted
 from toolwright.effects.waits import Wait, WaitKey, expired, failure_of
 from toolwright.errors import SecretsError, StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure, ToolError, encodable
@@ -101,14 +103,29 @@ def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do:
         return "rerun" if run.plan.tool.definition.hints.repeatable else "fail"
     if on_crash in ("rerun", "fail"):
         return on_crash  # type: ignore[no-any-return]
+    if on_crash == "ask":
+        # Where the policy lets nobody be asked, it ends as it would without a policy of its own.
+        return AskPerson(functools.partial(_ask, run, name)) if run.owner.policy.on_ask == "wait" else "fail"
     if not callable(on_crash):
-        raise ToolwrightError(f"The step {name!r} has on_crash {on_crash!r:.200}; use rerun, fail or a probe function")
+        raise ToolwrightError(
+            f"The step {name!r} has on_crash {on_crash!r:.200}; use 'rerun', 'fail', 'ask' or a probe function"
+        )
 
     async def probe() -> bytes:
         found = await _done(run, name, on_crash, inputs)
         return found if found != b"null" else await do()
 
     return probe
+
+
+async def _ask(run: CallRun, name: str, began: float) -> Failure | None:
+    """Ask a person about a step that a crash cut off: None if it may run again."""
+    about = jsonx.digest(jsonx.encode([name, began]))[:32]
+    reason = f"its step {name!r} was cut off by a crash and may have happened; approve to run the step again"
+    question = Question("crash", about, "on_crash", reason, run.owner.policy.approval_timeout)
+    async with outside(run, "crash", "on_crash") as opened:
+        resolution = await put_question(run, question, opened)
+    return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution))
 
 
 async def sleep(run: CallRun, name: str, seconds: float) -> None:

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolwright.calls.authority import Origin
 from toolwright.calls.isolate import ProcessPool
-from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Keeper, Redactor
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.threads import ThreadPool
@@ -17,6 +17,7 @@ from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.hub import Channel
+from toolwright.limited_children import ChildPool
 from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelClient
 from toolwright.tools.outcome import ToolOutcome
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
 
 
+NO_LIFESPAN: Any = object()
+"""In the place of dependencies, where the app has no lifespan: None may be the value of one."""
 MOST_BATCHES_A_TURN = 8
 """How many batches that never had to wait may follow each other before the event loop gets its turn."""
 KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
@@ -45,12 +48,14 @@ class CallHost:
         "connected",
         "connected_since",
         "deadlines",
+        "deps",
         "effects",
         "journal",
         "keep_event",
         "keep_output",
         "keeper",
         "know",
+        "limited_children",
         "lingering",
         "loop",
         "model",
@@ -77,12 +82,13 @@ class CallHost:
         channel: Channel,
         threads: ThreadPool,
         processes: ProcessPool,
+        limited_children: ChildPool,
         schedule: Schedule,
         lingering: set[CallRun],
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
-        services: Callable[[CallKey, Policy, Callable[[Any], Any]], Any],
+        services: Callable[[Origin, Callable[[Any], Any]], Any],
         keep_output: KeepOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
         open_child: Callable[[CallRun, str, Callable[[Any], Any]], Any],
@@ -90,6 +96,7 @@ class CallHost:
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         know: Callable[[], Awaitable[None]] | None = None,
+        deps: Any = NO_LIFESPAN,
     ) -> None:
         self.session_id = session_id
         self.clock = clock
@@ -98,6 +105,7 @@ class CallHost:
         self.channel = channel
         self.threads = threads
         self.processes = processes
+        self.limited_children = limited_children
         self.schedule = schedule
         self.lingering = lingering
         self.tasks = tasks
@@ -118,6 +126,7 @@ class CallHost:
         self.redactor: Redactor | None = None
         self.open_child = open_child
         self.model = model
+        self.deps = deps
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (
             # What create_task does when nobody set a factory, without the layers around it.

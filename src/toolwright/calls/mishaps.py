@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwright.calls.isolate import ChildDied
 from toolwright.calls.prepare import invalid
-from toolwright.errors import InvalidArguments, ServiceError
+from toolwright.errors import InvalidArguments, RunRefused, ServiceError
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, ToolError, told
 from toolwright.tools.tool import Tool
 
@@ -87,6 +87,9 @@ def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure
         )
     if isinstance(error, InvalidArguments):
         return invalid(name, error)
+    if isinstance(error, RunRefused):
+        category = "internal" if error.code == "policy_error" else "permission_denied"
+        return Failure(category=category, code=error.code, message=str(error), source="policy")
     if isinstance(error, ServiceError):
         return Failure(
             category=_OF_SERVICES.get(error.code, "execution"), code=error.code, message=str(error), source="tool"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from typing import TYPE_CHECKING
 
 from toolwright import jsonx
@@ -17,6 +18,10 @@ from toolwright.events import CallWaiting
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
+
+log = logging.getLogger("toolwright.calls")
+
+_FOR_A_PERSON = {"approval": "approval", "crash": "a decision after a crash"}
 
 
 def enter(run: CallRun) -> CallKey:
@@ -41,6 +46,15 @@ def park(run: CallRun, seconds: float | None) -> None:
 def say_waiting(run: CallRun, what: str, name: str, deadline: float | None) -> None:
     """Tell the world that the call waits for something outside."""
     run.owner.call_waits(run)
+    if what in _FOR_A_PERSON:
+        host = run.host
+        log.info(
+            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list what waits",
+            run.call_id,
+            run.name,
+            _FOR_A_PERSON[what],
+            extra={"session": host.session_id, "call_id": run.call_id, "tool": run.name, "waits_for": what},
+        )
     publish(run.host, run, CallWaiting(*about(run), what, name, deadline))
 
 

@@ -110,4 +110,4 @@ class ProcessPlace:
         if kind == "key":
             self._run.key_taken = True
             return
-        (services.report_progress if kind == "progress" else services.report_output)(*content)
+        getattr(services, f"report_{kind}")(*content)

@@ -23,6 +23,7 @@ OnLoop = Literal["warn", "refuse", "ignore"]
 OnAsk = Literal["wait", "deny"]
 OnConnection = Literal["return", "wait"]
 OnLimit = Literal["refuse", "queue"]
+Approve = Literal["required", "suggested"]
 
 SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -171,6 +172,8 @@ class Policy:
     session_concurrency: int = 16
     runtime_concurrency: int = 64
     timeout: float = 30.0
+    long_timeout: float = 3600.0
+    """The timeout of tools that say `long_running` and give none of their own; for other tools it is `timeout`."""
     grace: float = 0.05
     grep_timeout: float = 5.0
     queue_timeout: float | None = None
@@ -178,6 +181,8 @@ class Policy:
     read_only: bool = False
     rules: Sequence[Rule] = ()
     on_loop: OnLoop = "warn"
+    approve: Approve = "required"
+    """Which tools need an approval where no rule matches: those that require it, or also those that suggest it."""
     on_ask: OnAsk = "wait"
     on_connection: OnConnection = "return"
     """What becomes of a call whose tool needs a connection: an outcome that says so, or it waits for the connection.
@@ -223,6 +228,7 @@ class Policy:
             _require_count("defer_tools_from", self.defer_tools_from, 1)
         object.__setattr__(self, "plain_bytes", min(self.max_bytes, self.max_output_bytes))
         _require_seconds("timeout", self.timeout, above=True)
+        _require_seconds("long_timeout", self.long_timeout, above=True)
         _require_seconds("grep_timeout", self.grep_timeout, above=True)
         _require_seconds("grace", self.grace, above=False)
         if self.queue_timeout is not None:
@@ -231,6 +237,8 @@ class Policy:
             raise PolicyError(f"Policy.on_loop is {self.on_loop!r}; use warn, refuse or ignore")
         if self.on_ask not in ("wait", "deny"):
             raise PolicyError(f"Policy.on_ask is {self.on_ask!r}; use wait, for a person to decide, or deny")
+        if self.approve not in ("required", "suggested"):
+            raise PolicyError(f"Policy.approve is {self.approve!r}; use required, or suggested to ask more often")
         if self.on_background_limit not in ("refuse", "queue"):
             raise PolicyError(f"Policy.on_background_limit is {self.on_background_limit!r}; use refuse or queue")
         if self.on_connection not in ("return", "wait"):
@@ -251,6 +259,14 @@ class Policy:
         object.__setattr__(self, "rules", tuple(ordered))
         if self.spill_dir is not None:
             object.__setattr__(self, "spill_dir", Path(self.spill_dir))
+
+    @property
+    def authority(self) -> Policy:
+        """The part of this policy that says what may run: rules, `read_only`, `approve` and `on_ask`.
+
+        Background work keeps this part, wherever it runs. The rest are limits, which the running program sets.
+        """
+        return Policy(rules=self.rules, read_only=self.read_only, approve=self.approve, on_ask=self.on_ask)
 
     def but(self, **changes: Any) -> Policy:
         """This policy with some of its decisions changed."""

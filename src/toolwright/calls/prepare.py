@@ -20,6 +20,7 @@ log = logging.getLogger("toolwright.calls")
 
 EMPTY = b"{}"
 _SOURCES = frozenset(("model", "user", "tool", "schedule", "host"))
+_FIELDS = frozenset(ToolCall.__struct_fields__)
 _KEPT = 10_000
 _KINDS = {
     list: "a list",
@@ -73,7 +74,7 @@ def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
     if type(given) is ToolCall:
         call = given
     elif isinstance(given, Mapping):
-        unknown = given.keys() - {"id", "name", "arguments", "source", "kind"}
+        unknown = given.keys() - _FIELDS
         if unknown or "name" not in given:
             raise ToolwrightError(
                 f"The call {dict(given)!r:.200} is not a tool call; give it a name, arguments and an id, no more"
@@ -129,6 +130,8 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
             except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
     seen.add(call_id)
+    if call.cut_off is not None:
+        failure = _cut_off(call.cut_off)
     if failure is not None:
         entry.fail(failure)
 
@@ -243,6 +246,16 @@ def _wrong_kind(name: str, expected: str, got: str) -> Failure:
         category="invalid_arguments",
         code="kind_mismatch",
         message=f"Tool {name!r} expected a {expected!r} call and got a {got!r} call",
+        source="runtime",
+    )
+
+
+def _cut_off(why: str) -> Failure:
+    return Failure(
+        category="invalid_arguments",
+        code="answer_cut_off",
+        message=f"The call was not run: the answer that it stands in was cut off ({encodable(str(why))[:100]}), so its "
+        "arguments may not be whole; make the call again, with shorter arguments if they were long",
         source="runtime",
     )
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.errors import SecretsError
-from toolwright.events import CallNote, CallOutput, CallProgress, CallRetrying, CallWaiting, CallWarning
+from toolwright.events import CallNote, CallOutput
 from toolwright.tools.arguments import HIDDEN, is_hidden
-from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -98,50 +99,75 @@ def unsealed(host: CallHost, name: str, payload: bytes) -> bytes:
     return host.keeper.unseal(name, payload) if payload.startswith(SEALED) else payload
 
 
-def weight(outcome: ToolOutcome) -> int:
-    """About how many bytes must be searched."""
-    size = len(outcome.payload) + len(outcome.raw_output or "") + len(outcome.model_text or "")
-    return size + sum(len(item.data) for item in outcome.images) + sum(len(item.data) for item in outcome.attachments)
+def weight(value: Any) -> int:
+    """About how many bytes of a value must be searched."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, Struct):
+        unsearched = getattr(value, "unsearched", ())
+        return sum([weight(getattr(value, name)) for name in value.__struct_fields__ if name not in unsearched])
+    if isinstance(value, (list, tuple)):
+        return 8 * len(value) + sum(map(weight, value))
+    if isinstance(value, dict):
+        return 8 * len(value) + sum(map(weight, value)) + sum(map(weight, value.values()))
+    return 0
+
+
+def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset()) -> Any:
+    """An outcome, an event or a part of one without secrets; the same object when it has none.
+
+    Every field is searched but those that its type calls `unsearched`, so that none is forgotten when one is added.
+    """
+    changes: dict[str, Any] = {}
+    unsearched, encoded = getattr(item, "unsearched", but), getattr(item, "encoded", _PLAIN)
+    for name in item.__struct_fields__:
+        if name not in unsearched and name not in but:
+            value = getattr(item, name)
+            redacted = _redacted(redactor, value, encoded.get(name))
+            if redacted is not value:
+                changes[name] = redacted
+    if "payload" in changes and encoded.get("cached_value") == "of payload":
+        changes["cached_value"] = UNSET
+    return replace(item, **changes) if changes else item
+
+
+_PLAIN: dict[str, str] = {}
+
+
+def _redacted(redactor: Redactor, value: Any, encoding: str | None) -> Any:
+    if value is None or value is UNSET or isinstance(value, bool) or encoding == "of payload":
+        return value
+    if encoding == "base64":
+        return _data(redactor, value)
+    if encoding == "hash" and isinstance(value, str):
+        return _hash(redactor, value)
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, bytes):
+        return redactor.json(value)
+    if isinstance(value, Struct):
+        return redact_fields(redactor, value)
+    if isinstance(value, tuple):
+        redacted = [_redacted(redactor, each, None) for each in value]
+        return value if all(map(operator.is_, redacted, value)) else tuple(redacted)
+    return redactor.value(value)
 
 
 def redact_outcome(redactor: Redactor, outcome: ToolOutcome) -> ToolOutcome:
     """The outcome without secrets, wherever a tool could have put one."""
-    changes: dict[str, Any] = {}
-    if (payload := redactor.json(outcome.payload)) is not outcome.payload:
-        changes |= {"payload": payload, "cached_value": UNSET}
-    for name in ("raw_output", "provider", "reason", "model_text"):
-        text = getattr(outcome, name)
-        if text is not None and (redacted := redactor.text(text)) is not text:
-            changes[name] = redacted
-    if outcome.failure is not None and (failure := redact_failure(redactor, outcome.failure)) is not outcome.failure:
-        changes["failure"] = failure
-    if outcome.images:
-        changes["images"] = tuple(_image(redactor, image) for image in outcome.images)
-    if outcome.attachments:
-        changes["attachments"] = tuple(_attachment(redactor, item) for item in outcome.attachments)
-    return replace(outcome, **changes) if changes else outcome
+    return redact_fields(redactor, outcome)  # type: ignore[no-any-return]
 
 
 def redact_failure(redactor: Redactor, failure: Failure) -> Failure:
     """The failure without secrets."""
-    changes = {}
-    for name in ("message", "code", "detail"):
-        text = getattr(failure, name)
-        if isinstance(text, str) and (redacted := redactor.text(text)) is not text:
-            changes[name] = redacted
-    return replace(failure, **changes) if changes else failure
+    return redact_fields(redactor, failure)  # type: ignore[no-any-return]
 
 
-def _image(redactor: Redactor, image: Image) -> Image:
-    return Image(_data(redactor, image.data), _text(redactor, image.media_type))
-
-
-def _attachment(redactor: Redactor, item: Attachment) -> Attachment:
-    return Attachment(_text(redactor, item.name), _data(redactor, item.data), _text(redactor, item.media_type))
-
-
-def _text(redactor: Redactor, text: Any) -> Any:
-    return redactor.text(text) if isinstance(text, str) else text
+def _hash(redactor: Redactor, digest: str) -> str:
+    """The hash of content. Any few digits stand in some hash by chance, and it would lead nowhere without them."""
+    data = digest.encode("utf-8", "surrogatepass")
+    redacted = redactor.content(data, sparing=True)
+    return digest if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
 
 def _data(redactor: Redactor, data: Any) -> Any:
@@ -152,13 +178,18 @@ def _data(redactor: Redactor, data: Any) -> Any:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return redactor.text(data)
-    redacted = redactor.content(content, sparing=not _is_text(content))
+    redacted = redact_content(redactor, content)
     if redacted is not content:
         return base64.b64encode(redacted).decode("ascii")
     # It may be no base64 after all, and only look like it.
     written = data.encode("ascii")
     redacted = redactor.content(written, sparing=True)
     return data if redacted is written else redacted.decode()
+
+
+def redact_content(redactor: Redactor, content: bytes) -> bytes:
+    """Text or other bytes without secrets; in bytes that are no text, a short value would be found by chance."""
+    return redactor.content(content, sparing=not _is_text(content))
 
 
 def _is_text(content: bytes) -> bool:
@@ -225,27 +256,25 @@ def redact_event(run: CallRun, event: CallNote) -> CallNote | None:
     redactor: Redactor = run.host.redactor  # type: ignore[assignment]
     if isinstance(event, CallOutput):
         return _output(run, redactor, event)
-    if isinstance(event, CallProgress):
-        shown = (event.current, event.total, event.label, event.unit)
-        current, total, label, unit = (redactor.value(each) for each in shown)
-        return replace(event, current=current, total=total, label=label, unit=unit)
-    for kind, name in ((CallRetrying, "code"), (CallWaiting, "name"), (CallWarning, "message")):
-        if isinstance(event, kind):
-            return replace(event, **{name: redactor.value(getattr(event, name))})
-    return event
+    redacted: CallNote = redact_fields(redactor, event)
+    return redacted
 
 
 def _output(run: CallRun, redactor: Redactor, event: CallOutput) -> CallOutput | None:
-    name = redactor.value(event.stream)
-    if not isinstance(event.text, str) or not isinstance(name, str):
-        return replace(event, stream=name, text=redactor.value(event.text))
+    if not isinstance(event.text, str) or not isinstance(event.stream, str):
+        whole: CallOutput = redact_fields(redactor, event)
+        return whole
+    event = redact_fields(redactor, event, but=_STREAMED)
     if run.streams is None:
         run.streams = {}
-    stream = run.streams.get(name)
+    stream = run.streams.get(event.stream)
     if stream is None:
-        stream = run.streams[name] = redactor.stream()
+        stream = run.streams[event.stream] = redactor.stream()
     text = stream.feed(event.text)
-    return replace(event, stream=name, text=text) if text else None
+    return replace(event, text=text) if text else None
+
+
+_STREAMED = frozenset({"text"})
 
 
 def publish(host: CallHost, run: CallRun, event: CallNote) -> None:

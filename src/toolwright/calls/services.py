@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.calls.authority import origin_of
 from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
+from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.outside import enter
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
-from toolwright.events import CallNote, CallOutput, CallProgress
+from toolwright.events import CallNote, CallOutput, CallProgress, CallStatus
+from toolwright.limited_children import ChildPool
 from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelRequest
 from toolwright.tools.context import ToolContext
@@ -24,6 +28,8 @@ from toolwright.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
+
+log = logging.getLogger("toolwright.calls")
 
 
 def describe(run: CallRun) -> dict[str, Any]:
@@ -71,11 +77,24 @@ class RunServices:
     def cancelled(self) -> bool:
         return self._run.stopping
 
+    @property
+    def deps(self) -> Any:
+        deps = self._run.host.deps
+        if deps is NO_LIFESPAN:
+            raise ToolwrightError(
+                f"Tool {self._run.name!r} asks for ctx.deps, and the app has no lifespan; give it one, "
+                "App(lifespan=...)"
+            )
+        return deps
+
     def now(self) -> float:
         return self._run.host.clock.now()
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
         self._publish(CallProgress(*about(self._run), current, total, label, unit))
+
+    def report_status(self, text: str) -> None:
+        self._publish(CallStatus(*about(self._run), text))
 
     def report_output(self, stream: str, text: str) -> None:
         self._publish(CallOutput(*about(self._run), stream, text))
@@ -84,11 +103,15 @@ class RunServices:
         async with durable.recording(self._run):
             return await self._run.host.run_nested(self._run, calls)
 
+    @property
+    def limited_children(self) -> ChildPool:
+        return self._run.host.limited_children
+
     def service(self, name: str) -> Any:
         """A client of the session's, for this attempt."""
         run = self._run
         if self._clients is None:
-            self._clients = run.host.services(enter(run), run.owner.policy, functools.partial(Recorded, run))
+            self._clients = run.host.services(origin_of(run, enter(run)), functools.partial(Recorded, run))
         return getattr(self._clients, name)
 
     def open_child(self, name: str) -> Any:
@@ -105,7 +128,9 @@ class RunServices:
         run = self._run
         model = run.host.model
         if model is None:
-            raise ServiceError("There is no model to ask; give one to Runtime.open(model=...)", "no_model")
+            # The model reads the error, the owner the log: each is told what it can do.
+            log.warning("Tool %r asks a model, and there is none; give one to App(model=...)", run.name)
+            raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
         if run.host.redactor is not None:  # A model that a tool asks is a model like any other.
             messages, options = run.host.redactor.value(messages), run.host.redactor.value(options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from toolwright.calls.authorise import Judge
+from toolwright.calls.authority import restrict
 from toolwright.calls.finalise import Finaliser
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.host import CallHost
@@ -22,6 +23,7 @@ class BatchSetting:
     """The parts that a batch and its calls use, one of each stage, made for one policy."""
 
     __slots__ = (
+        "_authority",
         "_tool_limit",
         "finaliser",
         "hooks",
@@ -32,6 +34,7 @@ class BatchSetting:
         "plans",
         "policy",
         "report",
+        "restrictions",
         "store",
     )
 
@@ -45,12 +48,16 @@ class BatchSetting:
         call_log: CallLog,
         outer_limits: tuple[Limit, ...],
         tool_limit: Callable[[Tool], Limit | None],
+        restrictions: tuple[Policy, ...] = (),
     ) -> None:
         self.host = host
         self.policy = policy
         self.hooks = hooks
         self.store = host.journal if isinstance(host.journal, StoreJournal) else None
-        self.judge = Judge(policy, host.session_id)
+        # Of whoever started the batch: its calls may do what both these and the policy let them.
+        self.restrictions = restrictions
+        self._authority: tuple[Policy, ...] | None = None
+        self.judge = Judge(policy, host.session_id, restrictions)
         self.loops = loops
         self.outer_limits = outer_limits
         self._tool_limit = tool_limit
@@ -58,8 +65,17 @@ class BatchSetting:
         self.finaliser = Finaliser(host, policy, hooks)
         self.report = Report(host.channel, host.clock, call_log, policy.record_bytes)
 
+    @property
+    def authority(self) -> tuple[Policy, ...]:
+        """The restrictions of whatever a call of these batches starts."""
+        if self._authority is None:
+            self._authority = restrict(self.restrictions, self.policy)
+        return self._authority
+
     def plan(self, tool: Tool) -> Plan:
         """Make the plan of a tool, to be found in `plans` from then on."""
-        bucket = self.host.deadlines.bucket(tool.definition.timeout or self.policy.timeout)
+        policy, definition = self.policy, tool.definition
+        usual = policy.long_timeout if definition.hints.long_running else policy.timeout
+        bucket = self.host.deadlines.bucket(definition.timeout or usual)
         plan = self.plans[tool] = Plan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
         return plan

@@ -25,7 +25,7 @@ EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
 COMMANDS: list[Callable[..., None]] = [tools, call, batch, recover, resolve, spawn, worker]
 LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
     batches.batches: [batches.show],
-    runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.signal],
+    runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.resume, runs.signal],
     approvals.approvals: [approvals.approve, approvals.deny],
 }
 """Commands that list something, and what can be done with one of these."""

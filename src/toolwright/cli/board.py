@@ -13,6 +13,7 @@ from toolwright.events import (
     CallProgress,
     CallRetrying,
     CallStarted,
+    CallStatus,
     CallWaiting,
     CallWarning,
 )
@@ -80,6 +81,8 @@ class Board:
             row.state, row.started, row.note = "running", event.at, ""
         elif isinstance(event, CallProgress):
             row.current, row.total, row.note = event.current, event.total, event.label or ""
+        elif isinstance(event, CallStatus):
+            row.note = event.text
         elif isinstance(event, CallRetrying):
             row.current, row.total = 0.0, None
             row.note = f"attempt {event.attempt} failed ({event.code}), again in {event.delay:.1f} s"

@@ -13,7 +13,8 @@ raises its recorded error, with the same code and message. The same name with an
 nothing runs.
 
 *Doubt is not hidden.* An effect that began and did not end before a crash may have happened. If it can simply run
-again, it does; if it has a probe, that is asked; else it fails as `interrupted`, once and for all.
+again, it does; if it has a probe, that is asked; a person may be asked, once for each crash; else it fails as
+`interrupted`, once and for all.
 
 *Recorded before released.* A result is durable before the tool sees it. A fault of the store is raised, and never
 recorded as the result of anything.
@@ -29,14 +30,25 @@ stands. Signals of one name come in the order they were sent, and none is lost.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from toolwright.effects.effect import CallKey, Effect
 from toolwright.effects.waits import Remembered, Resolution, Standing, Wait, WaitKey
 from toolwright.tools.outcome import Failure
 
-StepPolicy = Literal["rerun", "fail"] | Callable[[], Awaitable[Any]]
-"""What becomes of an effect that a crash cut off: it runs again, fails as interrupted, or is looked up by a probe."""
+
+class AskPerson(NamedTuple):
+    """A person decides about an effect that a crash cut off.
+
+    `ask` gets the instant at which the effect began. It gives None if the effect may run again, or the failure that it
+    ends with.
+    """
+
+    ask: Callable[[float], Awaitable[Failure | None]]
+
+
+StepPolicy = Literal["rerun", "fail"] | Callable[[], Awaitable[Any]] | AskPerson
+"""The crash policy of an effect: it runs again, fails as interrupted, is looked up by a probe, or a person decides."""
 
 
 Opened = Callable[[float | None], None]

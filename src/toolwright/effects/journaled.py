@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from toolwright import jsonx
 from toolwright.clock import Clock
-from toolwright.effects.controller import CallEffects, EffectFailed, Opened, StepPolicy
+from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import CallKey, Effect, Kept, require_same_input
 from toolwright.effects.journal import JournalStore
 from toolwright.effects.waiting import WaitingRoom, Watcher
@@ -89,8 +89,13 @@ class JournaledEffects:
                 return _result(kept)
         if kept is not None and kept.failure is None:  # It began, and nobody knows how it ended.
             if on_crash == "fail":
-                return _result(await self._keep(effect, done=True, failure=_interrupted(effect)))
-            if callable(on_crash):
+                return _result(await self._keep(effect, done=True, failure=interrupted(effect.kind, effect.name)))
+            if isinstance(on_crash, AskPerson):
+                refused = await on_crash.ask(kept.at)
+                if refused is not None:
+                    return _result(await self._keep(effect, done=True, failure=refused))
+                await self._keep(effect, done=False)  # It begins again now: another crash is another question.
+            elif callable(on_crash):
                 return _result(await self._do(effect, on_crash, on_crash))
         elif on_crash != "rerun":
             await self._keep(effect, done=False)
@@ -222,10 +227,20 @@ def _result(kept: Kept) -> bytes:
     return kept.payload
 
 
-def _interrupted(effect: Effect) -> Failure:
+STEP_REMEDY = (
+    "Give the step on_crash='rerun' if it may run again, 'ask' to let a person decide, or a function that finds out. "
+    "A background run that ended this way is continued by run.resume(), or by `toolwright runs resume`."
+)
+"""For the owner of the tool, in the private detail of the failure; a model can do nothing with it."""
+
+
+def interrupted(kind: str, name: str, reason: str | None = None) -> Failure:
+    """The failure of an effect that a crash cut off and that is not run again."""
     return Failure(
         category="interrupted",
         code="interrupted",
-        message=f"The {effect.kind} {effect.name!r} was cut off by a crash: it may have run, and was not run again",
+        message=f"The {kind} {name!r} was cut off by a crash: it may have run, and was not run again"
+        f"{f' ({reason})' if reason else ''}",
         source="runtime",
+        detail=STEP_REMEDY if kind == "step" else None,
     )

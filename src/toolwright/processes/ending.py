@@ -10,7 +10,7 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.errors import ServiceError
-from toolwright.processes.output import printed, render
+from toolwright.processes.output import capped, printed, render
 from toolwright.processes.process import Process, Status
 from toolwright.processes.store import Ending, Piece, ProcessStore
 from toolwright.session.store import Quotas
@@ -114,7 +114,7 @@ def make_ending(
         result: Any = outcome.value if status == "completed" else {"status": status, "error": message}
         text = json.dumps(result, indent=2, ensure_ascii=False, default=str)
         written = [
-            (process.log_path, render(pieces, logged).encode("utf-8", "replace")),
+            (process.log_path, _log(outcome, pieces, logged).encode("utf-8", "replace")),
             (process.result_path, text.encode("utf-8", "replace")),
         ]
     return Ending(
@@ -131,6 +131,11 @@ def make_ending(
         artifact_error=artifact_error,
         message_error=message_error,
     )
+
+
+def _log(outcome: ToolOutcome, pieces: Sequence[Piece], logged: int) -> str:
+    """The text of the log file: the raw output that the tool returned, or else all that it printed."""
+    return render(pieces, logged) if outcome.raw_output is None else capped(outcome.raw_output)
 
 
 def status_of(outcome: ToolOutcome, gone: str | None) -> Status:

@@ -55,6 +55,12 @@ class CancelAsked(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
+class Reopened(Struct, frozen=True, forbid_unknown_fields=True):
+    """A person decided that an abandoned run continues: what was in doubt may happen again."""
+
+    by: str | None = None
+
+
 class Ended(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """It is over. `evidence` is what is known of a process that was abandoned.
 
@@ -77,6 +83,7 @@ TYPES: dict[str, type[Struct]] = {
     "resumed": Queued,
     "handed_back": HandedBack,
     "cancel_asked": CancelAsked,
+    "reopened": Reopened,
     **dict.fromkeys(OVER, Ended),
 }
 """The events that every process may have, each with what its payload must be."""
@@ -93,7 +100,7 @@ class ProcessEvent(NamedTuple):
 
     @property
     def last(self) -> bool:
-        """True when nothing follows."""
+        """True when nothing follows, unless a person lets an abandoned run continue."""
         return self.type in OVER
 
 

@@ -115,6 +115,14 @@ def render(pieces: Iterable[Piece], logged: int) -> str:
     return "".join(parts)
 
 
+def capped(text: str) -> str:
+    """A text that takes the place of the log, within the same bounds."""
+    if len(text) <= HEAD + TAIL:
+        return text
+    missing = len(text) - HEAD - TAIL
+    return f"{text[:HEAD]}\n[system] {missing} characters of output were left out here\n{text[-TAIL:]}"
+
+
 async def printed(store: ProcessStore, id: str) -> tuple[list[Piece], int]:
     """What is kept of the output of a process, and how much it printed in all."""
     pieces: list[Piece] = []

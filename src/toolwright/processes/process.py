@@ -17,6 +17,7 @@ from toolwright import jsonx
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.errors import ProcessError
 from toolwright.ids import uuid7
+from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import ToolOutcome
 
 Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "abandoned"]
@@ -65,6 +66,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     """True when it waits until no other process of its schedule is active."""
     provenance: bytes = b"{}"
     """JSON that says where it comes from: the host, a call, a schedule and its instant, a trigger and what occurred."""
+    authority: bytes = b""
+    """JSON of what it may do, as far as its starter may (`calls/authority.py`); empty for no restrictions."""
 
     def same_as(self, other: Process) -> bool:
         """True when a process that is there is this one."""
@@ -97,6 +100,7 @@ class Process(Struct, frozen=True, kw_only=True):
     parent: str | None = None
     schedule: str | None = None
     provenance: Any = None
+    authority: bytes = b""
     started_at: float | None = None
     ended_at: float | None = None
     deadline: float | None = None
@@ -116,6 +120,21 @@ class Process(Struct, frozen=True, kw_only=True):
     def over(self) -> bool:
         """True when nothing follows."""
         return self.status in OVER
+
+    @property
+    def source(self) -> CallSource:
+        """Who its call is made by, for rules and records."""
+        if self.schedule is not None:
+            return "schedule"
+        origin = self.provenance if isinstance(self.provenance, dict) else {}
+        source: CallSource = origin.get("source") or ("model" if origin.get("by") == "call" else "host")
+        return source
+
+    @property
+    def started_by(self) -> str | None:
+        """The id of the call that started it, if a call did."""
+        origin = self.provenance if isinstance(self.provenance, dict) else {}
+        return origin.get("call_id") if origin.get("by") == "call" else None
 
     @property
     def call(self) -> CallKey:

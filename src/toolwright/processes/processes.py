@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import cached_property, partial
 from typing import Any, Protocol
 
+from toolwright.calls.authority import Origin, RuleBook, origin_of
 from toolwright.calls.batch import Batch
+from toolwright.calls.lanes import CURRENT
 from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
@@ -18,15 +21,15 @@ from toolwright.processes.bell import Bell
 from toolwright.processes.process import Process, scope_of
 from toolwright.processes.run import Desk, Run
 from toolwright.processes.running import Running
-from toolwright.processes.runs import LONGEST, Runs, require_background
+from toolwright.processes.runs import LONGEST, Runs, limits_of, require_background
 from toolwright.processes.sink import Sink
 from toolwright.processes.store import Claimed, ProcessStore
 from toolwright.processes.triggers import Triggers, TriggerStore, occur
 from toolwright.processes.worker import Turn, Worker
 from toolwright.session.session import Session
 from toolwright.session.shared import Starter
-from toolwright.session.store import Marker, Quotas, require_name
-from toolwright.tools.call import CallSource, ToolCall
+from toolwright.session.store import Marker, Marks, Quotas, require_name
+from toolwright.tools.call import ToolCall
 
 
 class Place(Protocol):
@@ -34,6 +37,9 @@ class Place(Protocol):
 
     clock: Clock
     policy: Policy
+
+    @property
+    def rules(self) -> RuleBook: ...
 
     @property
     def process_store(self) -> ProcessStore: ...
@@ -87,27 +93,26 @@ class Processes:
             poke=self.poke,
             enter=self._enter,
             redacted=place.redacted,
+            limits=limits_of(place.policy, place.quotas.resources),
         )
 
-    def runs(
-        self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
-    ) -> Runs:
+    def runs(self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]) -> Runs:
         """The runs client of a session, for its host or for a call."""
-        desk, parent, origin = self.desk, None, {"by": "host"}
-        if call is not None:
+        desk, parent, call = self.desk, None, origin.call
+        if call is not None and isinstance(marker, Marks):
             desk = desk.guarded(guard(desk.store))
             parent = call.scope.removeprefix(PROCESS_SCOPE) if call.scope.startswith(PROCESS_SCOPE) else None
-            origin = {"by": "call", "scope": call.scope, "call_id": call.call_id}
         return Runs(
             desk,
             session.id,
             marker,
             session.all_tools,
-            policy,
+            origin,
+            self._place.rules,
             parent=parent,
-            origin=origin,
             hides=session.hides,
             entered=session.enter,
+            require_in_every_process=session.require_in_every_process,
         )
 
     async def list(self, session: str | None, *, active: bool, limit: int) -> builtins.list[Run]:
@@ -125,13 +130,15 @@ class Processes:
             raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
         return Run(self.desk, process)
 
-    def triggers(self, session: Starter) -> Triggers:
+    def triggers(self, session: Starter, origin: Origin) -> Triggers:
         """The triggers of a session."""
-        return Triggers(self._place.trigger_store, session, self._place.clock)
+        return Triggers(self._place.trigger_store, session, self._place.clock, origin, self._place.rules)
 
     async def occur(self, topic: str, payload: Any, key: str | None) -> builtins.list[Run]:
         """Start what the triggers of a topic start for what occurred."""
-        ids = await occur(self._place.trigger_store, self._place, topic, payload, key)
+        saying = CURRENT.get()
+        under = None if saying is None else self._place.rules.write(origin_of(saying))
+        ids = await occur(self._place.trigger_store, self._place, topic, payload, key, under)
         found = [process for process in [await self.desk.store.find(id) for id in ids] if process is not None]
         for process in found:
             if not process.over:
@@ -174,17 +181,23 @@ class Processes:
 
     def _work(self) -> Worker:
         if self.worker is None:
-            place = self._place
-            self.worker = Worker(
-                self.desk.store,
-                place.clock,
-                self.desk.bell,
-                capacity=place.policy.background_per_worker,
-                tools=place.tool_names,
-                start=self._start,
-                turns=self._turns,
-            )
+            # Not inside the call that first started a run: what the worker runs is not part of that call.
+            context = copy_context()
+            context.run(CURRENT.set, None)
+            self.worker = context.run(self._make_worker)
         return self.worker
+
+    def _make_worker(self) -> Worker:
+        place = self._place
+        return Worker(
+            self.desk.store,
+            place.clock,
+            self.desk.bell,
+            capacity=place.policy.background_per_worker,
+            tools=place.tool_names,
+            start=self._start,
+            turns=self._turns,
+        )
 
     def _start(self, worker: Worker, claimed: Claimed) -> Running:
         place = self._place
@@ -203,11 +216,11 @@ class Processes:
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
-            require_background(session.all_tools(), process.tool)
-        source: CallSource = "schedule" if process.schedule is not None else "host"
-        if isinstance(process.provenance, dict) and process.provenance.get("by") == "call":
-            source = "model"
-        call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=source)
+            require_background(session.tools_of_runs(), process.tool)
+        # What is done is only looked up: nothing of it can be refused any more.
+        programs = (session.policy, self._place.policy)
+        restrictions = () if done else self._place.rules.read(process.authority, programs)
+        call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=process.source)
         keep_event = partial(worker.reporting.append, process, sink)
         own = process.options.timeout is not None
 
@@ -215,4 +228,6 @@ class Processes:
             # That of the run holds, which its worker looks after; without one, that of the tool, and not the policy's.
             return LONGEST if own or said is None else said
 
-        return session.start_apart(call, scope_of(process.id), sink.push, keep_event, timeout)
+        return session.start_apart(
+            call, scope_of(process.id), sink.push, keep_event, timeout, restrictions, process.started_by
+        )

@@ -18,7 +18,7 @@ from toolwright.processes.ending import end, stopped
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.output import PAGE, printed, render
 from toolwright.processes.process import Process, Status
-from toolwright.processes.store import ProcessStore
+from toolwright.processes.store import Limits, ProcessStore
 from toolwright.session.session import require_session_id
 from toolwright.session.store import Quotas, require_name, to_json
 from toolwright.tools.outcome import ToolOutcome
@@ -37,6 +37,7 @@ class Desk:
         poke: Callable[..., None],
         enter: Callable[[CallKey], None],
         redacted: Callable[[str, str], Awaitable[str]],
+        limits: Limits,
     ) -> None:
         self.store = store
         self.bell = bell
@@ -47,6 +48,7 @@ class Desk:
         """Says to the worker of this runtime that there may be something to do; with `begin`, that it is to begin."""
         self.enter = enter
         """Says that a call may be spoken to, also before it begins."""
+        self.limits = limits
         self.redacted = redacted
         """Takes the secrets of the session of an id out of a text."""
 
@@ -96,12 +98,23 @@ class Run:
         self._process = found
         return found
 
-    async def wait(self, timeout: float | None = None) -> ToolOutcome:
-        """The outcome of the process, when it is over; at most `timeout` seconds are waited for that.
+    async def wait(self, timeout: float | None = None, *, cancel: bool = False) -> ToolOutcome:
+        """The outcome of the run, when it is over; at most `timeout` seconds are waited for that.
+
+        With `cancel=True`, cancelling this wait cancels the run too, and the wait ends when the run has stopped.
 
         Raises:
-            TimeoutError: it is not over yet. It goes on.
+            TimeoutError: it is not over yet. It continues.
         """
+        try:
+            return await self._wait(timeout)
+        except asyncio.CancelledError:
+            if cancel:
+                await self.cancel("the task that waited for the run was cancelled")
+                await self._wait(None)
+            raise
+
+    async def _wait(self, timeout: float | None) -> ToolOutcome:
         late = None
         if timeout is not None:
             late = asyncio.ensure_future(self._desk.clock.sleep(require_seconds("timeout", timeout)))
@@ -132,8 +145,7 @@ class Run:
             for event in events:
                 after = event.number
                 yield event
-                if event.last:
-                    await self.refresh()
+                if event.last and (await self.refresh()).over and not await self._desk.store.events(self.id, after, 1):
                     return
 
     async def events(self) -> AsyncIterator[ProcessEvent]:
@@ -164,6 +176,24 @@ class Run:
         self._desk.bell.ring([process.id for process in left])
         await self.refresh()
         return any(process.id == self.id for process in left)
+
+    async def resume(self, *, by: str | None = None) -> None:
+        """Let an abandoned run continue, because a person decided that what was in doubt may happen again.
+
+        It is queued for any worker. Its finished steps stay finished; a step or call that the crash cut off runs
+        again, with the same idempotency key. `by` says who decided, and is kept among its events.
+
+        Raises:
+            ProcessError: it is not abandoned, or its session has as many active runs as it may.
+        """
+        if by is not None:
+            require_name("name of the person", by)
+        process, desk = await self.refresh(), self._desk
+        await desk.store.reopen(self.id, by, desk.limits, desk.clock.now())
+        desk.enter(process.call)
+        desk.poke()
+        desk.bell.ring([self.id])
+        await self.refresh()
 
     async def signal(self, name: str, payload: Any = None) -> int:
         """Send a signal, which its tool takes by `ctx.receive(name)`; return how many of this name it was sent.

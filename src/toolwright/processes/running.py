@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
-from toolwright.errors import RuntimeClosed, StoreError, ToolwrightError
+from toolwright.errors import PolicyError, RuleUnknown, RuntimeClosed, StoreError, ToolwrightError
 from toolwright.processes.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
 from toolwright.processes.process import Process, Status
 from toolwright.processes.sink import Sink
@@ -136,6 +136,14 @@ class Running:
                 watching.cancel()
         except (StoreError, RuntimeClosed):
             raise
+        except PolicyError as error:  # such as a rule of its starter's that is not known here
+            failure = Failure(
+                category="permission_denied",
+                code="rule_unknown" if isinstance(error, RuleUnknown) else "policy_error",
+                message=f"Tool {process.tool!r} may not run: {error}",
+                source="policy",
+            )
+            return replace(failed(process, failure), may_have_run=process.attempts > 1)
         except ToolwrightError as error:  # such as an id that was used for something else
             failure = Failure(category="internal", code="not_started", message=str(error), source="runtime")
             return replace(failed(process, failure), may_have_run=process.attempts > 1)  # this is one of them

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
 from toolwright import jsonx
+from toolwright.calls.authority import Origin, RuleBook, require_allowed
 from toolwright.calls.policy import Policy
 from toolwright.errors import InvalidArguments, ProcessError, ServiceError
 from toolwright.processes.process import (
@@ -31,7 +32,7 @@ LONGEST = 366 * 24 * 3600.0
 class Runs:
     """The runs client of one session, for its host or for one attempt of a call.
 
-    `parent` is the process that the call belongs to, if it does; `origin` says where its runs come from.
+    `parent` is the process that the call belongs to, if it does; `origin` says who starts its runs, and what they may.
     """
 
     def __init__(
@@ -40,22 +41,24 @@ class Runs:
         session: str,
         marker: Marker,
         tools: Callable[[], Snapshot],
-        policy: Policy,
+        origin: Origin,
+        rules: RuleBook,
         *,
         parent: str | None = None,
-        origin: Mapping[str, Any] | None = None,
         hides: Callable[[bytes], bool] = lambda data: False,
         entered: Callable[[Any], None] = lambda key: None,
+        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
         self._desk = desk
         self._session = session
         self._marker = marker
         self._tools = tools
-        self._policy = policy
+        self._origin = origin
+        self._rules = rules
         self._parent = parent
-        self._origin = dict(origin or {"by": "host"})
         self._hides = hides
         self._entered = entered
+        self._require_in_every_process = require_in_every_process
 
     @property
     def current(self) -> str | None:
@@ -87,9 +90,11 @@ class Runs:
             id: an id of the caller's choice; a run of the same id and content is the same run.
 
         Raises:
+            RunRefused: the policy of whoever starts it does not let it run.
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
-        found = backgroundable(self._tools(), tool)
+        found, origin = backgroundable(self._tools(), tool), self._origin
+        self._require_in_every_process(found)
         registration = Registration(
             id=new_process_id() if id is None else require_process_id(id),
             session=self._session,
@@ -99,12 +104,14 @@ class Runs:
             options=options_of(timeout, signal_on_completion, disposition),
             at=self._desk.clock.now(),
             parent=self._parent,
-            provenance=jsonx.encode(self._origin),
+            provenance=jsonx.encode(provenance_of(origin, self._session)),
+            authority=self._rules.write(origin),
         )
+        require_allowed(origin, self._session, found, registration.arguments, id=registration.id)
         mark = self._marker.mark(
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
-        limits = limits_of(self._policy, self._desk.quotas.resources)
+        limits = limits_of(origin.policy, self._desk.quotas.resources)
         (started,) = await self._desk.store.register([registration], limits, mark)
         process = await self._desk.store.find(started)
         if process is None:
@@ -129,9 +136,18 @@ class Runs:
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
             raise ProcessError(
-                f"There is no run {id!r:.200} in this session; `session.runs()` lists its runs", "not_found"
+                f"There is no run {id!r:.200} in this session; list its runs to see their ids", "not_found"
             )
         return Run(self._desk, process)
+
+
+def provenance_of(origin: Origin, session: str) -> dict[str, Any]:
+    """Where what an origin starts in a session comes from, as it is stored."""
+    call = origin.call
+    if call is None:
+        return {"by": "host"}
+    elsewhere = {} if call.session == session else {"session": call.session}
+    return {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source}
 
 
 def backgroundable(tools: Snapshot, name: Any) -> Tool:

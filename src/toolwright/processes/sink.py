@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolwright.clock import Clock
-from toolwright.events import AnyEvent, CallOutput, CallProgress, CallWaiting
+from toolwright.events import AnyEvent, CallOutput, CallProgress, CallStatus, CallWaiting
 from toolwright.processes.output import Gathered, LogText, live_tail
 from toolwright.processes.process import Process, Progress
 from toolwright.processes.store import Report
@@ -35,6 +35,7 @@ class Sink:
         self._text = LogText(process.tail)
         self._progress: Progress | None = None
         self._status_text: str | None = None
+        self._said: str | None = None
         self._wanted: tuple[str, str] = ("something", "")
         self._waiting = self._waited = False
 
@@ -48,6 +49,9 @@ class Sink:
         elif isinstance(event, CallProgress) and event.call_id == self.id:
             self._progress = _progress(event) or self._progress
             self._tell()
+        elif isinstance(event, CallStatus) and event.call_id == self.id:
+            self._said = _words(event.text)[:WORDS]
+            self.say(self._said)
         elif isinstance(event, CallWaiting) and event.call_id == self.id:
             self._wanted = (_words(event.what), _words(event.name)[:WORDS])
 
@@ -57,8 +61,10 @@ class Sink:
         self._tell()
 
     def waits(self, waiting: bool) -> None:
-        """It waits for something outside, or goes on."""
+        """It waits for something outside, or continues and shows what its tool said last."""
         self._waiting = waiting
+        if not waiting and self._said is not None:
+            self._status_text = self._said
         self._tell()
 
     def take(self) -> Report | None:

@@ -193,6 +193,18 @@ class ProcessStore(Protocol):
         """
         ...
 
+    async def reopen(self, id: str, by: str | None, limits: Limits, at: float) -> None:
+        """Queue an abandoned process again, because a person decided that it continues.
+
+        The steps and calls of it that are done stay done. Those that a crash cut off are forgotten, so that they run
+        again; the outcome of its call is forgotten, too. Its deadline begins anew.
+
+        Raises:
+            ProcessError: it is not abandoned ("conflict"), or its session has as many active as it may
+                ("session_limit").
+        """
+        ...
+
     async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
         """Append an event and return its number; None when the process is over, or another's.
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.calls.approvals import matches
+from toolwright.calls.authority import Origin, RuleBook, combine, require_not_denied, source_of
 from toolwright.clock import Clock
 from toolwright.errors import ProcessError, ServiceError
 from toolwright.ids import uuid7
@@ -52,7 +53,7 @@ class TriggerStore(Protocol):
     """Triggers in a database. What a method has returned is durable."""
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
-        """Enter a trigger, and return it; one that is there already with the same content is returned as it is.
+        """Enter a trigger, and return it; one that is there already with the same content gets its new authority.
 
         Raises:
             ProcessError: the session has as many ("trigger_limit"), or the id is another's ("conflict").
@@ -98,10 +99,12 @@ class Place(Protocol):
 class Triggers:
     """`TriggersClient` of one session, for its host."""
 
-    def __init__(self, store: TriggerStore, session: Starter, clock: Clock) -> None:
+    def __init__(self, store: TriggerStore, session: Starter, clock: Clock, origin: Origin, rules: RuleBook) -> None:
         self._store = store
         self._session = session
         self._clock = clock
+        self._origin = origin
+        self._rules = rules
 
     async def add(
         self,
@@ -132,11 +135,13 @@ class Triggers:
                 that a program may add it each time it starts.
 
         Raises:
+            RunRefused: the policy of whoever adds it does not let the tool run.
             ProcessError: the tool can not run in the background, there are too many triggers, or something is not
                 usable.
         """
         await self._session.know_secrets()
         found = backgroundable(self._session.all_tools(), tool)
+        self._session.require_in_every_process(found)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
         options = options_of(timeout, signal_on_completion, "resume")
@@ -145,6 +150,8 @@ class Triggers:
             raise ProcessError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
         if payload_as is not None:
             _require_parameter(found, payload_as, arguments)
+        # With what occurred among the arguments, rules that look at them can only decide when it runs.
+        require_not_denied(self._origin, self._session.id, found)
         trigger = Trigger(
             id=f"trg_{uuid7().replace('-', '')}" if id is None else _name("id of a trigger", id),
             session=self._session.id,
@@ -157,6 +164,7 @@ class Triggers:
             timeout=options.timeout,
             signal_on_completion=options.signal_on_completion,
             created_at=self._clock.now(),
+            authority=self._rules.write(self._origin),
         )
         return await self._store.add_trigger(trigger, MOST)
 
@@ -169,8 +177,12 @@ class Triggers:
         return await self._store.remove_trigger(self._session.id, _name("id of a trigger", id))
 
 
-async def occur(store: TriggerStore, place: Place, topic: str, payload: Any, key: str | None) -> list[str]:
+async def occur(
+    store: TriggerStore, place: Place, topic: str, payload: Any, key: str | None, under: bytes | None = None
+) -> list[str]:
     """Enter what occurred, with a process for each trigger that matches; return the ids of these.
+
+    `under` is the authority of the call that says so, if a call does: it holds beside that of each trigger.
 
     Raises:
         ProcessError: it occurred with another payload, or something is not usable.
@@ -191,7 +203,7 @@ async def occur(store: TriggerStore, place: Place, topic: str, payload: Any, key
         known = await store.triggers_of(topic)
         fields = jsonx.decode(data)
         chosen = [trigger for trigger in known if _is_for(trigger, fields)]
-        starts = [await _start(place, trigger, occurrence, data) for trigger in chosen]
+        starts = [await _start(place, trigger, occurrence, data, under) for trigger in chosen]
         started = await store.occur(occurrence, known, starts)
         # A trigger came or went since they were read.
         if started is not None:
@@ -202,7 +214,7 @@ def _is_for(trigger: Trigger, payload: Any) -> bool:
     return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
 
 
-async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload: bytes) -> Start:
+async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None) -> Start:
     session = place.session_of(trigger.session)
     arguments = dict(trigger.arguments)
     if trigger.payload_as is not None:
@@ -213,7 +225,14 @@ async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload
                 "leave it out"
             )
         arguments[trigger.payload_as] = jsonx.decode(payload)
-    origin = {"by": "trigger", "trigger": trigger.id, "topic": occurrence.topic, "key": occurrence.key}
+    origin = {
+        "by": "trigger",
+        "trigger": trigger.id,
+        "topic": occurrence.topic,
+        "key": occurrence.key,
+    }
+    if (source := source_of(trigger.authority)) not in (None, "host"):
+        origin["source"] = source
     registration = Registration(
         id=new_process_id(),
         session=trigger.session,
@@ -223,6 +242,7 @@ async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload
         options=Options(timeout=trigger.timeout, signal_on_completion=trigger.signal_on_completion),
         at=occurrence.at,
         provenance=jsonx.encode(origin),
+        authority=trigger.authority if under is None else combine(trigger.authority, under),
     )
     # Nobody is there to be refused: what is too many waits.
     limits = limits_of(session.policy.but(on_background_limit="queue"), place.quotas.resources)

@@ -82,4 +82,5 @@ def start_of(schedule: Schedule, now: float, instant: float, *, alone: bool = Fa
         schedule=schedule.id,
         alone=alone,
         provenance=jsonx.encode(origin),
+        authority=schedule.authority,
     )

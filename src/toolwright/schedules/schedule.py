@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -14,7 +15,8 @@ from toolwright.schedules.misfires import Misfire
 from toolwright.schedules.timing import Timing
 
 PREFIX = "sch_"
-"""What the id of a schedule begins with."""
+"""The beginning of the id of a schedule, unless its starter chose one."""
+_ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
 State: TypeAlias = Literal["active", "paused", "ended", "cancelled"]
 Overlap: TypeAlias = Literal["skip", "queue", "allow"]
 """What becomes of an instant while a run of the same schedule is not over: it is passed over, its run waits, or not."""
@@ -37,6 +39,12 @@ class Schedule(Struct, frozen=True, kw_only=True):
     next_at: float | None
     created_at: float
     provenance: Any = None
+    authority: bytes = b""
+    """JSON of what its runs may do, as far as whoever added it may."""
+
+    def same_as(self, other: Schedule) -> bool:
+        """True when both start the same tool with the same content, by the same timing and policies."""
+        return all(getattr(self, name) == getattr(other, name) for name in _CONTENT)
 
     def to_json(self) -> dict[str, Any]:
         """The schedule as plain data."""
@@ -60,6 +68,10 @@ class Schedule(Struct, frozen=True, kw_only=True):
         }
 
 
+_CONTENT = ("session", "tool", "arguments", "title", "options", "timing", "misfire", "overlap")
+"""The fields that its starter chose; the others change while it is there."""
+
+
 class Fired(NamedTuple):
     """What a schedule did for an instant: "fired" or "now", with its run, "skipped", or "missed"."""
 
@@ -72,6 +84,20 @@ class Fired(NamedTuple):
 def new_schedule_id() -> str:
     """An id that no other schedule has, in the order of time."""
     return f"{PREFIX}{uuid7().replace('-', '')}"
+
+
+def require_schedule_id(id: Any) -> str:
+    """An id that a caller chose.
+
+    Raises:
+        ScheduleError: it is not usable.
+    """
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise ScheduleError(
+            f"The id {id!r:.200} of a schedule is not usable; use 1 to 128 letters, digits, or any of _ . : -, "
+            "no dot first"
+        )
+    return id
 
 
 def rfc3339(instant: float | None) -> str | None:

@@ -7,37 +7,66 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
+from toolwright.calls.authority import Origin, RuleBook, combine, require_allowed
 from toolwright.clock import Clock
 from toolwright.errors import ScheduleError
-from toolwright.processes.runs import backgroundable, options_of, require_arguments, require_fitting, title_of
+from toolwright.processes.runs import (
+    backgroundable,
+    options_of,
+    provenance_of,
+    require_arguments,
+    require_fitting,
+    title_of,
+)
 from toolwright.processes.store import Limits
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
 from toolwright.schedules.reading import read_form, require_next
-from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap
+from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap, require_schedule_id
 from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
 from toolwright.session.store import Marker, require_name
-from toolwright.tools.registry import Snapshot
+from toolwright.tools.registry import Snapshot, find
+from toolwright.tools.tool import Tool
 
 
 class ScheduleDesk:
     """What handles of schedules need of their runtime."""
 
-    def __init__(self, store: ScheduleStore, clock: Clock, limits: Limits, poke: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: ScheduleStore,
+        clock: Clock,
+        limits: Limits,
+        poke: Callable[[], None],
+        origin: Origin,
+        rules: RuleBook,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.limits = limits
         self.poke = poke
         """Says to the worker of this runtime, if it has one, that there may be something to do."""
+        self.origin = origin
+        """Who adds schedules and runs them now, and what that one may do."""
+        self.rules = rules
 
 
 class ScheduleHandle:
     """A schedule that its session may pause, resume, run now and cancel. It shows it as it was last looked at."""
 
-    def __init__(self, desk: ScheduleDesk, schedule: Schedule, marker: Marker) -> None:
+    def __init__(
+        self,
+        desk: ScheduleDesk,
+        schedule: Schedule,
+        marker: Marker,
+        tools: Callable[[], Snapshot] | None = None,
+    ) -> None:
         self._desk = desk
+        self._tools = tools
         self._marker = marker
         self._store = desk.store
         self._clock = desk.clock
@@ -104,11 +133,18 @@ class ScheduleHandle:
         """Start a run beside its instants, whatever else runs, and return the id of the run.
 
         Raises:
+            RunRefused: the policy of whoever asks does not let the tool run.
             ScheduleError: it was cancelled.
         """
         mark = self._marker.mark("schedules.run_now", self.id)
-        schedule, now = await self.refresh(), self._clock.now()
-        run = await self._store.run_now(self.id, start_of(schedule, now, now), now, self._desk.limits, mark)
+        schedule, now, desk = await self.refresh(), self._clock.now(), self._desk
+        # Whoever runs it now may perhaps do less than whoever added it, so that both hold.
+        authority = combine(schedule.authority, desk.rules.write(desk.origin))
+        registration = replace(start_of(schedule, now, now), authority=authority)
+        tool = None if self._tools is None else find(self._tools(), schedule.tool)
+        if tool is not None:
+            require_allowed(desk.origin, schedule.session, tool, registration.arguments, id=registration.id)
+        run = await self._store.run_now(self.id, registration, now, desk.limits, mark)
         if run is None:
             raise ScheduleError(f"The schedule {self.id!r} was cancelled; add another", "conflict")
         self._desk.poke()
@@ -152,8 +188,8 @@ class Schedules:
         tools: Callable[[], Snapshot],
         most: int,
         *,
-        origin: Mapping[str, Any] | None = None,
         hides: Callable[[bytes], bool] = lambda data: False,
+        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
     ) -> None:
         self._desk = desk
         self._store = desk.store
@@ -162,8 +198,8 @@ class Schedules:
         self._marker = marker
         self._tools = tools
         self._most = most
-        self._origin = dict(origin or {"by": "host"})
         self._hides = hides
+        self._require_in_every_process = require_in_every_process
 
     async def add(
         self,
@@ -178,6 +214,7 @@ class Schedules:
         signal_on_completion: bool = False,
         misfire: Misfire = "once",
         overlap: Overlap = "skip",
+        id: str | None = None,
     ) -> ScheduleHandle:
         """Start a tool that supports the background at an instant, or again and again.
 
@@ -192,23 +229,33 @@ class Schedules:
             signal_on_completion: append a message to the session when a run is over.
             misfire: what becomes of instants at which nothing ran: "skip", "once" for the latest of them, or "all".
             overlap: what becomes of an instant while a run is not over: "skip", "queue" or "allow".
+            id: an id of the caller's choice. If there is a schedule of the same id and content, that one is returned as
+                it is, also when it is paused or over: so a program may add its schedules each time it starts.
 
         Raises:
-            ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
+            RunRefused: the policy of whoever adds it does not let the tool run.
+            ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
+                is that of another schedule ("conflict").
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool), self._clock.now()
+        self._require_in_every_process(found)
         timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)
         policies = read_misfire(misfire), read_overlap(overlap)
-        mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies)
+        own_id = () if id is None else (require_schedule_id(id),)
+        mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies, *own_id)
         # Looked for first: a call that runs again must find its schedule also when the instant is past by then.
         known = None if mark is None else await self._store.added(mark)
         if known is not None:
             return self._handle(await self._own(known))
+        origin, given = self._desk.origin, jsonx.encode(arguments)
+        require_allowed(origin, self._session, found, given)
+        require_allowed(origin, self._session, found, given, source="schedule")  # as its runs will be judged
+        there = None if id is None else await self._store.find(id)
         schedule = Schedule(
-            id=new_schedule_id(),
+            id=new_schedule_id() if id is None else id,
             session=self._session,
             tool=found.name,
             arguments=arguments,
@@ -217,13 +264,15 @@ class Schedules:
             timing=timing,
             misfire=policies[0],
             overlap=policies[1],
-            next_at=require_next(timing, now),
+            # One that is there already has its next instant, or had its last.
+            next_at=require_next(timing, now) if there is None else there.next_at,
             created_at=now,
-            provenance=self._origin,
+            provenance=provenance_of(origin, self._session),
+            authority=self._desk.rules.write(origin),
         )
         await self._store.add(schedule, self._most, mark)
         self._desk.poke()
-        return self._handle(schedule)
+        return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
         """The schedules of the session, the oldest first: all, or those that are not over."""
@@ -242,9 +291,9 @@ class Schedules:
         if found is None or found.session != self._session:
             # The same for both: who does not own a schedule learns nothing of it.
             raise ScheduleError(
-                f"There is no schedule {id!r} in this session; `session.schedules()` lists them", "not_found"
+                f"There is no schedule {id!r:.200} in this session; list its schedules to see their ids", "not_found"
             )
         return found
 
     def _handle(self, schedule: Schedule) -> ScheduleHandle:
-        return ScheduleHandle(self._desk, schedule, self._marker)
+        return ScheduleHandle(self._desk, schedule, self._marker, self._tools)

@@ -30,10 +30,11 @@ class ScheduleStore(Protocol):
     """Schedules in a database. What a method has returned is durable."""
 
     async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
-        """Enter a schedule and return its id.
+        """Enter a schedule and return its id; one of the same id and content that is there already is left as it is.
 
         Raises:
-            ScheduleError: the session has `most` that are active or paused already ("session_limit").
+            ScheduleError: the session has `most` that are active or paused already ("session_limit"), or the id is
+                that of another schedule ("conflict").
         """
         ...
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, cast
 
+from toolwright.calls.authority import Origin, RuleBook, origin_of, restrict
+from toolwright.calls.lanes import CURRENT
 from toolwright.calls.policy import Policy
+from toolwright.calls.state import identity
 from toolwright.clock import Clock
-from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.store import Store
 from toolwright.errors import ScheduleError
@@ -75,9 +77,9 @@ class Working:
         self._shared.require_open()
         if session is not None:
             require_session_id(session)
-        desk = self._schedule_desk(self.policy)
+        desk = self._schedule_desk(self._owner)
         found = await desk.store.list(session, active=active)
-        return [ScheduleHandle(desk, schedule, Unmarked()) for schedule in found]
+        return [ScheduleHandle(desk, schedule, Unmarked(), self._shared.tools.snapshot) for schedule in found]
 
     async def scheduled(self, id: str) -> ScheduleHandle:
         """The handle of a schedule of any session.
@@ -86,11 +88,11 @@ class Working:
             ScheduleError: there is none.
         """
         self._shared.require_open()
-        desk = self._schedule_desk(self.policy)
+        desk = self._schedule_desk(self._owner)
         found = await desk.store.find(id)
         if found is None:
             raise ScheduleError(f"There is no schedule {id!r} in the store; `schedules` lists them", "not_found")
-        return ScheduleHandle(desk, found, Unmarked())
+        return ScheduleHandle(desk, found, Unmarked(), self._shared.tools.snapshot)
 
     @property
     def worker(self) -> Worker | None:
@@ -133,15 +135,37 @@ class Working:
         return limits_of(policy.but(on_background_limit="queue"), self._shared.quotas.resources)
 
     def _make_schedules(
-        self, session: Starter, marker: Marker, call: CallKey | None, policy: Policy, guard: Callable[[Any], Any]
+        self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]
     ) -> Schedules:
-        desk = self._schedule_desk(policy, guard)
-        origin = {"by": "host"} if call is None else {"by": "call", "scope": call.scope, "call_id": call.call_id}
-        most = policy.schedules_per_session
-        return Schedules(desk, session.id, marker, session.all_tools, most, origin=origin, hides=session.hides)
+        desk = self._schedule_desk(origin, guard)
+        return Schedules(
+            desk,
+            session.id,
+            marker,
+            session.all_tools,
+            origin.policy.schedules_per_session,
+            hides=session.hides,
+            require_in_every_process=session.require_in_every_process,
+        )
 
-    def _schedule_desk(self, policy: Policy, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
-        return ScheduleDesk(guard(self._stores.schedules), self.clock, self._queueing(policy), self._processes.poke)
+    def _schedule_desk(self, origin: Origin, guard: Callable[[Any], Any] = lambda store: store) -> ScheduleDesk:
+        return ScheduleDesk(
+            guard(self._stores.schedules),
+            self.clock,
+            self._queueing(origin.policy),
+            self._processes.poke,
+            origin,
+            self._shared.rules,
+        )
+
+    @property
+    def _owner(self) -> Origin:
+        """The owner of the runtime, under its policy; or the call that asks, if a tool uses the runtime."""
+        run = CURRENT.get()
+        if run is None:
+            return Origin("host", self.policy, restrict((), self.policy))
+        asking = origin_of(run, identity(run))
+        return Origin(asking.source, self.policy, restrict(asking.restrictions, self.policy), asking.call)
 
 
 class _Place:
@@ -151,6 +175,10 @@ class _Place:
         self._runtime = runtime
         self.clock = runtime.clock
         self.policy = runtime.policy
+
+    @property
+    def rules(self) -> RuleBook:
+        return self._runtime._shared.rules
 
     @property
     def process_store(self) -> ProcessStore:
@@ -181,6 +209,7 @@ class _Place:
     def tool_names(self) -> list[str]:
         runtime = self._runtime
         names = set(runtime._shared.tools.snapshot())
-        for session in runtime._sessions.values():
-            names.update(session.tools.snapshot())
+        if not runtime._shared.kept_before:
+            for session in runtime._sessions.values():
+                names.update(session.tools.snapshot())
         return sorted(names)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import builtins
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
+from toolwright.calls.redact import redact_content
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.store import Mark, Marker, Room, require_name
 from toolwright.tools.outcome import GONE, Attachment, Image, ToolOutcome
 from toolwright.tools.services import AttachmentInfo
+
+if TYPE_CHECKING:
+    from toolwright.session.known import KnownSecrets
+    from toolwright.session.secrets import SecretStore
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -42,8 +48,19 @@ class AttachmentStore(Protocol):
 class Attachments:
     """The attachments client of one session, for its host or for one attempt of a call."""
 
-    def __init__(self, store: AttachmentStore, session: str, marker: Marker, clock: Clock, room: Room) -> None:
+    def __init__(
+        self,
+        store: AttachmentStore,
+        session: str,
+        marker: Marker,
+        clock: Clock,
+        room: Room,
+        known: KnownSecrets,
+        secrets: SecretStore,
+    ) -> None:
         self._store = store
+        self._known = known
+        self._secrets = secrets
         self._session = session
         self._marker = marker
         self._clock = clock
@@ -85,8 +102,10 @@ class Attachments:
     async def fill_in(self, outcomes: Iterable[ToolOutcome]) -> builtins.list[ToolOutcome]:
         """The outcomes with the content of what they name by hash, as it must be before they go to a provider.
 
-        What the session no longer has is left without content, and a model reads that it is gone.
+        The content is redacted: it is as a tool kept it, and a model reads it now. What the session no longer has is
+        left without content, and a model reads that it is gone.
         """
+        await self._known.load(self._secrets)
         contents: dict[str, str | None] = {}
 
         async def fill(item: Any) -> Any:
@@ -94,7 +113,7 @@ class Attachments:
                 return item
             if item.hash not in contents:
                 found = await self.get(item.hash) if _HASH.fullmatch(item.hash) else None
-                contents[item.hash] = None if found is None else base64.b64encode(found).decode("ascii")
+                contents[item.hash] = None if found is None else await asyncio.to_thread(self._shown, found)
             content = contents[item.hash]
             return replace(item, hash=GONE) if content is None else replace(item, data=content, hash=None)
 
@@ -104,6 +123,10 @@ class Attachments:
             files: tuple[Attachment, ...] = tuple([await fill(item) for item in outcome.attachments])
             filled.append(replace(outcome, images=images, attachments=files) if images or files else outcome)
         return filled
+
+    def _shown(self, content: bytes) -> str:
+        redactor = self._known.redactor
+        return base64.b64encode(content if redactor is None else redact_content(redactor, content)).decode("ascii")
 
 
 def _digest(hash: Any) -> bytes:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from toolwright.calls.authority import Origin, origin_of, restrict
+from toolwright.calls.lanes import CURRENT
+from toolwright.calls.state import identity
 from toolwright.session.belongings import Belongings
 from toolwright.session.store import Unmarked
 from toolwright.tools.background import RunClient, RunsClient, ScheduleClient, SchedulesClient, Trigger, TriggersClient
@@ -40,7 +43,7 @@ class Background(Belongings):
         """Start a tool that supports the background at an instant, or again and again; return the schedule's handle.
 
         `options` are those of `toolwright.schedules.Schedules.add`: cron or at, timezone, title, timeout,
-        signal_on_completion, misfire, overlap.
+        signal_on_completion, misfire, overlap, id.
 
         Raises:
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
@@ -83,14 +86,23 @@ class Background(Belongings):
     @property
     def _runs(self) -> RunsClient:
         self._shared.require_open()
-        return self._shared.runs(self, Unmarked(), None, self.policy, lambda store: store)
+        return self._shared.runs(self, Unmarked(), self._origin, lambda store: store)
 
     @property
     def _schedules(self) -> SchedulesClient:
         self._shared.require_open()
-        return self._shared.schedules(self, Unmarked(), None, self.policy, lambda store: store)
+        return self._shared.schedules(self, Unmarked(), self._origin, lambda store: store)
 
     @property
     def _triggers(self) -> TriggersClient:
         self._shared.require_open()
-        return self._shared.triggers(self)
+        return self._shared.triggers(self, self._origin)
+
+    @property
+    def _origin(self) -> Origin:
+        """The host, under the policy of the session; or the call that asks, if a tool uses the session as a host."""
+        run = CURRENT.get()
+        if run is None:
+            return Origin("host", self.policy, restrict(self._restrictions, self.policy))
+        asking = origin_of(run, identity(run))
+        return Origin(asking.source, self.policy, restrict(asking.restrictions, self.policy), asking.call)

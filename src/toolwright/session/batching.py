@@ -27,6 +27,8 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import find
 
+MOST_SETTINGS = 32
+"""How many settings for calls of other sessions are kept."""
 Calls = Iterable[ToolCall | Mapping[str, Any]]
 
 
@@ -39,6 +41,8 @@ class Batching(Belongings):
     _setting: BatchSetting
     _batches: dict[Batch, None]
     _apart: dict[Batch, None]
+    _under: dict[int, tuple[tuple[Policy, ...], BatchSetting]]
+    """Settings for the batches of calls of other sessions, by the id of the restrictions of these."""
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it.
@@ -90,16 +94,22 @@ class Batching(Belongings):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
         if scope.startswith(PROCESS_SCOPE) and parent is None:
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
-        # What a batch may do holds for the calls that its tools make, in this session.
+        # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
         above = parent.owner if parent is not None and parent.host in self._hosts else None
-        setting = self._setting if above is None else above.setting
+        if parent is None:
+            setting, restrictions = self._setting, self._restrictions
+        elif above is not None:
+            setting, restrictions = above.setting, above.setting.authority
+        else:
+            setting = self._setting_under(parent.owner.setting.authority)
+            restrictions = setting.restrictions
         if changes:
-            policy = setting.policy.but(**changes)
-            if above is not None and above.policy.read_only:
-                policy = policy.but(read_only=True)
-            setting = self._make_setting(policy)
-        batch = Batch(calls, self.all_tools(), setting, scope=scope, parent=parent, ended=self._ended)
-        if setting.host is self._host:
+            host, limits = (None, None) if above is None else (setting.host, setting.outer_limits)
+            setting = self._make_setting(setting.policy.but(**changes), host, limits, restrictions)
+        own = setting.host is self._host
+        tools = self.all_tools() if own else self.tools_of_runs()
+        batch = Batch(calls, tools, setting, scope=scope, parent=parent, ended=self._ended)
+        if own:
             self._batches[batch] = None
         else:
             self._apart[batch] = None
@@ -112,9 +122,12 @@ class Batching(Belongings):
         push: Callable[[AnyEvent], None],
         keep_event: KeepEvent,
         timeout: Callable[[float | None], float],
+        restrictions: tuple[Policy, ...] = (),
+        started_by: str | None = None,
     ) -> Batch:
         """Start the call of a process, which `push` is told about: it takes no slots of the session's, and no other
-        call waits for it. `timeout` gives its seconds, from those that its tool says.
+        call waits for it. `timeout` gives its seconds, from those that its tool says. It is under the policy of the
+        session and under `restrictions`, those of its starter; `started_by` is the call that started it, if one did.
         """
         self._shared.require_open()
         host, shared = copy.copy(self._host), self._shared
@@ -129,12 +142,13 @@ class Batching(Belongings):
             self._hosts.remove(host)
             host.schedule.close()
 
-        tools = dict(self.all_tools())
+        tools = dict(self.tools_of_runs())
         tool = find(tools, call.name)
         if tool is not None:
             tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))
-        setting = self._make_setting(self.policy.but(continue_on_failure=True), host, ())
-        batch = Batch([call], tools, setting, scope=scope, parent=None, ended=ended)
+        under = (*self._restrictions, *restrictions)
+        setting = self._make_setting(self.policy.but(continue_on_failure=True), host, (), under)
+        batch = Batch([call], tools, setting, scope=scope, parent=None, started_by=started_by, ended=ended)
         self._apart[batch] = None
         return batch.start()
 
@@ -159,8 +173,25 @@ class Batching(Belongings):
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
+    def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchSetting:
+        """The setting of batches that calls of another session start here, under the restrictions of these."""
+        own = self._setting.authority
+        if all(each in own for each in restrictions):
+            return self._setting
+        known = self._under.get(id(restrictions))
+        if known is None:
+            if len(self._under) >= MOST_SETTINGS:
+                self._under.clear()
+            setting = self._make_setting(self.policy, None, None, (*self._restrictions, *restrictions))
+            known = self._under[id(restrictions)] = restrictions, setting
+        return known[1]
+
     def _make_setting(
-        self, policy: Policy, host: CallHost | None = None, limits: tuple[Limit, ...] | None = None
+        self,
+        policy: Policy,
+        host: CallHost | None = None,
+        limits: tuple[Limit, ...] | None = None,
+        restrictions: tuple[Policy, ...] | None = None,
     ) -> BatchSetting:
         return BatchSetting(
             host=host or self._host,
@@ -170,4 +201,5 @@ class Batching(Belongings):
             call_log=self._shared.log,
             outer_limits=(self._limit, self._shared.limit) if limits is None else limits,
             tool_limit=self._shared.tool_limit,
+            restrictions=self._restrictions if restrictions is None else restrictions,
         )

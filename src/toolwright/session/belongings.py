@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from toolwright.calls.authority import Origin
 from toolwright.calls.host import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.effects.effect import CallKey
+from toolwright.errors import ProcessError
 from toolwright.given import require_text
 from toolwright.session.attachments import Attachments
 from toolwright.session.children import SessionState
@@ -28,6 +30,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.tool import Tool
 
 
 class Belongings:
@@ -35,9 +38,12 @@ class Belongings:
 
     id: str
     policy: Policy
+    _restrictions: tuple[Policy, ...]
+    """Of the call that opened the session, if a call did; they hold beside its policy."""
     tools: ScopedRegistry
     _shared: Shared
     _offer: Offer
+    _run_offer: Offer
     _known: KnownSecrets
     _host: CallHost
     _hosts: list[CallHost]
@@ -91,6 +97,30 @@ class Belongings:
         """The tools of the session."""
         return self._offer.complete(self.tools.snapshot())
 
+    def tools_of_runs(self) -> Snapshot:
+        """The tools of the session's background runs: those of the app, where another process may run them."""
+        return self._run_offer.complete(self._shared.tools.snapshot()) if self._has_own_tools else self.all_tools()
+
+    def require_in_every_process(self, tool: Tool) -> None:
+        """Refuse a background run of a tool that only this process has.
+
+        Raises:
+            ProcessError: it is the session's own, and the store is shared.
+        """
+        if self._has_own_tools:
+            found = self._shared.tools.snapshot().get(tool.name)
+            if found is None or found.definition.id != tool.definition.id:
+                raise ProcessError(
+                    f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
+                    "in another; give the tool to the app: App(tools=[...])",
+                    "own_tool",
+                )
+
+    @property
+    def _has_own_tools(self) -> bool:
+        """True when the session has tools that other processes on the same store do not have."""
+        return self._shared.kept_before and self.tools.snapshot() is not self._shared.tools.snapshot()
+
     def _catalogue(self, kv: KeyValue) -> SessionCatalogue:
         return SessionCatalogue(self._offer, self.all_tools(), kv)
 
@@ -111,26 +141,28 @@ class Belongings:
             catalogue=self._catalogue,
         )
 
-    def _call_services(self, call: CallKey, policy: Policy, guard: Callable[[Any], Any]) -> SessionServices:
-        shared, marks = self._shared, Marks(call)
+    def _call_services(self, origin: Origin, guard: Callable[[Any], Any]) -> SessionServices:
+        assert origin.call is not None
+        shared, marks = self._shared, Marks(origin.call)
         services = SessionServices(
             shared.stores(),
             self.id,
             marks,
             shared.clock,
             shared.quotas,
-            policy.grep_timeout,
+            origin.policy.grep_timeout,
             self._known,
             guard,
             self._catalogue,
         )
         services.session = SessionState(self.id, self.definitions, services)
-        services.make_runs = lambda: shared.runs(self, marks, call, policy, guard)
-        services.make_schedules = lambda: shared.schedules(self, marks, call, policy, guard)
+        services.make_runs = lambda: shared.runs(self, marks, origin, guard)
+        services.make_schedules = lambda: shared.schedules(self, marks, origin, guard)
         return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
-        files = self._call_services(call, self.policy, lambda store: store).files if known else self._services.files
+        origin = Origin("tool", self.policy, (), call)
+        files = self._call_services(origin, lambda store: store).files if known else self._services.files
         return await keep_output(files, call, text)
 
     def enter(self, call: CallKey) -> None:

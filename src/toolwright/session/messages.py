@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
-from typing import Any, Protocol, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, get_args
 
 from toolwright import jsonx
 from toolwright.clock import Clock
@@ -18,13 +18,24 @@ PAGE = 1_000
 """How many messages are read at once: a conversation of any length is listed without one long read."""
 
 
+class NewMessage(NamedTuple):
+    """A message before it has a number. Content and metadata are JSON."""
+
+    sender: str
+    content: bytes
+    metadata: bytes
+
+
 class MessageStore(Protocol):
     """What a database must offer. A marked change is made once, as `Mark` says."""
 
-    async def append_message(
-        self, session: str, sender: str, content: bytes, metadata: bytes, at: float, room: Room, mark: Mark | None
+    async def append_messages(
+        self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
     ) -> tuple[int, float]:
-        """Append with the next number; return that and the instant, which for a mark known before is the first's."""
+        """Append all messages with the next numbers, or none; return the first number and the instant.
+
+        For a mark that is known already, these are the number and the instant of the first time.
+        """
         ...
 
     async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
@@ -61,7 +72,36 @@ class Messages:
         Raises:
             ServiceError: the content is not usable, the sender is not one to speak as, or the quota is used up.
         """
-        if sender not in SENDERS:
+        (message,) = await self.extend([{"content": content, "sender": sender, "metadata": metadata}])
+        return message
+
+    async def extend(self, messages: Iterable[Mapping[str, Any]]) -> builtins.list[Message]:
+        """Add several messages at the end: all of them, one after another, or none.
+
+        Each is a mapping with `content`, and optionally `sender` ("tool" by default) and `metadata`, as for `append`.
+
+        Raises:
+            ServiceError: one of the messages is not usable, or the quota is used up; then none is added.
+        """
+        new = [self._checked(message) for message in messages]
+        if not new:
+            return []
+        digests = [part for one in new for part in (one.sender, jsonx.digest(one.content), jsonx.digest(one.metadata))]
+        mark = self._marker.mark("messages.append", *digests)
+        first, at = await self._store.append_messages(self._session, new, self._clock.now(), self._room, mark)
+        return [
+            Message(number, one.sender, jsonx.decode(one.content), jsonx.decode(one.metadata), at)  # type: ignore[arg-type]
+            for number, one in enumerate(new, first)
+        ]
+
+    def _checked(self, message: Any) -> NewMessage:
+        known = {"content", "sender", "metadata"}
+        if not isinstance(message, Mapping) or "content" not in message or not known.issuperset(message):
+            raise ServiceError(
+                f"The message {message!r:.200} is not usable; use a mapping with content, and sender and metadata"
+            )
+        content, sender, metadata = message["content"], message.get("sender", "tool"), message.get("metadata")
+        if not isinstance(sender, str) or sender not in SENDERS:
             raise ServiceError(f"The sender {sender!r:.200} is not known; use one of {', '.join(SENDERS)}")
         if sender not in self._senders:
             raise ServiceError(
@@ -76,10 +116,7 @@ class Messages:
         if redactor is not None:
             # What is said in a conversation is read by a model. The host says what it wants to.
             data, about = redactor.json(data), to_json("metadata", redactor.value(jsonx.decode(about)))
-        mark = self._marker.mark("messages.append", sender, jsonx.digest(data), jsonx.digest(about))
-        now = self._clock.now()
-        number, at = await self._store.append_message(self._session, sender, data, about, now, self._room, mark)
-        return Message(number, sender, jsonx.decode(data), jsonx.decode(about), at)
+        return NewMessage(sender, data, about)
 
     async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]:
         """The messages beyond a number, in order, all or the first `limit`.

@@ -34,6 +34,12 @@ class ResourceStore(Protocol):
         """Write all of a resource, and return the instants of its first and its last change."""
         ...
 
+    async def set_resource_status(
+        self, session: str, id: str, status: str, at: float, room: Room, mark: Mark | None
+    ) -> ResourceRow | None:
+        """Change the status of a resource and nothing else; None when there is no such resource."""
+        ...
+
     async def get_resource(self, session: str, id: str) -> ResourceRow | None: ...
 
     async def list_resources(self, session: str, kind: str | None, status: str | None) -> list[ResourceRow]:
@@ -71,6 +77,19 @@ class Resources:
             self._session, id, kind, name, status, data, self._clock.now(), self._room, mark
         )
         return Resource(id, kind, name, status, jsonx.decode(data), created, updated)
+
+    async def update_status(self, id: str, status: str) -> Resource | None:
+        """Change the status of a resource, and keep its kind, name and metadata. None when there is no such resource.
+
+        Raises:
+            ServiceError: the status is not usable, or the session's quota is used up.
+        """
+        require_name("id of a resource", id)
+        require_name("status of a resource", status)
+        mark = self._marker.mark("resources.update_status", id, status)
+        now = self._clock.now()
+        row = await self._store.set_resource_status(self._session, id, status, now, self._room, mark)
+        return None if row is None else _resource(row)
 
     async def get(self, id: str) -> Resource | None:
         """The resource of an id, if there is one."""

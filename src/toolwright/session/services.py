@@ -122,7 +122,8 @@ class SessionServices:
     def attachments(self) -> Attachments:
         """Content that travels with messages and outcomes."""
         store = self._guard(self._stores.attachments)
-        return Attachments(store, self._session, self._marker, self._clock, self._quotas.attachments)
+        room, secrets = self._quotas.attachments, self._guard(self._stores.secrets)
+        return Attachments(store, self._session, self._marker, self._clock, room, self._known, secrets)
 
     @cached_property
     def resources(self) -> Resources:

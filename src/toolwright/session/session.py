@@ -14,6 +14,7 @@ from toolwright.calls.memory_journal import MemoryJournal
 from toolwright.calls.outside import enter
 from toolwright.calls.policy import Policy
 from toolwright.calls.schedule import Schedule
+from toolwright.calls.setting import BatchSetting
 from toolwright.calls.tickets import Limit
 from toolwright.errors import ToolwrightError
 from toolwright.hub import Subscription
@@ -50,8 +51,11 @@ class Session(Batching, Background, Connecting):
     ) -> None:
         self.id = session_id
         self.policy = policy
+        self._restrictions: tuple[Policy, ...] = ()
+        self._under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from)
+        self._run_offer = Offer(policy.defer_tools_from)
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
@@ -63,6 +67,7 @@ class Session(Batching, Background, Connecting):
             channel=shared.hub.channel(session_id),
             threads=shared.threads,
             processes=shared.processes,
+            limited_children=shared.limited_children,
             schedule=Schedule(shared.running),
             lingering=shared.lingering,
             tasks=shared.tasks,
@@ -76,6 +81,7 @@ class Session(Batching, Background, Connecting):
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,
+            deps=shared.deps,
         )
         # Those of processes, each apart from the others; they redact what the session's own redacts.
         self._hosts: list[CallHost] = [self._host]
@@ -116,9 +122,11 @@ class Session(Batching, Background, Connecting):
             self._hooks = Hooks(self._hooks.before, self._hooks.after, projector)
         self.follow(policy)
 
-    def follow(self, policy: Policy) -> None:
-        """Go on under another policy; what runs stays under the old one."""
+    def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
+        """Continue under another policy, and the restrictions of whoever opened it; what runs keeps the old ones."""
         self.policy = policy
+        self._restrictions = restrictions
+        self._under.clear()
         self._setting = self._make_setting(policy)
 
     def child(self, session_id: str, policy: Policy) -> Session:
@@ -130,7 +138,8 @@ class Session(Batching, Background, Connecting):
         shared, call = self._shared, enter(run)
         known = run.opened.get(name)
         if known is None:
-            known = shared.open_child(self, child_id(call, name, len(run.opened)), run.owner.policy)
+            id, setting = child_id(call, name, len(run.opened)), run.owner.setting
+            known = shared.open_child(self, id, run.owner.policy, setting.authority)
             run.opened = {**run.opened, name: known}
         stores, marks = shared.stores(), Marks(call, known.id)
         services = SessionServices(

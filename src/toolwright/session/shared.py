@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolwright.calls.authority import Origin, RuleBook
 from toolwright.calls.deadlock import Running
 from toolwright.calls.execute import CallRun
+from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.isolate import ProcessPool
 from toolwright.calls.policy import Policy
 from toolwright.calls.threads import ThreadPool
@@ -17,6 +19,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
 from toolwright.errors import RuntimeClosed
 from toolwright.hub import EventHub
+from toolwright.limited_children import ChildPool
 from toolwright.session.services import ServiceStores
 from toolwright.session.store import Marker, Quotas
 from toolwright.session.vault import Vault
@@ -36,6 +39,8 @@ class Starter(Protocol):
 
     def all_tools(self) -> Snapshot: ...
 
+    def require_in_every_process(self, tool: Tool) -> None: ...
+
     def enter(self, call: CallKey) -> None: ...
 
     async def know_secrets(self) -> None: ...
@@ -54,14 +59,16 @@ class Shared:
     """True when sessions may have secrets that an earlier process wrote."""
     redacted: Callable[[str, str], Awaitable[str]]
     """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
-    open_child: Callable[[Session, str, Policy], Session]
-    runs: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], RunsClient]
+    open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]
+    runs: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], RunsClient]
     """Makes the runs client of a session, for its host or for a call."""
-    schedules: Callable[[Starter, Marker, CallKey | None, Policy, Callable[[Any], Any]], SchedulesClient]
+    schedules: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], SchedulesClient]
     """The same for its schedules."""
-    triggers: Callable[[Starter], TriggersClient]
+    triggers: Callable[[Starter, Origin], TriggersClient]
     """Makes the client of a session's triggers."""
     model: ModelClient | None = None
+    deps: Any = NO_LIFESPAN
+    """The value of the app's lifespan in this process."""
 
     def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
         self.tools = tools
@@ -72,10 +79,12 @@ class Shared:
         self.deadlines = Deadlines(clock)
         self.threads = ThreadPool(policy.runtime_concurrency)
         self.processes = ProcessPool()
+        self.limited_children = ChildPool()
         self.running = Running()
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
         self.lingering: set[CallRun] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.rules = RuleBook()
         self.closed = False
         self._tool_limits: dict[tuple[str, int], Limit] = {}
 
@@ -115,6 +124,7 @@ class Shared:
             task.cancel()
         await self.effects.close()
         self.processes.close()
+        await self.limited_children.close()
         self.threads.close()
         self.deadlines.close()
         self.hub.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import re
 import sys
 import typing
 from collections import ChainMap
@@ -42,6 +43,9 @@ class _InjectedContext:
     """Stands in for a `ToolContext` that is imported for type checkers only."""
 
     __tool_context__ = True
+
+    def __class_getitem__(cls, deps: Any) -> Any:
+        return Annotated[cls, deps]
 
 
 def capture_locals(depth: int = 0) -> FrameLocals:
@@ -129,6 +133,31 @@ def is_context(hint: Any) -> bool:
         members = [member for member in get_args(hint) if member is not NoneType]
         return bool(members) and all(map(is_context, members))
     return getattr(origin or hint, "__tool_context__", False) is True
+
+
+def names_deps(hint: Any) -> bool:
+    """True for the annotation of a context that says the type of its dependencies, as in `ToolContext[Database]`."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(map(names_deps, parts))
+    if origin is Annotated:
+        return parts[0] is _InjectedContext or names_deps(parts[0])
+    return bool(parts) and is_context(origin) and parts[0] not in (Any, NoneType)
+
+
+def context_alone(annotation: Any, names: Names) -> Any:
+    """The context of an annotation such as `ToolContext[Database]` whose other type is imported for type checkers only.
+
+    The type of the dependencies is for them, and not needed to run the tool. None for any other annotation.
+    """
+    found = re.fullmatch(r"([\w.]*ToolContext)\[.+\]", annotation, re.DOTALL) if isinstance(annotation, str) else None
+    if found is None:
+        return None
+    try:
+        context = resolve_annotation(found[1], names)
+    except (NameError, AttributeError):
+        return None
+    return context[object] if is_context(context) else None
 
 
 def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> Any:

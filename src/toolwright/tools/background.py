@@ -40,16 +40,20 @@ class RunClient(Protocol):
         """Look at it now."""
         ...
 
-    async def wait(self, timeout: float | None = None) -> ToolOutcome:
-        """Its outcome, when it is over.
+    async def wait(self, timeout: float | None = None, *, cancel: bool = False) -> ToolOutcome:
+        """Its outcome, when it is over. With `cancel=True`, cancelling this wait cancels the run too.
 
         Raises:
-            TimeoutError: it is not over yet. It goes on.
+            TimeoutError: it is not over yet. It continues.
         """
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[Any]:
         """What happened to it beyond an event's number, and what happens, until it is over."""
+        ...
+
+    def events(self) -> AsyncIterator[Any]:
+        """What happened to it so far."""
         ...
 
     async def log(self) -> str:
@@ -58,6 +62,10 @@ class RunClient(Protocol):
 
     async def cancel(self, reason: str = ...) -> bool:
         """Ask it and all that it started to stop; False when it was over already."""
+        ...
+
+    async def resume(self, *, by: str | None = None) -> None:
+        """Let an abandoned run continue, because a person decided that what was in doubt may happen again."""
         ...
 
     async def signal(self, name: str, payload: Any = None) -> int:
@@ -165,6 +173,7 @@ class SchedulesClient(Protocol):
         signal_on_completion: bool = False,
         misfire: Literal["skip", "once", "all"] = "once",
         overlap: Literal["skip", "queue", "allow"] = "skip",
+        id: str | None = None,
     ) -> ScheduleClient:
         """Start a tool that supports the background at an instant, or again and again."""
         ...
@@ -192,6 +201,8 @@ class Trigger(Struct, frozen=True, kw_only=True):
     timeout: float | None
     signal_on_completion: bool
     created_at: float
+    authority: bytes = b""
+    """JSON of what its runs may do, as far as whoever added it may; for the runtime."""
 
 
 class TriggersClient(Protocol):

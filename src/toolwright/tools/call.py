@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -12,7 +13,10 @@ CallSource = Literal["model", "user", "tool", "schedule", "host"]
 class ToolCall(Struct, frozen=True, gc=False):
     """One call as a model wrote it: `arguments` is an object, or the JSON text of one.
 
-    A call without an id gets a fresh one. `name` may also be a tool's id. `kind`, when given, must be the tool's kind.
+    A call without an id gets a fresh one. `name` may also be a tool's id, or the name that providers know the tool by.
+    `kind`, when given, must be the tool's kind. `cut_off` says why the answer that the call stands in is not whole,
+    such as "length": such a call is not run, as its arguments may be cut. `meta` holds the fields that a provider has
+    put beside the call (by the name of its shape), which it gets back unread and unchanged; they are not journaled.
     """
 
     name: str
@@ -20,3 +24,5 @@ class ToolCall(Struct, frozen=True, gc=False):
     id: str | None = None
     source: CallSource = "model"
     kind: str | None = None
+    cut_off: str | None = None
+    meta: Mapping[str, Any] | None = None

@@ -76,9 +76,7 @@ def activate(
     choice = _Choice(asked, lookup)
     for item in choice.asked:
         choice.take(item)
-    waiting = [
-        one for one in map(_require_capability, automatic) if one.unusable is None and one.comes_with is not None
-    ]
+    waiting = [one for one in map(require_capability, automatic) if one.unusable is None and one.comes_with is not None]
     given = list(tools()) if waiting else []
     while waiting:
         have = [*given, *(tool.definition for one in choice.active.values() for tool in one.tools)]
@@ -91,7 +89,12 @@ def activate(
     return tuple(choice.active.values())
 
 
-def _require_capability(one: Any) -> Capability:
+def require_capability(one: Any) -> Capability:
+    """The capability itself.
+
+    Raises:
+        CapabilityError: it is something else.
+    """
     if not isinstance(one, Capability):
         raise CapabilityError(f"{one!r:.200} is not a capability; use Capability(...)")
     return one

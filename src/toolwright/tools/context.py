@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from toolwright.limited_children import ChildPool
     from toolwright.tools.background import RunsClient, SchedulesClient
     from toolwright.tools.call import ToolCall
     from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
         SecretsClient,
     )
 
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
 
 class CallServices(Protocol):
     """What the pipeline does on behalf of a running call."""
@@ -27,15 +36,23 @@ class CallServices(Protocol):
     @property
     def cancelled(self) -> bool: ...
 
+    @property
+    def deps(self) -> Any: ...
+
     def now(self) -> float: ...
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
+
+    def report_status(self, text: str) -> None: ...
 
     def report_output(self, stream: str, text: str) -> None: ...
 
     def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> Awaitable[list[ToolOutcome]]: ...
 
     def service(self, name: str) -> Any: ...
+
+    @property
+    def limited_children(self) -> ChildPool: ...
 
     def open_child(self, name: str) -> Any: ...
 
@@ -67,11 +84,12 @@ class Done:
 _DONE = Done()
 
 
-class ToolContext:
+class ToolContext(Generic[Deps]):
     """One call's view of the runtime. Annotate a parameter with it, and it is injected.
 
+    `ToolContext[Database]` says that the lifespan of the app gives a `Database`, which the tool has as `ctx.deps`.
     `idempotency_key` is the same for every attempt of the call and every replay: hand it to the outside world.
-    `progress` and `output` act at once: await them in async tools, just call them in sync ones.
+    `progress`, `status` and `output` act at once: await them in async tools, just call them in sync ones.
     """
 
     __slots__ = (
@@ -121,6 +139,16 @@ class ToolContext:
         """True once the call was cancelled or ran out of time; a long loop in a thread should look at it."""
         return self._services.cancelled
 
+    @property
+    def deps(self) -> Deps:
+        """The dependencies that the lifespan of the app gave in this process, such as a connection pool.
+
+        Raises:
+            ToolwrightError: the app has no lifespan.
+        """
+        deps: Deps = self._services.deps
+        return deps
+
     def now(self) -> float:
         """The instant by the runtime's clock, in seconds since the epoch."""
         return self._services.now()
@@ -130,6 +158,11 @@ class ToolContext:
     ) -> Done:
         """Tell watchers how far the call is; `unit` says of what, such as "files"."""
         self._services.report_progress(current, total, label, unit)
+        return _DONE
+
+    def status(self, text: str) -> Done:
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        self._services.report_status(text)
         return _DONE
 
     def output(self, stream: Literal["stdout", "stderr"] | str, text: str) -> Done:
@@ -203,6 +236,11 @@ class ToolContext:
         session: SessionClient = self._services.service("session")
         return session
 
+    @property
+    def limited_children(self) -> ChildPool:
+        """Processes with limits that the operating system keeps, for code and data that strangers wrote."""
+        return self._services.limited_children
+
     def open_child(self, name: str) -> ChildSessionClient:
         """Open a session of this call's own: the same one for a name in every attempt, and no other call's."""
         child: ChildSessionClient = self._services.open_child(name)
@@ -225,14 +263,15 @@ class ToolContext:
         name: str,
         function: Callable[..., Any],
         *inputs: Any,
-        on_crash: Literal["rerun", "fail"] | Callable[..., Any] | None = None,
+        on_crash: Literal["rerun", "fail", "ask"] | Callable[..., Any] | None = None,
     ) -> Any:
         """Run `function(*inputs)` once, across crashes and attempts, and return the JSON form of what it gives.
 
         A plain function runs on a thread. What is done is given back without running; a `ToolError` is raised again,
         unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
-        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), or a probe that
-        takes the same inputs and returns what the step gave, or None if it did not happen.
+        in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), "ask" to let a person
+        decide whether it runs again, or a probe that takes the same inputs and returns what the step gave, or None if
+        it did not happen.
 
         Raises:
             ToolError: the step failed, now or when it ran.

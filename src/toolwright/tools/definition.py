@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.claims import Concurrency
+from toolwright.tools.names import is_mapped
 from toolwright.tools.retry import NEVER, RetryPolicy
 
 Kind = Literal["function", "mcp", "shell", "custom", "client"]
@@ -114,6 +115,10 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ToolDefinitionError(
                 f"Tool name {name!r} is not usable; use 1 to 128 letters, digits, or any of _ . : / -"
+            )
+        if is_mapped(name):
+            raise ToolDefinitionError(
+                f"Tool name {name!r} ends like a name that is made for a provider; leave out '__' and the 16 digits"
             )
         if self.kind not in KINDS:
             raise ToolDefinitionError(f"Tool {name!r} has kind {self.kind!r}; use one of {', '.join(KINDS)}")

@@ -46,7 +46,25 @@ def _text_of(function: Any) -> str:
         # What an object does when called is told by its `__call__`, and else by its class.
         function = next(filter(_own_text, (type(function).__call__, type(function))), None)
         return inspect.cleandoc(_own_text(function))
-    return inspect.cleandoc(_own_text(function)) or inspect.getdoc(function) or ""
+    return inspect.cleandoc(_own_text(function) or _inherited_text(function))
+
+
+def _inherited_text(function: Any) -> str:
+    """The docstring of the method that this one overrides.
+
+    Not `inspect.getdoc`, which asks the class for its attribute: of a class method that is being read, that is the
+    tool which is being made.
+    """
+    if not inspect.ismethod(function):
+        return ""
+    owner = function.__self__ if isinstance(function.__self__, type) else type(function.__self__)
+    for base in owner.__mro__:
+        attribute: Any = vars(base).get(function.__name__)
+        while hasattr(attribute, "__wrapped__"):  # a class method, a static method, a tool
+            attribute = attribute.__wrapped__
+        if text := _own_text(attribute):
+            return text
+    return ""
 
 
 def _own_text(thing: Any) -> str:

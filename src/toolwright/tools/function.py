@@ -8,7 +8,7 @@ from typing import Any, Unpack, overload
 
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.options import ToolOptions, define
-from toolwright.tools.tool import Invoke, Tool
+from toolwright.tools.tool import Invoke, Tool, deps_in_a_process
 
 
 @overload
@@ -40,6 +40,9 @@ def _declare(function: Any, name: str | None, description: str | None, options: 
 
     if isinstance(function, (Tool, ToolDeclaration)):
         raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
+    if isinstance(function, classmethod):
+        # The same as the other order of the two decorators.
+        return classmethod(_declare(function.__func__, name, description, options))
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} can not be a tool; use a function, a method or a callable object")
     code = inspect.unwrap(function)
@@ -89,6 +92,8 @@ class ToolDeclaration:
                 f"Tool {name!r} is a method and has no object; register the method of an instance, as in obj.{name}"
             )
         signature = read_signature(function, name=name, localns=self._local_names)
+        if signature.wants_deps and self._options.get("isolation") == "process":
+            raise deps_in_a_process(name)
         definition = define(
             self._options,
             name=name,
@@ -102,6 +107,7 @@ class ToolDeclaration:
             invoke=_invoker(function, signature.context_parameter),
             mode="async" if signature.is_async else "thread",
             needs_context=signature.context_parameter is not None,
+            wants_deps=signature.wants_deps,
             parameters=signature.parameters,
             prepare=self._options.get("prepare"),
             screen=self._options.get("screen"),
@@ -132,6 +138,9 @@ def as_tool(thing: Any) -> Tool:
         return thing
     if isinstance(thing, ToolDeclaration):
         return thing.resolve()
+    if inspect.ismethod(thing) and isinstance(thing.__func__, ToolDeclaration):
+        # A class method since Python 3.13, which binds the declaration as if it were a function.
+        return as_tool(thing.__func__.__get__(thing.__self__, type(thing.__self__)))
     if hasattr(thing, "definition") and hasattr(thing, "run"):
         return Tool.from_object(thing)
     if callable(thing) and not isinstance(thing, type):
@@ -140,6 +149,33 @@ def as_tool(thing: Any) -> Tool:
         f"{thing!r} is not a tool; decorate a function with @tool, or use Tool.from_schema or an object with "
         "a definition and a run method"
     )
+
+
+def tools_of(instance: object) -> list[Tool]:
+    """The tools of an object: its methods under `@tool`, those of its base classes first, in the order of their
+    definition.
+
+    Static and class methods are among them. A subclass that overrides one without `@tool` takes it away.
+
+    Raises:
+        ToolDefinitionError: it is a class, has no such method, or a method cannot be a tool.
+    """
+    if isinstance(instance, type):
+        raise ToolDefinitionError(
+            f"{instance!r} is a class, and its methods need an object; use tools_of({instance.__name__}(...))"
+        )
+    kind = type(instance)
+    names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
+    found = [as_tool(getattr(instance, name)) for name in names if _is_declared(inspect.getattr_static(kind, name))]
+    if not found:
+        raise ToolDefinitionError(f"{instance!r:.200} has no method under @tool; decorate those that are tools")
+    return found
+
+
+def _is_declared(attribute: Any) -> bool:
+    if isinstance(attribute, (staticmethod, classmethod)):
+        attribute = attribute.__func__
+    return isinstance(attribute, (Tool, ToolDeclaration))
 
 
 def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Invoke:

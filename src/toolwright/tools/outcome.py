@@ -1,10 +1,15 @@
-"""What a call ends with. Owns outcomes, failures and the text a model reads; does not own how they come about."""
+"""What a call ends with. Owns outcomes, failures and the text a model reads; does not own how they come about.
+
+Each type says of its own fields what others must not forget. `unsearched` are those that hold nothing a tool wrote:
+redaction goes through all others. `encoded` says how a field is searched that is neither text nor plain data. `untold`
+are the fields that its JSON form leaves out, or has in another way: it has all others.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
@@ -45,6 +50,9 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     Return one from a tool, or raise `ToolError`, which makes one. `message` is for the model; `detail` is private: it
     goes to the log and the record, never into text, artifacts or events.
     """
+
+    unsearched: ClassVar[frozenset[str]] = frozenset({"category", "source", "retry", "retry_after", "attempts"})
+    untold: ClassVar[frozenset[str]] = frozenset({"detail", "attempts"})  # the outcome tells the attempts
 
     message: str
     category: str = "execution"
@@ -118,6 +126,9 @@ class Image(Struct, frozen=True, gc=False):
     provider: outcomes and records stay small.
     """
 
+    encoded: ClassVar[dict[str, str]] = {"data": "base64", "hash": "hash"}
+    untold: ClassVar[frozenset[str]] = frozenset()
+
     data: str
     media_type: str = "image/png"
     hash: str | None = None
@@ -135,6 +146,9 @@ class Image(Struct, frozen=True, gc=False):
 
 class Attachment(Struct, frozen=True, gc=False):
     """Content that travels with an outcome: a name, a media type, base64 data, or the `hash` of an attachment."""
+
+    encoded: ClassVar[dict[str, str]] = {"data": "base64", "hash": "hash"}
+    untold: ClassVar[frozenset[str]] = frozenset()
 
     name: str
     data: str
@@ -188,6 +202,12 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     a call that failed or was cancelled that it may have had an effect; one that was cancelled and has had none may run
     another time.
     """
+
+    unsearched: ClassVar[frozenset[str]] = frozenset(
+        {"call_id", "tool", "status", "attempts", "decided_by", "may_have_run", "replayed", "spilled_to"}
+    )
+    encoded: ClassVar[dict[str, str]] = {"payload": "json", "cached_value": "of payload"}
+    untold: ClassVar[frozenset[str]] = frozenset({"payload", "cached_value", "model_text"})  # it has `value` and `text`
 
     call_id: str
     tool: str
@@ -255,29 +275,8 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
         shown: dict[str, Any] = {"call_id": self.call_id, "tool": self.tool, "status": self.status}
         if self.status == "success":
             shown["value"] = self.value
-        if self.failure is not None:
-            failure = self.failure
-            shown["failure"] = {
-                "category": failure.category,
-                "code": failure.code,
-                "message": failure.message,
-                "source": failure.source,
-                "retry": failure.retry,
-                "retry_after": failure.retry_after,
-            }
-        for name in ("raw_output", "provider", "reason", "decided_by", "spilled_to"):
-            if (value := getattr(self, name)) is not None:
-                shown[name] = value
-        if self.images:
-            shown["images"] = [
-                {"data": image.data, "media_type": image.media_type, **_hash(image)} for image in self.images
-            ]
-        if self.attachments:
-            shown["attachments"] = [
-                {"name": item.name, "data": item.data, "media_type": item.media_type, **_hash(item)}
-                for item in self.attachments
-            ]
-        if self.status == "cancelled":
+        shown |= _told(self, _TOLD_FIRST | _TOLD_LAST)
+        if self.status in ("cancelled", "failure"):
             shown["may_have_run"] = self.may_have_run
         shown["attempts"] = self.attempts
         shown["replayed"] = self.replayed
@@ -285,8 +284,28 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
         return shown
 
 
-def _hash(item: Image | Attachment) -> dict[str, str]:
-    return {} if item.hash is None else {"hash": item.hash}
+_TOLD_FIRST = frozenset({"call_id", "tool", "status"})
+_TOLD_LAST = frozenset({"may_have_run", "attempts", "replayed"})
+
+
+def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The JSON form of a value by its fields. A field that holds nothing is left out, unless readers expect it."""
+    shown = {}
+    for name in item.__struct_fields__:
+        if name not in item.untold and name not in but:
+            value = _told_value(getattr(item, name))
+            if (value is not None and value != []) or name in _ALWAYS_TOLD:
+                shown[name] = value
+    return shown
+
+
+def _told_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_told_value(each) for each in value]
+    return _told(value) if isinstance(value, Struct) else value
+
+
+_ALWAYS_TOLD = frozenset({"retry_after"})
 
 
 def error_text(message: str) -> str:

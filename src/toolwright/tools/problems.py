@@ -52,13 +52,13 @@ def preview(value: Any) -> str:
 
 
 def json_path(path: Path) -> str:
-    """Write a path as `$.items[2].name`; a name that is not a plain word is quoted."""
+    """Write a path as `$.items[2].name`; a name that is not a plain word, as one made of digits, is quoted."""
     steps = ["$"]
     for step in path:
         if isinstance(step, int):
             steps.append(f"[{step}]")
         else:
-            steps.append(f".{step}" if re.fullmatch(r"\w{1,64}", step) else f"[{preview(step)}]")
+            steps.append(f".{step}" if re.fullmatch(r"[^\W\d]\w{0,63}", step) else f"[{preview(step)}]")
     return "".join(steps)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from toolwright.errors import RegistryError
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
+from toolwright.tools.names import is_mapped, wire_name
 from toolwright.tools.tool import Tool
 
 Snapshot = Mapping[str, Tool]
@@ -117,12 +118,14 @@ class ToolRegistry(Catalogue):
 
 
 def find(snapshot: Snapshot, name: str) -> Tool | None:
-    """Look up a name, then an id. Names are the fast path."""
+    """Look up a name, then an id, then the name that providers know a tool by. Names are the fast path."""
     tool = snapshot.get(name)
     if tool is None:
         for candidate in snapshot.values():
             if candidate.definition.id == name:
                 return candidate
+        if is_mapped(name):
+            return next((candidate for candidate in snapshot.values() if wire_name(candidate.name) == name), None)
     return tool
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -105,6 +106,11 @@ def _compile(schema: Schema, owner: str) -> _Compiled:
         )
     try:
         plain = True if schema is None else _copy(schema)
+        for place, named in _drafts_inside(plain):
+            raise ToolDefinitionError(
+                f"Tool {owner!r} has an invalid JSON Schema: {place} names the draft {named!r:.200}, and the validator "
+                "reads a schema as one draft; name it once, at the top, or leave '$schema' out."
+            )
         for reference in _references(plain):
             # The validator has the published meta-schemas built in; a reader of the schema does not.
             if "://json-schema.org/" in reference:
@@ -148,19 +154,43 @@ def _copy(node: Any) -> Any:
     return [_copy(item) for item in node] if isinstance(node, list | tuple) else node
 
 
-def _references(node: Any) -> Iterator[str]:
-    """Yield the references of a schema; what stands in `const` or `default` is data and may look like one."""
+def _references(schema: Any) -> Iterator[str]:
+    """Yield the references of a schema."""
+    for _, node in _subschemas(schema, []):
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if isinstance(node.get(key), str):
+                yield node[key]
+
+
+def _drafts_inside(schema: Any) -> Iterator[tuple[str, str]]:
+    """Yield where a part of a schema names another draft than the whole does, and its name."""
+    whole = (schema.get("$schema") if isinstance(schema, dict) else None) or _DRAFT
+    for path, node in _subschemas(schema, []):
+        named = node.get("$schema")
+        if path and named is not None and (not isinstance(named, str) or named.rstrip("#") != str(whole).rstrip("#")):
+            yield json_path([*path, "$schema"]), named
+
+
+def _subschemas(node: Any, path: list[str | int]) -> Iterator[tuple[list[str | int], dict[str, Any]]]:
+    """Yield the parts of a schema with their paths; `const` or `default` holds data, which may look like a schema."""
     if isinstance(node, list):
-        for item in node:
-            yield from _references(item)
+        for place, item in enumerate(node):
+            yield from _subschemas(item, [*path, place])
     elif isinstance(node, dict):
+        yield path, node
         for key, value in node.items():
-            if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
-                yield value
-            elif key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, dict):
-                yield from _references(list(value.values()))
+            if key in _BY_NAME and isinstance(value, dict):
+                for name, item in value.items():
+                    yield from _subschemas(item, [*path, key, name])
             elif key not in ("const", "enum", "default", "examples"):
-                yield from _references(value)
+                yield from _subschemas(value, [*path, key])
+
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+"""How a schema is read that names no draft."""
+
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+"""The keywords whose values are objects of schemas, under names that mean nothing as keywords."""
 
 
 # By keyword: what is wrong, and what was expected.
@@ -189,8 +219,8 @@ _WORDS = {
 
 def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) -> list[ArgumentProblem]:
     """Put one error of the validator in words; several unexpected fields are several problems."""
-    path, kind, detail = error.instance_path, error.kind.name, error.kind.as_dict()
-    given = _at(value, path)
+    path, given = _place(value, error)
+    kind, detail = error.kind.name, error.kind.as_dict()
     match kind:
         case "required":
             return [missing_field(schema, [*path, detail["property"]], given)]
@@ -221,10 +251,38 @@ def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) 
     return [ArgumentProblem(json_path(path), message, preview(given), shorten(expected, 500))]
 
 
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        value = value[step]
-    return value
+def _place(document: Any, error: jsonschema_rs.ValidationError) -> tuple[Path, Any]:
+    """Where in a document an error is, and the value there.
+
+    The validator's own path does not tell a key made of digits from an index (`"007"` comes as 7), and leaves out an
+    empty key. So each step is held against the document; where that fits several keys, the text of the error decides.
+    """
+    path: list[str | int] = []
+    value, steps, shown = document, list(error.instance_path), "\nOn instance"
+    while True:
+        if isinstance(value, dict) and "" in value and f'{shown}[""]' in error.verbose_message:
+            step: str | int = ""
+        elif not steps:
+            return path, value
+        else:
+            step = steps.pop(0)
+            if isinstance(value, dict) and isinstance(step, int):
+                same = [key for key in value if re.fullmatch(rf"\+?0*{step}", key)]
+                named = [key for key in same if shown + _step_shown(key) in error.verbose_message]
+                step = next(iter(named or same), step)
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return path, value
+        path.append(step)
+        shown += _step_shown(step)
+
+
+def _step_shown(step: str | int) -> str:
+    """A step of a path as the validator writes it."""
+    if isinstance(step, int) or (step.isascii() and step.isdecimal()):
+        return f"[{step}]"
+    return '["{}"]'.format(step.replace("~", "~0").replace("/", "~1"))
 
 
 def _forms(path: str, forms: list[list[ArgumentProblem]]) -> str:

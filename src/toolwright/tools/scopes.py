@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from toolwright.errors import RegistryError
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.tool import Tool
 
+Source = TypeVar("Source", bound=ToolSource)
 _OVERRIDABLE = frozenset(ToolDefinition.__struct_fields__) - {"name", "id"}
 
 
@@ -20,8 +21,10 @@ class ScopedRegistry(Catalogue):
 
     def __init__(self, base: ToolSource) -> None:
         self._base = base
-        self._layers: list[ToolRegistry] = []
+        self._layers: list[ToolSource] = []
         self._changes = 0
+        self._seen: Any = None
+        self._merged: Snapshot = MappingProxyType({})
 
     @property
     def version(self) -> Any:
@@ -37,19 +40,26 @@ class ScopedRegistry(Catalogue):
     def snapshot(self) -> Snapshot:
         if not self._layers:
             return self._base.snapshot()
-        merged = dict(self._base.snapshot())
-        for layer in self._layers:
-            merged.update(layer.snapshot())
-        return MappingProxyType(merged)
+        version = self.version
+        if self._seen != version:
+            merged = dict(self._base.snapshot())
+            for layer in self._layers:
+                merged.update(layer.snapshot())
+            self._merged, self._seen = MappingProxyType(merged), version
+        return self._merged
 
-    def push(self, tools: Iterable[Any] = ()) -> ToolRegistry:
-        """Lay a new layer on top and return it."""
-        layer = ToolRegistry(tools)
+    @overload
+    def push(self, tools: Source) -> Source: ...
+    @overload
+    def push(self, tools: Iterable[Any] = ()) -> ToolRegistry: ...
+    def push(self, tools: Any = ()) -> Any:
+        """Lay a new layer on top and return it; a registry, a scope or a view is the layer itself, and followed."""
+        layer = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
         self._layers.append(layer)
         self._changes += 1
         return layer
 
-    def pop(self, layer: ToolRegistry) -> ToolRegistry:
+    def pop(self, layer: Source) -> Source:
         """Take off the top layer, which must be `layer`.
 
         Raises:
@@ -59,7 +69,8 @@ class ScopedRegistry(Catalogue):
             where = "buried under another" if layer in self._layers else "not on this registry"
             raise RegistryError(f"The layer to pop is {where}; pop layers in the reverse order of pushing")
         self._changes += 1
-        return self._layers.pop()
+        self._layers.pop()
+        return layer
 
     @contextmanager
     def layer(self, tools: Iterable[Any] = ()) -> Iterator[ToolRegistry]:

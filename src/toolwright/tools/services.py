@@ -7,7 +7,7 @@ a service refuses is a `ServiceError`; what a call changes is changed once, acro
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -133,6 +133,10 @@ class MessagesClient(Protocol):
         self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
     ) -> Message: ...
 
+    async def extend(self, messages: Iterable[Mapping[str, Any]]) -> builtins.list[Message]:
+        """Add several messages: all of them, or none. Each has `content`, and optionally `sender` and `metadata`."""
+        ...
+
     async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]: ...
 
 
@@ -176,6 +180,10 @@ class ResourcesClient(Protocol):
     async def upsert(
         self, id: str, *, kind: str, name: str, status: str, metadata: Mapping[str, Any] | None = None
     ) -> Resource: ...
+
+    async def update_status(self, id: str, status: str) -> Resource | None:
+        """Change the status of a resource, and keep the rest of it. None when there is no such resource."""
+        ...
 
     async def get(self, id: str) -> Resource | None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NotRequired, Optional, get_args, get_origin
@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import ValidationError, to_jsonable_python
+from pydantic_core import SchemaValidator, ValidationError, to_jsonable_python
 
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
@@ -24,8 +24,10 @@ from toolwright.tools.annotations import (
     Names,
     UnresolvedAnnotation,
     capture_locals,
+    context_alone,
     is_context,
     is_unbound_method,
+    names_deps,
     names_visible_to,
     parameters_of,
     resolve_annotation,
@@ -52,6 +54,7 @@ class Signature:
     validate: Callable[[bytes], dict[str, Any]]
     description: str
     context_parameter: str | None
+    wants_deps: bool
     parameters: tuple[str, ...]
     is_async: bool
 
@@ -75,13 +78,14 @@ def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[
     plain = _plain(function)
     documentation = documentation_of(plain)
     context: str | None = None
+    deps = False
     fields: dict[str, Any] = {}
     for parameter in parameters:
         hint = _hint(parameter, names, name)
         if not is_context(hint):
             fields[parameter.name] = _field(parameter, hint, documentation.parameters.get(parameter.name))
         elif context is None:
-            context = parameter.name
+            context, deps = parameter.name, names_deps(hint)
         else:
             raise ToolDefinitionError(
                 f"Tool {name!r} takes its context twice, as {context!r} and {parameter.name!r}; keep one."
@@ -91,9 +95,10 @@ def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[
         _show_default(schema, parameter, fields.get(parameter.name))
     return Signature(
         input_schema=schema,
-        validate=_validator(adapter, schema),
+        validate=_validator(adapter, schema, name),
         description=documentation.description,
         context_parameter=context,
+        wants_deps=deps,
         parameters=tuple(fields),
         is_async=inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__),
     )
@@ -136,8 +141,9 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
     try:
         hint = resolve_annotation(parameter.annotation, names)
         Optional[hint]  # noqa: UP045 - raises for what is no type
-        return hint
     except (NameError, AttributeError) as error:
+        if (context := context_alone(parameter.annotation, names)) is not None:
+            return context
         raise UnresolvedAnnotation(
             f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
             "define or import the type, and not for type checkers only, where the function is defined."
@@ -146,6 +152,14 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         raise ToolDefinitionError(
             f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); annotate it with one."
         ) from None
+    if _names_generator(hint):
+        raise ToolDefinitionError(f"{where} that is a generator, and a model gives a list; annotate it as list[...].")
+    return hint
+
+
+def _names_generator(hint: Any) -> bool:
+    """True for a generator, and for a type that has one among its arguments."""
+    return hint is Generator or get_origin(hint) is Generator or any(map(_names_generator, get_args(hint)))
 
 
 def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
@@ -199,8 +213,9 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
                 f"{where} that needs another one, which can not be found ({_reason(error)}); define or import that one."
             ) from error
         raise ToolDefinitionError(
-            f"{where} that has no JSON Schema ({_reason(error)}); "
-            "use a type that has one, such as a pydantic model, a dataclass or plain types."
+            f"{where} that has no JSON Schema ({_reason(error)}); use a type that has one, such as a pydantic model, "
+            "a dataclass or plain types. A model cannot give an object of the program, such as a connection: "
+            "return it from the lifespan of the app, and take it as ctx.deps."
         ) from error
 
 
@@ -263,8 +278,8 @@ def _untitled(made: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
     return made
 
 
-def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
-    validate_json = adapter.validator.validate_json
+def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any], owner: str) -> Callable[[bytes], dict[str, Any]]:
+    validate_json = _eager(adapter, owner).validate_json
 
     def validate(raw: bytes) -> dict[str, Any]:
         try:
@@ -273,6 +288,44 @@ def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any]) -> Callable[[b
             raise InvalidArguments(_problems_of(error, raw, schema)) from None
 
     return validate
+
+
+def _eager(adapter: TypeAdapter[Any], owner: str) -> Any:
+    """The validator of the arguments, with each `Iterable` read as a list.
+
+    pydantic gives an `Iterable` as an iterator that checks each item when the function asks for it. Arguments are
+    checked before the tool runs, so every item is checked here.
+    """
+    core = adapter.core_schema
+    changed = _with_lists(core)
+    if changed is core:
+        return adapter.validator
+    make: Any = SchemaValidator
+    try:
+        # Without the validators that models carry with them: these are the ones that check later.
+        return make(changed, _use_prebuilt=False)
+    except TypeError:
+        raise ToolDefinitionError(
+            f"Tool {owner!r} takes an Iterable, which this version of pydantic checks only while the tool runs; "
+            "annotate it as list[...], or install pydantic 2.12 or newer."
+        ) from None
+
+
+def _with_lists(node: Any) -> Any:
+    """A core schema of pydantic with lists in place of generators; the same object where it has none."""
+    if isinstance(node, list | tuple):
+        items = [_with_lists(item) for item in node]
+        return type(node)(items) if any(new is not old for new, old in zip(items, node, strict=True)) else node
+    if not isinstance(node, dict):
+        return node
+    changes = {key: new for key, old in node.items() if key != "metadata" and (new := _with_lists(old)) is not old}
+    if node.get("type") == "generator" and node.keys() <= _GENERATOR_FIELDS:
+        changes["type"] = "list"
+    return {**node, **changes} if changes else node
+
+
+_GENERATOR_FIELDS = {"type", "items_schema", "min_length", "max_length", "ref", "metadata", "serialization"}
+"""The fields of the core schema of a generator. Those of a list have the same names."""
 
 
 def _problems_of(error: ValidationError, raw: bytes, schema: dict[str, Any]) -> list[ArgumentProblem]:

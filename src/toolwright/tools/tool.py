@@ -66,6 +66,7 @@ class Tool:
         "prepare",
         "screen",
         "validate",
+        "wants_deps",
     )
 
     definition: ToolDefinition
@@ -81,6 +82,7 @@ class Tool:
         invoke: Invoke,
         mode: Mode,
         needs_context: bool,
+        wants_deps: bool = False,
         parameters: Iterable[str] | None = None,
         prepare: Prepare | None = None,
         screen: Screen | None = None,
@@ -94,6 +96,7 @@ class Tool:
         self.direct = direct
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
+        self.wants_deps = wants_deps
         self.prepare = prepare
         self.screen = screen
         self.__wrapped__ = function
@@ -190,6 +193,8 @@ class Tool:
             if hasattr(self, slot):
                 object.__setattr__(changed, slot, getattr(self, slot))
         changed.definition = definition = replace(self.definition, **changes)
+        if self.wants_deps and definition.isolation == "process":
+            raise deps_in_a_process(changed.name)
         if "concurrency" in changes:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
@@ -215,6 +220,14 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+def deps_in_a_process(name: str) -> ToolDefinitionError:
+    """The refusal of a tool that would need the dependencies of this process in another one."""
+    return ToolDefinitionError(
+        f"Tool {name!r} takes ToolContext[...] with the dependencies of its app, and has isolation='process', where "
+        "they are not; drop the isolation, or annotate the plain ToolContext and make what it needs in the tool"
+    )
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -9,25 +9,33 @@ from toolwright.ids import new_id
 from toolwright.jsonx import encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
-from toolwright.wire.arguments import as_object
+from toolwright.wire.arguments import as_object, object_schema, read_object
 from toolwright.wire.part import Part
+from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
 
 SHAPE = "Anthropic"
+NAME = "anthropic"
+_KNOWN = ("type", "id", "name", "input")
+_CUT_OFF = ("max_tokens", "model_context_window_exceeded", "refusal", "stop_sequence")
+"""The reasons to stop in the middle of an answer. `input` is an object then, too, of as much as there was."""
 
 
 def read_calls(payload: Any) -> list[ToolCall]:
     """The calls in a response, a message, a list of messages or a list of content blocks.
 
-    Tools that the provider runs itself (`server_tool_use`) are not calls of ours.
+    Tools that the provider runs itself (`server_tool_use`) are not calls of ours. The calls of an answer that was cut
+    off (`stop_reason`) are marked as such, and are not run. A call whose `input` is no object fails alone.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    return [_read_call(block) for block in _blocks(Part(payload, SHAPE, "payload")) if block.kind() == "tool_use"]
+    found = _blocks(Part(payload, SHAPE, "payload"))
+    return [_read_call(block, cut_off) for block, cut_off in found if block.kind() == "tool_use"]
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -38,9 +46,10 @@ def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
     """
     blocks = [
         {
+            **given_back(call, NAME),
             "type": "tool_use",
             "id": call.id or new_id("toolu"),
-            "name": call.name,
+            "name": wire_name(call.name),
             "input": as_object(call, SHAPE),
         }
         for call in calls
@@ -68,7 +77,7 @@ def read_results(messages: Any) -> list[ToolOutcome]:
     """
     names: dict[str, str] = {}
     outcomes = []
-    for block in _blocks(Part(messages, SHAPE, "messages")):
+    for block, _ in _blocks(Part(messages, SHAPE, "messages")):
         if block.kind() == "tool_use":
             names[block.field("id").name()] = block.field("name").name()
         elif block.kind() == "tool_result":
@@ -83,16 +92,20 @@ def read_results(messages: Any) -> list[ToolOutcome]:
 def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, Any]]:
     """The `tools` of a request."""
     return [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+        {"name": wire_name(tool.name), "description": tool.description, "input_schema": object_schema(tool)}
         for tool in map(definition_of, definitions)
     ]
 
 
-def _blocks(part: Part) -> list[Part]:
+def _blocks(part: Part) -> list[tuple[Part, str | None]]:
+    """The content blocks, each with the reason why the answer that it stands in was cut off, if it was."""
     if part.is_list:
         return [block for item in part.each() for block in _blocks(item)]
     part.object("a message, or a list of content blocks")
+    cut_off: str | None = None
     if part.has("role"):
+        stopped = part.field("stop_reason").value
+        cut_off = stopped if stopped in _CUT_OFF else None
         content = part.field("content")
         if content.value is None or isinstance(content.value, str):
             return []
@@ -102,14 +115,16 @@ def _blocks(part: Part) -> list[Part]:
     for block in blocks:
         block.object("a content block")
         block.field("type").name("the type of a content block")
-    return blocks
+    return [(block, cut_off) for block in blocks]
 
 
-def _read_call(block: Part) -> ToolCall:
+def _read_call(block: Part, cut_off: str | None) -> ToolCall:
     return ToolCall(
         name=block.field("name").name(),
-        arguments=block.field("input").object("the arguments as an object"),
+        arguments=read_object(block.field("input")),
         id=block.field("id").name("the call's id"),
+        cut_off=cut_off,
+        meta=kept(NAME, unknown_fields(block, _KNOWN)),
     )
 
 

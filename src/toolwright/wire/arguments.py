@@ -15,14 +15,18 @@ FREE = "input"
 
 
 def read_arguments(part: Part) -> Any:
-    """Arguments exactly as given: the text a model wrote, or an object.
+    """Arguments exactly as given. If they are neither text nor an object, their call fails when it is run, alone."""
+    return part.value
 
-    Raises:
-        ConversionError: they are neither.
-    """
-    if part.value is None or isinstance(part.value, (str, dict)):
+
+def read_object(part: Part) -> Any:
+    """The same from a provider that gives objects only: what is none becomes JSON text that its call fails with."""
+    if isinstance(part.value, dict):
         return part.value
-    raise part.wrong("arguments: JSON text, or an object")
+    try:
+        return encode(part.value).decode("utf-8")
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return "null"
 
 
 def as_text(call: ToolCall, shape: str) -> str:
@@ -79,6 +83,14 @@ def free_text(call: ToolCall, shape: str) -> str | None:
         return None
     text = found.get(FREE)
     return text if len(found) == 1 and isinstance(text, str) else None
+
+
+def object_schema(definition: ToolDefinition) -> dict[str, Any]:
+    """The input schema as providers want it: the schema of an object, with its properties, also where it has none."""
+    schema = definition.input_schema
+    if schema.get("type") == "object" and "properties" in schema:
+        return schema
+    return {**schema, "type": "object", "properties": schema.get("properties", {})}
 
 
 def takes_free_text(definition: ToolDefinition) -> bool:

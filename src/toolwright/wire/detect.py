@@ -105,6 +105,8 @@ def _shape(payload: Any) -> str | None:
     kind = value.get("type")
     if isinstance(kind, str) and kind in _BY_TYPE:
         return _BY_TYPE[kind]
+    if isinstance(kind, str) and kind.endswith(("_call", "_call_output")):  # of a tool that the provider runs itself
+        return "openai-responses"
     if "jsonrpc" in value or "method" in value or "structuredContent" in value or "isError" in value:
         return "mcp"
     if isinstance(value.get("choices"), list) or value.get("tool_calls") or value.get("function_call"):

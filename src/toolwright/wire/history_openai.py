@@ -56,7 +56,7 @@ class ChatLayout:
 
 
 class ResponsesLayout:
-    """Calls as items of their own. Those of one answer, and the reasoning between them, are one message."""
+    """Calls as items of their own. Those of one answer, and what the model gave between them, are one message."""
 
     together = False
 
@@ -68,17 +68,18 @@ class ResponsesLayout:
             part = Part(item, openai_responses.SHAPE, f"messages[{home}]")
             part.object("an item")
             kind = part.kind()
-            if kind in openai_responses.CALLS or (kind == "reasoning" and run):
+            answers = kind in openai_responses.OUTPUTS
+            if kind in openai_responses.CALLS or (run and not answers and _from_model(part)):
                 run.append((home, item, part))
                 continue
-            entries += _closed(run)
+            entries += _closed(run, answers)
             run = []
-            if kind in openai_responses.OUTPUTS:
+            if answers:
                 synthetic = part.field("output").value == INTERRUPTED_TEXT
                 entries.append(Result(home, id_of(part.field("call_id")), item, synthetic))
             else:
                 entries.append(Other(home, item))
-        return entries + _closed(run)
+        return entries + _closed(run, False)
 
     def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
         """The items of `asking`, with these ids for its calls."""
@@ -116,12 +117,20 @@ def _chat_call(part: Part) -> AskedCall:
     return AskedCall(id_of(part.field("id")), name)
 
 
-def _closed(run: list[tuple[int, Any, Part]]) -> list[Entry]:
-    """The calls of one answer as one entry; reasoning after the last of them belongs to what follows."""
+def _from_model(part: Part) -> bool:
+    """True for an item that a model gives: all but the messages that others write."""
+    return part.field("role").value in (None, "assistant")
+
+
+def _closed(run: list[tuple[int, Any, Part]], answered: bool) -> list[Entry]:
+    """The calls of one answer as one entry, with all that the model gave before their results.
+
+    Without results, what comes after the last call belongs to what follows.
+    """
     asking = [at for at, (_, _, part) in enumerate(run) if part.kind() in openai_responses.CALLS]
     if not asking:
         return []
-    end = asking[-1] + 1
+    end = len(run) if answered else asking[-1] + 1
     calls = tuple(_responses_call(run[at][2]) for at in asking)
     rest: list[Entry] = [Other(home, item) for home, item, _ in run[end:]]
     return [Asking(run[0][0], [item for _, item, _ in run[:end]], calls), *rest]

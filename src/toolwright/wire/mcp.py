@@ -19,19 +19,24 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import Hints, ToolDefinition
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.tool import Tool
-from toolwright.wire.arguments import as_object
+from toolwright.wire.arguments import as_object, object_schema, read_object
 from toolwright.wire.mcp_content import read_content, write_content
 from toolwright.wire.part import Part
+from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
 
 SHAPE = "MCP"
+NAME = "mcp"
+_KNOWN = ("name", "arguments", "method", "params", "jsonrpc", "id")
 _NUMBERED = re.compile(r"jsonrpc-(0|-?[1-9][0-9]{0,99})")
+_TEXT = "jsonrpc-text:"
+"""Marks an id that is text and would read as a marked one without it."""
 
 
 def read_calls(payload: Any) -> list[ToolCall]:
     """The calls in a `tools/call` request, its params, or a list of either.
 
-    What comes without its JSON-RPC envelope gets a fresh id.
+    What comes without its JSON-RPC envelope gets a fresh id. A call whose arguments are no object fails alone.
 
     Raises:
         ConversionError: the payload has another shape.
@@ -51,7 +56,7 @@ def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
             "jsonrpc": "2.0",
             "id": _to_rpc(call.id or new_id("call")),
             "method": "tools/call",
-            "params": {"name": call.name, "arguments": as_object(call, SHAPE)},
+            "params": {**given_back(call, NAME), "name": call.name, "arguments": as_object(call, SHAPE)},
         }
         for call in calls
     ]
@@ -124,7 +129,7 @@ def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, 
         listed: dict[str, Any] = {
             "name": tool.name,
             "description": tool.description,
-            "inputSchema": tool.input_schema,
+            "inputSchema": object_schema(tool),
             "annotations": annotations,
         }
         if tool.display_name is not None:
@@ -159,8 +164,12 @@ def _read_call(part: Part) -> ToolCall:
         if part.has("id", "jsonrpc"):  # an SDK keeps the id apart, in the envelope of its request
             call_id = _from_rpc(part.field("id"))
     given = params.field("arguments")
-    arguments = {} if given.value is None else given.object("the arguments as an object")
-    return ToolCall(name=params.field("name").name(), arguments=arguments, id=call_id or new_id("call"))
+    return ToolCall(
+        name=params.field("name").name(),
+        arguments={} if given.value is None else read_object(given),
+        id=call_id or new_id("call"),
+        meta=kept(NAME, unknown_fields(params, _KNOWN)),
+    )
 
 
 def _read_result(part: Part, call_id: str, tool: str) -> ToolOutcome:
@@ -207,12 +216,16 @@ def _hint(value: Any) -> bool | None:
 
 
 def _from_rpc(part: Part) -> str:
-    """A JSON-RPC id as a call id. A number keeps a mark, so that the answer carries the same number again."""
+    """A JSON-RPC id as a call id. A number keeps a mark, so that the answer carries the same number again; text that
+    looks like a marked number is marked as text."""
     if isinstance(part.value, int) and not isinstance(part.value, bool):
         return f"jsonrpc-{part.value}"
-    return part.name("a JSON-RPC id: a string or a whole number")
+    text = part.name("a JSON-RPC id: a string or a whole number")
+    return f"{_TEXT}{text}" if _NUMBERED.fullmatch(text) or text.startswith(_TEXT) else text
 
 
 def _to_rpc(call_id: str) -> str | int:
+    if call_id.startswith(_TEXT):
+        return call_id.removeprefix(_TEXT)
     numbered = _NUMBERED.fullmatch(call_id)
     return int(numbered.group(1)) if numbered else call_id

@@ -16,14 +16,22 @@ from toolwright.ids import new_id
 from toolwright.jsonx import DecodeError, decode, encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
-from toolwright.wire.arguments import FREE, as_text, free_text, read_arguments, takes_free_text
+from toolwright.wire.arguments import FREE, as_text, free_text, object_schema, read_arguments, takes_free_text
 from toolwright.wire.part import Part
+from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order
 
 SHAPE = "OpenAI chat"
+NAME = "openai-chat"
+_KNOWN = ("id", "type", "function", "custom")
+_WITHIN = "function"
+"""Where the fields are kept that stood inside the function or custom call."""
+_CUT_OFF = ("length", "content_filter")
+"""The reasons to stop in the middle of an answer. The format does not say which of its calls are whole."""
 _CAPTION = re.compile(r'Images from call (".*"):')
 
 
@@ -32,11 +40,12 @@ def read_calls(payload: Any) -> list[ToolCall]:
 
     A call without an id gets one, and so does a legacy `function_call`. The history must then hold
     `write_calls` of the calls in place of the model's own message, or their results would answer nothing.
+    The calls of an answer that was cut off (`finish_reason`) are marked as such, and are not run.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    return _calls(Part(payload, SHAPE, "payload"))
+    return _calls(Part(payload, SHAPE, "payload"), None)
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -81,7 +90,7 @@ def read_results(messages: Any) -> list[ToolOutcome]:
             content = message.field("content")
             outcomes.append(from_text(content, call_id, names.get(call_id, ""), _text(content)))
         elif role == "assistant":
-            names.update((call.id, call.name) for call in _calls(message) if call.id)
+            names.update((call.id, call.name) for call in _calls(message, None) if call.id)
         elif role == "user" and message.field("content").is_list:
             _attach(message.field("content"), outcomes)
     return outcomes
@@ -91,58 +100,78 @@ def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, 
     """The `tools` of a request. A custom tool with the string `input` as its one parameter gets free text."""
     written: list[dict[str, Any]] = []
     for tool in map(definition_of, definitions):
-        about = {"name": tool.name, "description": tool.description}
+        about = {"name": wire_name(tool.name), "description": tool.description}
         if takes_free_text(tool):
             written.append({"type": "custom", "custom": about})
         else:
-            written.append({"type": "function", "function": {**about, "parameters": tool.input_schema}})
+            written.append({"type": "function", "function": {**about, "parameters": object_schema(tool)}})
     return written
 
 
-def _calls(part: Part) -> list[ToolCall]:
+def _calls(part: Part, cut_off: str | None) -> list[ToolCall]:
     if part.is_list:
-        return [call for item in part.each() for call in _calls(item)]
+        return [call for item in part.each() for call in _calls(item, cut_off)]
     part.object("a completion, a message, or a list of tool calls")
     if part.has("choices"):
         choices = part.field("choices").each("a list of choices")
         if not choices:
             raise part.field("choices").wrong("at least one choice")
-        return _calls(choices[0].field("message"))
+        finished = choices[0].field("finish_reason").value
+        return _calls(choices[0].field("message"), finished if finished in _CUT_OFF else None)
     if part.has("tool_calls"):
-        return [_read_call(item) for item in part.field("tool_calls").each("a list of tool calls")]
+        return [_read_call(item, cut_off) for item in part.field("tool_calls").each("a list of tool calls")]
     if part.has("function_call"):
-        return [_function(part.field("function_call"), None)]
+        return [_function(part.field("function_call"), None, {}, cut_off)]
     if part.has("function", "custom"):
-        return [_read_call(part)]
+        return [_read_call(part, cut_off)]
     if part.has("role"):
         return []
     raise part.wrong("a completion, a message, or a list of tool calls")
 
 
-def _read_call(part: Part) -> ToolCall:
+def _read_call(part: Part, cut_off: str | None) -> ToolCall:
     part.object("a tool call")
     given = part.field("id")
     call_id = given.text() if given.value else None
+    beside = unknown_fields(part, _KNOWN)
     if part.has("custom") and part.kind() in ("custom", None):
         custom = part.field("custom")
         name, text = custom.field("name").name(), custom.field("input").text("the text of a custom call")
-        return ToolCall(name=name, arguments={FREE: text}, id=call_id or new_id("call"), kind="custom")
-    return _function(part.field("function"), call_id)
+        return ToolCall(
+            name=name,
+            arguments={FREE: text},
+            id=call_id or new_id("call"),
+            kind="custom",
+            cut_off=cut_off,
+            meta=_meta(beside, custom),
+        )
+    return _function(part.field("function"), call_id, beside, cut_off)
 
 
-def _function(part: Part, call_id: str | None) -> ToolCall:
+def _function(part: Part, call_id: str | None, beside: dict[str, Any], cut_off: str | None) -> ToolCall:
     part.object("a function with a name and arguments")
-    arguments = read_arguments(part.field("arguments"))
-    return ToolCall(name=part.field("name").name(), arguments=arguments, id=call_id or new_id("call"))
+    return ToolCall(
+        name=part.field("name").name(),
+        arguments=read_arguments(part.field("arguments")),
+        id=call_id or new_id("call"),
+        cut_off=cut_off,
+        meta=_meta(beside, part),
+    )
+
+
+def _meta(beside: dict[str, Any], called: Part) -> dict[str, Any] | None:
+    within = unknown_fields(called, ("name", "arguments", "input"))
+    return kept(NAME, {**beside, **({_WITHIN: within} if within else {})})
 
 
 def _write_call(call: ToolCall) -> dict[str, Any]:
     call_id = call.id or new_id("call")
+    beside = given_back(call, NAME)
+    called = {**beside.pop(_WITHIN, {}), "name": wire_name(call.name)}
     text = free_text(call, SHAPE)
     if text is not None:
-        return {"id": call_id, "type": "custom", "custom": {"name": call.name, "input": text}}
-    function = {"name": call.name, "arguments": as_text(call, SHAPE)}
-    return {"id": call_id, "type": "function", "function": function}
+        return {**beside, "id": call_id, "type": "custom", "custom": {**called, "input": text}}
+    return {**beside, "id": call_id, "type": "function", "function": {**called, "arguments": as_text(call, SHAPE)}}
 
 
 def _write_images(outcome: ToolOutcome) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from toolwright.wire.part import Part
 from toolwright.wire.results import definition_of, in_call_order
 
 SHAPE = "plain"
-_FIELDS = ("id", "name", "arguments", "kind", "source")
+_FIELDS = ("id", "name", "arguments", "kind", "source", "cut_off", "meta")
 
 
 def read_calls(payload: Any) -> list[ToolCall]:
@@ -42,6 +42,10 @@ def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
             item["kind"] = call.kind
         if call.source != "model":
             item["source"] = call.source
+        if call.cut_off is not None:
+            item["cut_off"] = call.cut_off
+        if call.meta is not None:
+            item["meta"] = call.meta
         written.append(item)
     return written
 
@@ -87,7 +91,7 @@ def _read_call(part: Part) -> ToolCall:
     source = part.field("source")
     if source.value is not None and source.value not in get_args(CallSource):
         raise source.wrong(f"one of {', '.join(get_args(CallSource))}")
-    kind = part.field("kind")
+    kind, meta = part.field("kind"), part.field("meta")
     call_id = part.field("id")
     return ToolCall(
         name=part.field("name").name("the name of a tool"),
@@ -95,6 +99,8 @@ def _read_call(part: Part) -> ToolCall:
         id=new_id("call") if call_id.value is None else call_id.name(),
         source=source.value or "model",
         kind=None if kind.value is None else kind.name(),
+        cut_off=_text(part, "cut_off"),
+        meta=None if meta.value is None else meta.object("the fields of providers, by the names of their shapes"),
     )
 
 
@@ -104,12 +110,15 @@ def _read_result(part: Part) -> ToolOutcome:
     if status.value not in get_args(Status):
         raise status.wrong(f"one of {', '.join(get_args(Status))}")
     failure = part.field("failure")
+    attempts = part.field("attempts")
+    if attempts.value is not None and (type(attempts.value) is not int or not 0 <= attempts.value < 2**63):
+        raise attempts.wrong("a whole number, 0 or more")
     return ToolOutcome(
         call_id=part.field("call_id").name("the id of a call"),
         tool=part.field("tool").text("the name of a tool"),
         status=status.value,
         payload=encode(given.get("value")),
-        failure=None if failure.value is None else _read_failure(failure),
+        failure=None if failure.value is None else _read_failure(failure, max(1, attempts.value or 0)),
         raw_output=_text(part, "raw_output"),
         images=tuple(
             Image(item.field("data").text(), item.field("media_type").name(), _text(item, "hash"))
@@ -128,14 +137,14 @@ def _read_result(part: Part) -> ToolOutcome:
         reason=_text(part, "reason"),
         may_have_run=given.get("may_have_run") is True,
         decided_by=_text(part, "decided_by"),
-        attempts=given.get("attempts") or 0,
+        attempts=attempts.value or 0,
         replayed=given.get("replayed") is True,
         spilled_to=_text(part, "spilled_to"),
         model_text=_text(part, "text"),
     )
 
 
-def _read_failure(part: Part) -> Failure:
+def _read_failure(part: Part, attempts: int) -> Failure:
     given = part.object("a failure")
     category = part.field("category")
     if category.value not in CATEGORIES:
@@ -147,6 +156,7 @@ def _read_failure(part: Part) -> Failure:
         source=given.get("source", "tool"),
         retry=given.get("retry") is True,
         retry_after=given.get("retry_after"),
+        attempts=attempts,
     )
 
 

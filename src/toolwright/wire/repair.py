@@ -43,10 +43,10 @@ def repair(messages: Sequence[Any], provider: str) -> Repaired:
     """Give every call of a whole history exactly one result, where the provider wants it.
 
     A call without a result gets one that says that it was interrupted. A result that answers nothing, or
-    answers again, is dropped, but a real one takes the place of one put in by an earlier repair. Results
-    are moved directly after their call's message. Ids that are missing or used twice are replaced. A
-    history that needs nothing comes back as it is, and so does one that was repaired before. The input is
-    never changed.
+    answers again, is dropped, but a real one takes the place of one put in by an earlier repair. A result
+    that does not stand directly after the message of its call is moved there; results of one message may be
+    in any order. Ids that are missing or used twice are replaced. A history that needs nothing comes back as
+    it is, and so does one that was repaired before. The input is never changed.
 
     The history must be whole and at rest: calls that still run have no results either, and results whose
     calls only the provider remembers (`previous_response_id`) look as if they answered nothing.
@@ -66,8 +66,8 @@ def repair(messages: Sequence[Any], provider: str) -> Repaired:
     _name(slots, changes)
     kept = {slot.result for each in slots.values() for slot in each}
     left = [entry for entry in entries if not isinstance(entry, Result) or entry in kept]
-    _note_moves(left, slots, layout, changes)
-    laid = [piece for entry in left for piece in _laid_out(entry, slots, layout, changes)]
+    in_place = _in_place(left, slots, layout)
+    laid = [piece for entry in left for piece in _laid_out(entry, slots, layout, in_place, changes)]
     return Repaired(layout.join(laid, messages) if changes else list(messages), changes)
 
 
@@ -129,23 +129,29 @@ def _name(slots: _Slots, changes: list[str]) -> None:
             changes.append(f"Gave the id {name!r} to a call of {slot.call.name!r} that had none.")
 
 
-def _note_moves(left: list[Entry], slots: _Slots, layout: Layout, changes: list[str]) -> None:
-    for index, entry in enumerate(left):
-        if not isinstance(entry, Asking):
-            continue
-        answered = [slot for slot in slots[entry] if slot.result is not None]
-        first = answered[0].result.home if answered and answered[0].result else None
-        for at, slot in enumerate(answered, index + 1):
-            result = slot.result
-            in_place = at < len(left) and left[at] is result
-            if layout.together and result is not None:
-                in_place = in_place and result.home == first != entry.home
-            if not in_place:
-                changes.append(f"Moved the result of call {slot.id!r} to its place after the call.")
+def _in_place(left: list[Entry], slots: _Slots, layout: Layout) -> dict[Result, int]:
+    """The results that stand directly after the message of their calls, with their places. They may be in any order."""
+    owners = {slot.result: asking for asking, each in slots.items() for slot in each if slot.result is not None}
+    found: dict[Result, int] = {}
+    asking: Asking | None = None
+    home: int | None = None
+    for place, entry in enumerate(left):
+        if not isinstance(entry, Result):
+            asking, home = (entry if isinstance(entry, Asking) else None), None
+        elif asking is not None and owners[entry] is asking:
+            home = entry.home if home is None else home
+            if not layout.together or entry.home == home != asking.home:
+                found[entry] = place
+    return found
 
 
-def _laid_out(entry: Entry, slots: _Slots, layout: Layout, changes: list[str]) -> list[Entry]:
-    """An entry as it goes into the repaired history: a message with calls brings its results along."""
+def _laid_out(
+    entry: Entry, slots: _Slots, layout: Layout, in_place: dict[Result, int], changes: list[str]
+) -> list[Entry]:
+    """An entry as it goes into the repaired history: a message with calls brings its results along.
+
+    Results in place keep their order; the others follow in the order of their calls.
+    """
     if isinstance(entry, Result):
         return []
     if not isinstance(entry, Asking):
@@ -154,12 +160,25 @@ def _laid_out(entry: Entry, slots: _Slots, layout: Layout, changes: list[str]) -
     if any(slot.id != slot.call.id for slot in asked):
         entry = Asking(entry.home, layout.renamed(entry, [slot.id for slot in asked]), entry.calls)
     laid: list[Entry] = [entry]
-    for slot in asked:
+    for slot in sorted(asked, key=lambda slot: _order(slot, in_place)):
         result = slot.result
         if result is None:
-            result = Result(None, slot.id, layout.interrupted(slot.id, slot.call), True)
+            laid.append(Result(None, slot.id, layout.interrupted(slot.id, slot.call), True))
             changes.append(f"Added a result for call {slot.id!r} of {slot.call.name!r}, which had none: interrupted.")
-        elif slot.id != result.id:
-            result = Result(result.home, slot.id, layout.addressed(result, slot.id), result.synthetic)
-        laid.append(result)
+            continue
+        if result not in in_place:
+            changes.append(f"Moved the result of call {slot.id!r} to its place after the call.")
+        laid.append(_answering(slot, result, layout))
     return laid
+
+
+def _answering(slot: _Slot, result: Result, layout: Layout) -> Result:
+    """The result under the id that its call has now."""
+    if slot.id == result.id:
+        return result
+    return Result(result.home, slot.id, layout.addressed(result, slot.id), result.synthetic)
+
+
+def _order(slot: _Slot, in_place: dict[Result, int]) -> tuple[bool, int]:
+    place = None if slot.result is None else in_place.get(slot.result)
+    return (place is None, place or 0)

@@ -168,6 +168,27 @@ def cancel(
         raise typer.Exit(SUCCEEDED if asked else OUTRUN)
 
 
+def resume(
+    context: typer.Context,
+    run: RunId,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who decided; it is kept among its events.")] = None,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    as_json: options.Json = False,
+) -> None:
+    """Let an abandoned run continue: its finished steps stay finished, and what a crash cut off runs again.
+
+    Do this when you know that what was cut off may happen again. A worker takes it up.
+    """
+    with reported():
+        given: options.Before = context.obj.then(db, session, as_json)
+        process = asyncio.run(_resume(require_store(given.db), run, given.session, by))
+        if given.as_json:
+            print_json(run_data(process))
+        else:
+            typer.echo(f"{plain(process.id)} is queued again")
+
+
 def signal(
     context: typer.Context,
     run: RunId,
@@ -277,6 +298,12 @@ async def _cancel(store: Path, word: str, session: str | None, reason: str) -> t
         raise BadInput("--reason is empty; say why, or leave it out")
     async with _run(store, word, session) as (_, run):
         return await run.cancel(reason), run.process
+
+
+async def _resume(store: Path, word: str, session: str | None, by: str | None) -> Process:
+    async with _run(store, word, session) as (_, run):
+        await run.resume(by=by)
+        return run.process
 
 
 async def _signal(store: Path, word: str, session: str | None, name: str, value: Any) -> tuple[str, int]:

@@ -72,6 +72,9 @@ def add(
     overlap: Annotated[
         Literal["skip", "queue", "allow"], typer.Option(help="What becomes of an instant while a run is not over.")
     ] = "skip",
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="An id of your choice: added again, it is the same one.")
+    ] = None,
     tell: Annotated[bool, typer.Option("--tell", help="Append a message to the session when a run is over.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -86,6 +89,7 @@ def add(
             "timeout": timeout,
             "misfire": misfire,
             "overlap": overlap,
+            "id": id,
             "signal_on_completion": tell,
         }
         found = asyncio.run(_add(start, said))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
 
+from toolwright.session.messages import NewMessage
 from toolwright.session.store import Mark, Room
 from toolwright.stores.sqlite.changes import Changes, require_room
 from toolwright.stores.sqlite.rows import one
@@ -17,13 +19,13 @@ class SqliteMessageStore:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
-    async def append_message(
-        self, session: str, sender: str, content: bytes, metadata: bytes, at: float, room: Room, mark: Mark | None
+    async def append_messages(
+        self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
     ) -> tuple[int, float]:
-        """Part of `MessageStore`."""
+        """Append all messages in one transaction, or none."""
 
         def work(connection: apsw.Connection) -> tuple[int, float]:
-            return put_message(connection, session, sender, content, metadata, at, room), at
+            return put_messages(connection, session, messages, at, room), at
 
         number, appended = await self._changes.change(mark, work)
         return number, appended
@@ -40,18 +42,19 @@ class SqliteMessageStore:
         return rows
 
 
-def put_message(
-    connection: apsw.Connection, session: str, sender: str, content: bytes, metadata: bytes, at: float, room: Room
+def put_messages(
+    connection: apsw.Connection, session: str, messages: Sequence[NewMessage], at: float, room: Room
 ) -> int:
-    """Append a message inside the transaction of the caller, and return its number.
+    """Append messages inside the transaction of the caller, and return the number of the first.
 
     Raises:
         ServiceError: the quota is used up.
     """
     # There is one writer at a time, so that no two messages are given the same number.
     last: int = one(connection, "SELECT max(number) FROM messages WHERE session = ?", (session,)) or 0
-    connection.execute(
-        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", (session, last + 1, sender, content, metadata, at)
+    connection.executemany(
+        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)",
+        [(session, number, *message, at) for number, message in enumerate(messages, last + 1)],
     )
     require_room(connection, session, "messages", room)
     return last + 1

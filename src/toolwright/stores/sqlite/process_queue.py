@@ -6,8 +6,10 @@ All of it happens inside the transaction of the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import apsw
+import msgspec
 
 from toolwright.errors import ProcessError
 from toolwright.processes.process import Process, Registration, scope_of
@@ -16,6 +18,10 @@ from toolwright.stores.sqlite.journal import NOBODY
 from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_event, find_process, insert_process
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.run_resources import add_resource, update_resource
+from toolwright.tools.outcome import Failure, ToolOutcome
+
+_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
+_failure = msgspec.msgpack.Decoder(Failure).decode
 
 
 def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
@@ -28,15 +34,10 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
         if one(connection, query, (registration.parent,)) is None:
             raise ProcessError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
-    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
-    full = one(connection, query, (registration.session, limits.per_session)) >= limits.per_session
+    full = _session_is_full(connection, registration.session, limits)
     # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
     if full and (not limits.queue or registration.parent is not None):
-        raise ProcessError(
-            f"Maximum {limits.per_session} active background runs per session. "
-            "Wait for an existing run to finish before starting another.",
-            "session_limit",
-        )
+        raise _session_limit(limits)
     if not limits.queue:
         query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
         most: int = one(connection, query, (registration.at,)) or limits.per_worker
@@ -53,6 +54,66 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
     insert_process(connection, registration, "held" if full else "queued")
     add_resource(connection, registration, limits.resources)
     add_event(connection, registration.id, "queued", {}, registration.at)
+
+
+def _session_is_full(connection: apsw.Connection, session: str, limits: Limits) -> bool:
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
+    active: int = one(connection, query, (session, limits.per_session))
+    return active >= limits.per_session
+
+
+def _session_limit(limits: Limits) -> ProcessError:
+    return ProcessError(
+        f"Maximum {limits.per_session} active background runs per session. "
+        "Wait for an existing run to finish before starting another.",
+        "session_limit",
+    )
+
+
+def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float) -> None:
+    """Queue an abandoned process again; what was in doubt of its calls and steps is forgotten, and runs again.
+
+    Raises:
+        ProcessError: it is not abandoned, or its session has as many active as it may.
+    """
+    process = find_process(connection, id)
+    if process is None or process.status != "abandoned":
+        state = "no longer in the store" if process is None else process.status
+        raise ProcessError(f"The run {id!r} is {state}; only an abandoned run can be resumed", "conflict")
+    if _session_is_full(connection, process.session, limits):
+        raise _session_limit(limits)
+    scope = (process.session, scope_of(id))
+    finished: list[Any] = connection.execute(
+        "SELECT call_id, outcome FROM calls WHERE session = ? AND scope = ? AND outcome IS NOT NULL", scope
+    ).fetchall()
+    for call_id, outcome in finished:
+        failure = _outcome(outcome).failure
+        if call_id == id or (failure is not None and failure.code == "interrupted"):
+            # As if it had not started: its crash policy is not asked, for a person has decided.
+            connection.execute(
+                "UPDATE calls SET owner = ?, started_at = NULL, finished_at = NULL, status = NULL, outcome = NULL"
+                " WHERE session = ? AND scope = ? AND call_id = ?",
+                (NOBODY, *scope, call_id),
+            )
+    doubtful: list[Any] = connection.execute(
+        "SELECT call_id, label, failure FROM effects WHERE session = ? AND scope = ?"
+        " AND (failure IS NOT NULL OR NOT done)",
+        scope,
+    ).fetchall()
+    for call_id, label, failed in doubtful:
+        if failed is None or _failure(failed).code == "interrupted":
+            connection.execute(
+                "DELETE FROM effects WHERE session = ? AND scope = ? AND call_id = ? AND label = ?",
+                (*scope, call_id, label),
+            )
+    connection.execute("DELETE FROM waits WHERE session = ? AND scope = ? AND resolution IS NULL", scope)
+    connection.execute(
+        "UPDATE processes SET state = 'queued', status_text = 'Queued', ended_at = NULL, outcome = NULL, worker = NULL,"
+        " deadline = NULL, crashes = 0 WHERE id = ?",
+        (id,),
+    )
+    add_event(connection, id, "reopened", {"by": by}, at)
+    update_resource(connection, process.session, id, at)
 
 
 def take_process(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:

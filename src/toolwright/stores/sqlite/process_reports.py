@@ -16,9 +16,10 @@ from toolwright.processes.process import OVER, scope_of
 from toolwright.processes.store import HEAD, TAIL, Ending, Piece, Report
 from toolwright.session.content import Content
 from toolwright.session.files import Writing
+from toolwright.session.messages import NewMessage
 from toolwright.session.store import Quotas
 from toolwright.stores.sqlite.files import put_file
-from toolwright.stores.sqlite.messages import put_message
+from toolwright.stores.sqlite.messages import put_messages
 from toolwright.stores.sqlite.process_rows import LEASED, PENDING, add_event, next_change, put_event
 from toolwright.stores.sqlite.rows import one, packed
 from toolwright.stores.sqlite.run_resources import update_resource
@@ -131,7 +132,8 @@ def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> 
         put_file(connection, session, path, content, Writing(ending.at, quotas.files, None, None, True))
     if ending.tell is not None:
         about = jsonx.encode({"run_id": ending.id, "status": ending.status})
-        put_message(connection, session, "runtime", ending.tell, about, ending.at, quotas.messages)
+        message = NewMessage("runtime", ending.tell, about)
+        put_messages(connection, session, [message], ending.at, quotas.messages)
     ended: dict[str, Any] = {"summary": ending.summary, "artifact_error": ending.artifact_error}
     ended["message_error"] = ending.message_error
     if ending.evidence:

@@ -19,7 +19,7 @@ PENDING = "state IN ('held', 'queued', 'running', 'waiting')"
 COLUMNS = (
     "id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at,"
     " started_at, ended_at, deadline, worker, token, lease_until, attempts, crashes, cancel_reason, progress, tail,"
-    " log_chars, outcome"
+    " log_chars, outcome, authority"
 )
 _options = msgspec.msgpack.Decoder(Options).decode
 _progress = msgspec.json.Decoder(Progress).decode
@@ -38,7 +38,7 @@ def to_process(row: Any) -> Process:
         :12
     ]
     (started_at, ended_at, deadline, worker, token, lease_until, attempts, crashes, cancel_reason) = row[12:21]
-    progress, tail, log_chars, outcome = row[21:]
+    progress, tail, log_chars, outcome, authority = row[21:]
     return Process(
         id=id,
         session=session,
@@ -49,6 +49,7 @@ def to_process(row: Any) -> Process:
         title=title,
         options=_options(options),
         provenance=jsonx.decode(provenance),
+        authority=authority or b"",
         status="queued" if state == "held" else state,
         status_text=status_text,
         created_at=created_at,
@@ -72,7 +73,8 @@ def insert_process(connection: apsw.Connection, new: Registration, state: str) -
     """Enter a process that is not there yet."""
     connection.execute(
         "INSERT INTO processes (id, session, parent, schedule, alone, tool, arguments, title, options, provenance,"
-        " state, status_text, created_at, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'Queued', ?, 0)",
+        " authority, state, status_text, created_at, changed)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'Queued', ?, 0)",
         (
             new.id,
             new.session,
@@ -84,6 +86,7 @@ def insert_process(connection: apsw.Connection, new: Registration, state: str) -
             new.title,
             packed(new.options),
             new.provenance,
+            new.authority,
             state,
             new.at,
         ),

@@ -17,7 +17,7 @@ from toolwright.session.store import Mark, Quotas
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.process_queue import enter_process, queue_again, take_process
+from toolwright.stores.sqlite.process_queue import enter_process, queue_again, reopen_process, take_process
 from toolwright.stores.sqlite.process_reports import append_event, end_process, list_events, write_report
 from toolwright.stores.sqlite.process_rows import COLUMNS, LEASED, PENDING, add_event, find_process, to_process
 from toolwright.stores.sqlite.rows import one
@@ -157,6 +157,10 @@ class SqliteProcessStore:
             return [process for process in _tree(connection, id) if not process.over]
 
         return await self._changes.attempt(work)
+
+    async def reopen(self, id: str, by: str | None, limits: Limits, at: float) -> None:
+        """Queue an abandoned process again."""
+        await self._changes.attempt(lambda connection: reopen_process(connection, id, by, limits, at))
 
     async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
         """Part of `ProcessStore`."""

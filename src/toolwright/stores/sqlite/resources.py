@@ -46,6 +46,23 @@ class SqliteResourceStore:
         created, updated = await self._changes.change(mark, work)
         return created, updated
 
+    async def set_resource_status(
+        self, session: str, id: str, status: str, at: float, room: Room, mark: Mark | None
+    ) -> ResourceRow | None:
+        """Change the status of a resource and nothing else; None when there is no such resource."""
+
+        def work(connection: apsw.Connection) -> Any:
+            row = connection.execute(
+                "UPDATE resources SET status = ?3, updated_at = ?4 WHERE session = ?1 AND id = ?2"
+                f" RETURNING {_COLUMNS}",
+                (session, id, status, at),
+            ).fetchone()
+            require_room(connection, session, "resources", room)
+            return row
+
+        row: ResourceRow | None = await self._changes.change(mark, work)
+        return row
+
     async def get_resource(self, session: str, id: str) -> ResourceRow | None:
         """Part of `ResourceStore`."""
         query = f"SELECT {_COLUMNS} FROM resources WHERE session = ? AND id = ?"

@@ -25,7 +25,8 @@ from toolwright.stores.sqlite.process_rows import PENDING
 from toolwright.stores.sqlite.rows import KEY, one, packed
 
 _COLUMNS = (
-    "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance"
+    "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance,"
+    " authority"
 )
 _LIVE = "state IN ('active', 'paused')"
 _options = msgspec.msgpack.Decoder(Options).decode
@@ -42,12 +43,23 @@ class SqliteScheduleStore:
         """Part of `ScheduleStore`."""
 
         def work(connection: apsw.Connection) -> str:
+            there = _find(connection, schedule.id)
+            if there is not None:
+                if not schedule.same_as(there):
+                    raise ScheduleError(
+                        f"The id {schedule.id!r} is that of another schedule; use another id, and cancel the old one "
+                        "if it is yours",
+                        "conflict",
+                    )
+                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                connection.execute("UPDATE schedules SET authority = ? WHERE id = ?", (schedule.authority, there.id))
+                return there.id
             query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
             if one(connection, query, (schedule.session,)) >= most:
                 raise ScheduleError(
                     f"Maximum {most} active schedules per session. Cancel an existing schedule first.", "session_limit"
                 )
-            connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * 13)})", _row(schedule))
+            connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * 14)})", _row(schedule))
             return schedule.id
 
         return await self._changes.change(mark, work)
@@ -209,11 +221,13 @@ def _row(schedule: Schedule) -> tuple[Any, ...]:
         schedule.next_at,
         schedule.created_at,
         jsonx.encode(schedule.provenance),
+        schedule.authority,
     )
 
 
 def _schedule(row: Any) -> Schedule:
-    id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, origin = row
+    id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at = row[:12]
+    origin, authority = row[12:]
     return Schedule(
         id=id,
         session=session,
@@ -228,4 +242,5 @@ def _schedule(row: Any) -> Schedule:
         next_at=next_at,
         created_at=created_at,
         provenance=jsonx.decode(origin),
+        authority=authority or b"",
     )

@@ -63,6 +63,7 @@ CREATE TABLE waits (
 
 CREATE INDEX arrived_waits ON waits (arrived) WHERE arrived IS NOT NULL;
 CREATE INDEX open_waits ON waits (session, opened_at) WHERE open = 1;
+CREATE INDEX decided_waits ON waits (arrived) WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash');
 CREATE INDEX inbox ON waits (opened_at) WHERE open = 1 AND kind IN ('approval', 'crash');
 
 -- What was sent to calls, one after the other: `number` in the whole file, never given twice, `place` under its name.
@@ -94,7 +95,7 @@ CREATE TABLE remembered (
     pattern BLOB NOT NULL,
     at      REAL NOT NULL,
     reason  TEXT
-);
+, "by" TEXT);
 
 CREATE INDEX remembered_of_session ON remembered (session);
 
@@ -273,6 +274,8 @@ END;
 -- Work that outlives the batch. `state` is "held" for what waits until something of its session or its schedule ends,
 -- "queued" for what any worker may take; then "running" or "waiting", under a lease; and one that nothing follows.
 -- `token` rises with each worker. Of the output, the head and the tail are kept among the events.
+-- `authority` is JSON of what it may do, as far as its starter may; so it is for schedules and triggers. (Columns that
+-- a migration added stand at the end of their table, written as SQLite writes them.)
 CREATE TABLE processes (
     id            TEXT    NOT NULL PRIMARY KEY,
     session       TEXT    NOT NULL,
@@ -305,7 +308,7 @@ CREATE TABLE processes (
     last_event    INTEGER NOT NULL DEFAULT 0,
     last_progress INTEGER,
     changed       INTEGER NOT NULL
-);
+, authority BLOB);
 
 CREATE INDEX queued_processes ON processes (created_at) WHERE state = 'queued';
 CREATE INDEX held_processes ON processes (session, created_at) WHERE state = 'held';
@@ -360,7 +363,7 @@ CREATE TABLE schedules (
     next_at     REAL,
     created_at  REAL    NOT NULL,
     provenance  BLOB    NOT NULL
-);
+, authority BLOB);
 
 CREATE INDEX due_schedules ON schedules (next_at, id) WHERE state = 'active';
 CREATE INDEX live_schedules ON schedules (session) WHERE state IN ('active', 'paused');
@@ -387,7 +390,7 @@ CREATE TABLE triggers (
     payload_as TEXT,
     title      TEXT NOT NULL,
     options    BLOB NOT NULL,
-    created_at REAL NOT NULL,
+    created_at REAL NOT NULL, authority BLOB,
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 

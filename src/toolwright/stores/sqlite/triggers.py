@@ -18,7 +18,7 @@ from toolwright.stores.sqlite.process_queue import enter_process
 from toolwright.stores.sqlite.rows import one, packed
 from toolwright.tools.background import Trigger
 
-_COLUMNS = "session, id, topic, pattern, tool, arguments, payload_as, title, options, created_at"
+_COLUMNS = "session, id, topic, pattern, tool, arguments, payload_as, title, options, created_at, authority"
 _options = msgspec.msgpack.Decoder(Options).decode
 
 
@@ -33,12 +33,17 @@ class SqliteTriggerStore:
 
         def work(connection: apsw.Connection) -> Trigger:
             for known in _select(connection, "session = ? AND id = ?", trigger.session, trigger.id):
-                if replace(trigger, created_at=known.created_at) != known:
+                if replace(trigger, created_at=known.created_at, authority=known.authority) != known:
                     raise ProcessError(
                         f"The id {trigger.id!r} is that of another trigger; remove that one first, or use another id",
                         "conflict",
                     )
-                return known
+                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                connection.execute(
+                    "UPDATE triggers SET authority = ? WHERE session = ? AND id = ?",
+                    (trigger.authority, trigger.session, trigger.id),
+                )
+                return replace(known, authority=trigger.authority)
             query = "SELECT count(*) FROM triggers WHERE session = ?"
             if one(connection, query, (trigger.session,)) >= most:
                 raise ProcessError(
@@ -102,7 +107,7 @@ def _select(connection: apsw.Connection, where: str, *values: str) -> list[Trigg
 
 
 def _trigger(row: Any) -> Trigger:
-    session, id, topic, pattern, tool, arguments, payload_as, title, options, created_at = row
+    session, id, topic, pattern, tool, arguments, payload_as, title, options, created_at, authority = row
     how = _options(options)
     return Trigger(
         id=id,
@@ -116,13 +121,14 @@ def _trigger(row: Any) -> Trigger:
         timeout=how.timeout,
         signal_on_completion=how.signal_on_completion,
         created_at=created_at,
+        authority=authority or b"",
     )
 
 
 def _insert(connection: apsw.Connection, new: Trigger) -> None:
     options = Options(timeout=new.timeout, signal_on_completion=new.signal_on_completion)
     connection.execute(
-        f"INSERT INTO triggers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO triggers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new.session,
             new.id,
@@ -134,5 +140,6 @@ def _insert(connection: apsw.Connection, new: Trigger) -> None:
             new.title,
             packed(options),
             new.created_at,
+            new.authority,
         ),
     )

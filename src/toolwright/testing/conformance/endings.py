@@ -71,6 +71,24 @@ async def nothing_follows_the_end(database: Database) -> None:
     assert await types(other) == ["queued", "started", "completed"]
 
 
+async def an_abandoned_process_is_queued_again_when_a_person_says_so(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    held = await begun(stores)
+    assert await refusal(stores.processes.reopen("p1", "ann", PLENTY, 200.0)) == "conflict"
+    assert await stores.processes.finish(ending(held, "abandoned"), QUOTAS)
+    full = replace(PLENTY, per_session=0)
+    assert await refusal(stores.processes.reopen("p1", "ann", full, 201.0)) == "session_limit"
+    await other.processes.reopen("p1", "ann", PLENTY, 201.0)
+    again = await current(stores)
+    assert (again.status, again.outcome, again.ended_at, again.deadline) == ("queued", None, None, None)
+    assert await refusal(stores.processes.reopen("p1", "ann", PLENTY, 202.0)) == "conflict"
+    event = (await stores.processes.events("p1", 0, 10))[-1]
+    assert (event.type, event.payload) == ("reopened", {"by": "ann"})
+    (taken,) = await claim(other, "w2", 203.0)
+    assert (taken.token, taken.status) == (held.token + 1, "running")
+    assert not await stores.processes.finish(ending(held), QUOTAS)
+
+
 async def files_and_message_are_written_with_the_end(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
@@ -160,6 +178,7 @@ ENDINGS = cases(
     a_process_ends_once,
     of_several_who_end_a_process_one_does,
     nothing_follows_the_end,
+    an_abandoned_process_is_queued_again_when_a_person_says_so,
     files_and_message_are_written_with_the_end,
     an_end_that_can_not_be_written_whole_is_not_written,
     what_waits_for_a_worker_may_be_ended,

@@ -1,0 +1,37 @@
+"""Fields that a provider puts beside a call. Owns keeping them and giving them back; reads none of them.
+
+A thought signature, a namespace or the caller of a call belongs to the provider, which wants it back as it was. The
+fields of each shape are kept apart, so that a history can be continued by another provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from toolwright.tools.call import ToolCall
+from toolwright.wire.part import Part, plain
+
+
+def unknown_fields(part: Part, known: Collection[str]) -> dict[str, Any]:
+    """The fields of an object that its shape gives no meaning here."""
+    return {name: _plain(value) for name, value in part.object().items() if name not in known}
+
+
+def _plain(value: Any) -> Any:
+    """The value with the objects of an SDK inside it as dicts."""
+    value = plain(value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def kept(shape: str, fields: dict[str, Any]) -> dict[str, Any] | None:
+    """The fields of one shape, as the `meta` of a call."""
+    return {shape: fields} if fields else None
+
+
+def given_back(call: ToolCall, shape: str) -> dict[str, Any]:
+    """The fields that a call brought from this shape; a new dict, which may be filled."""
+    fields = (call.meta or {}).get(shape)
+    return dict(fields) if isinstance(fields, dict) else {}
