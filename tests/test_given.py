@@ -19,7 +19,15 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"before": [3]}, "The hook 3 is not usable; use a function"),
     ({"after": None}, "after=None is not usable; use a list of functions"),
     ({"after": ["x"]}, "The hook 'x' is not usable; use a function"),
-    ({"projector": "x"}, "projector='x' is not usable; use a function"),
+    (
+        {"projector": "x"},
+        "projector='x' is not usable; use a function of an outcome, or of an outcome and its call, sync or async",
+    ),
+    (
+        {"projector": locals},
+        "projector=<built-in function locals> is not usable; use a function of an outcome, or of an outcome and its "
+        "call, sync or async",
+    ),
     ({"call_log": []}, "call_log=[] is not usable; use an object with open(record) and close(record)"),
     ({"events_file": 3}, "events_file=3 is not usable; use the path of a file"),
     ({"clock": 3}, "clock=3 is not usable; use a Clock, such as SystemClock()"),

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from toolwright.app import App
     from toolwright.calls.approvals import Approval
     from toolwright.calls.batch import Batch
-    from toolwright.calls.hooks import Answer, HookCall, ReplaceArguments
+    from toolwright.calls.hooks import Answer, HookCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
@@ -74,6 +74,7 @@ _HOMES = {
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
+    "ProjectedCall": "toolwright.calls.hooks",
     "Recovered": "toolwright.session.recovery",
     "Resolved": "toolwright.session.inbox",
     "RegistryError": "toolwright.errors",
@@ -131,6 +132,7 @@ __all__ = [
     "Pending",
     "Policy",
     "PolicyError",
+    "ProjectedCall",
     "Recovered",
     "RegistryError",
     "ReplaceArguments",

@@ -41,7 +41,8 @@ class App:
         policy: the owner's decisions; the defaults are those of `Policy()`.
         before: hooks that see each call before it is authorised.
         after: hooks that see each outcome before it is final.
-        projector: turns an outcome into the text that the model reads.
+        projector: turns an outcome into the text that the model reads; it is given the call, too, if it takes two
+            arguments, and may be async.
         model: the model that tools ask with `ctx.complete`.
         quotas: how much each session may keep.
         lifespan: a function without parameters under `@contextlib.asynccontextmanager`. It is entered in each process

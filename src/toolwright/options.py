@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from toolwright.calls.hooks import AfterHook, BeforeHook, Projector
+from toolwright.calls.hooks import AfterHook, BeforeHook, Projector, is_projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
 from toolwright.clock import Clock
@@ -82,7 +82,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "policy": (_or_none(_is(Policy)), "Policy(...)"),
     "before": (_is(Iterable), "a list of functions"),
     "after": (_is(Iterable), "a list of functions"),
-    "projector": (_or_none(callable), "a function"),
+    "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
     "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
     "events_file": (_or_none(_is(str, Path)), "the path of a file"),
     "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import functools
 import json
 import logging
 import math
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.calls.running import run, run_one
+from tests.support import fail_after
 from toolwright import (
     Attachment,
     ConnectionRequired,
@@ -26,6 +28,7 @@ from toolwright import (
     Image,
     Pending,
     Policy,
+    ProjectedCall,
     RetryPolicy,
     Runtime,
     Success,
@@ -751,6 +754,110 @@ async def test_what_a_projector_writes_is_bounded_too(open_session):
 async def test_what_a_projector_writes_can_always_be_written_down(open_session):
     outcome = await run_one(await open_session(giving(1), projector=lambda outcome: "caf\udce9"), "give")
     assert outcome.text == "caf\\udce9"
+
+
+@pytest.mark.promise("OUT-07")
+async def test_a_projector_may_be_async(open_session):
+    turns: list[str] = []
+
+    async def project(outcome: ToolOutcome) -> str:
+        await asyncio.sleep(0)
+        turns.append(outcome.call_id)
+        return f"<{outcome.value}>"
+
+    session = await open_session(giving(5), projector=project)
+    outcomes = await run(session, ToolCall(name="give", id="c1"), ToolCall(name="give", id="c2"))
+    assert [(outcome.text, outcome.value) for outcome in outcomes] == [("<5>", 5)] * 2
+    assert sorted(turns) == ["c1", "c2"]
+
+
+@pytest.mark.promise("OUT-07")
+@pytest.mark.filterwarnings("error")
+async def test_an_async_projector_that_hangs_or_breaks_is_read_by_the_model(open_session):
+    async def project(outcome: ToolOutcome) -> str:
+        if outcome.tool == "give":
+            await asyncio.Event().wait()
+        raise asyncio.CancelledError
+
+    session = await open_session(giving(5), projector=project, policy=Policy(timeout=0.02))
+    outcomes = await run(session, ToolCall(name="give"), ToolCall(name="missing"))
+    assert [outcome.status for outcome in outcomes] == ["success", "failure"]
+    assert all("could not be shown" in outcome.text for outcome in outcomes)
+
+
+@pytest.mark.promise("OUT-07", "CANCEL-01")
+@pytest.mark.filterwarnings("error")
+async def test_an_async_projector_does_not_hold_up_a_call_that_is_cancelled(open_session):
+    began = asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def project(outcome: ToolOutcome) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    session = await open_session(wait, projector=project)
+    async with fail_after(5):
+        batch = session.start_batch([ToolCall(name="wait")])
+        await began.wait()
+        batch.cancel("enough")
+        (outcome,) = await batch
+    assert outcome.status == "cancelled"
+    assert "enough" in outcome.text
+
+
+@pytest.mark.promise("OUT-07")
+async def test_a_projector_with_two_parameters_sees_the_call(open_session):
+    seen: list[ProjectedCall] = []
+
+    def project(outcome: ToolOutcome, call: ProjectedCall) -> str:
+        seen.append(call)
+        return "seen"
+
+    @tool(secret="token")
+    async def send(to: str, token: str) -> str:
+        return "sent"
+
+    session = await open_session(send, projector=project)
+    calls = [
+        ToolCall(name="send", id="c1", arguments={"to": "Ada", "token": "hunter22"}),
+        ToolCall(name="missing", id="c2", arguments={"n": 1}, source="user"),
+    ]
+    outcomes = await session.run_batch(calls, scope="turn 1")
+    assert [outcome.text for outcome in outcomes] == ["seen", "seen"]
+    first, second = sorted(seen, key=lambda call: call.call_id)
+    assert (first.session, first.scope, first.call_id, first.name, first.source) == (
+        "s",
+        "turn 1",
+        "c1",
+        "send",
+        "model",
+    )
+    assert first.arguments == {"to": "Ada", "token": "[secret]"}
+    assert first.tool is not None
+    assert first.tool.name == "send"
+    assert first.duration > 0
+    assert (second.tool, second.arguments, second.source, second.duration) == (None, {"n": 1}, "user", 0.0)
+
+
+@pytest.mark.promise("OUT-07")
+@pytest.mark.parametrize(
+    ("project", "text"),
+    [
+        (lambda outcome, limit=3: f"{outcome.value}"[:limit], "123"),
+        (lambda *given: f"{len(given)}", "1"),
+        (lambda outcome, call=None: call.name, "give"),
+        (functools.partial(lambda mark, outcome, call: f"{mark}{call.name}", "!"), "!give"),
+        (str, "ToolOutcome"),
+    ],
+    ids=["optional", "any", "named", "partial", "class"],
+)
+async def test_a_projector_is_given_the_call_only_if_it_takes_one(open_session, project, text):
+    outcome = await run_one(await open_session(giving(12345), projector=project), "give")
+    assert outcome.text.startswith(text)
 
 
 @pytest.mark.promise("OUT-03")

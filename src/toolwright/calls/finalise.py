@@ -18,12 +18,13 @@ from toolwright.calls.approach import show
 from toolwright.calls.bounds import within
 from toolwright.calls.checking import QUOTE, check_output, is_plain
 from toolwright.calls.execute import CallRun
-from toolwright.calls.hooks import Hooks
+from toolwright.calls.hooks import Hooks, ProjectedCall
 from toolwright.calls.host import CallHost
+from toolwright.calls.media import MARK
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
 from toolwright.calls.returned import SPECIAL, to_outcome, unserialisable
-from toolwright.calls.review import ask_after, project
+from toolwright.calls.review import ask_after, project, project_now
 from toolwright.calls.shorten import bounded
 from toolwright.calls.state import identity
 from toolwright.tools.outcome import Pending, ToolOutcome
@@ -57,6 +58,8 @@ class Finaliser:
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
                     return None
+                if MARK in payload:  # an image, perhaps, which goes beside the value
+                    return self._settle_outcome(run, result, _outcome(run, result))
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))
 
@@ -75,7 +78,7 @@ class Finaliser:
             return None
         if self._hooked and (run.attempt or self._hooks.project is not None):
             if outcome.status == "cancelled":  # no hook may hold up a call that was stopped
-                return project(outcome, self._policy, self._hooks.project)
+                return project_now(outcome, self._policy, self._hooks, functools.partial(self._projected_call, run))
             return None
         return outcome if is_plain(outcome, run.tool, self._policy) else None
 
@@ -97,8 +100,24 @@ class Finaliser:
         text = outcome.full_text()
         if not within(text, policy.max_lines, policy.max_bytes):
             outcome = await bounded(outcome, text, policy, functools.partial(self._keep_output, run))
-        outcome = project(outcome, policy, hooks.project)
+        outcome = await project(outcome, policy, hooks, functools.partial(self._projected_call, run))
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
+
+    def _projected_call(self, run: CallRun) -> ProjectedCall:
+        """The call of an outcome, for the projector."""
+        record, owner = run.record, run.owner
+        return ProjectedCall(
+            session=record.session,
+            scope=owner.scope,
+            batch=record.batch,
+            call_id=run.call_id,
+            name=run.name,
+            tool=None if run.tool is None else run.tool.definition,
+            arguments=record.arguments,
+            source=record.source,
+            parent=record.parent,
+            duration=0.0 if run.started is None else max(0.0, self._host.monotonic() - run.started),
+        )
 
     def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
         # A call that the journal does not know, as one whose tool is unknown, is not found there either.

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from toolwright.given import unusable
 from toolwright.tools.definition import ToolDefinition
@@ -41,7 +42,29 @@ class Answer(Struct, frozen=True):
 BeforeAnswer = ReplaceArguments | Answer | Success | Failure | None
 BeforeHook = Callable[[HookCall], BeforeAnswer | Awaitable[BeforeAnswer]]
 AfterHook = Callable[[HookCall, ToolOutcome], ToolOutcome | Awaitable[ToolOutcome | None] | None]
-Projector = Callable[[ToolOutcome], str]
+
+
+class ProjectedCall(Struct, frozen=True, kw_only=True):
+    """The call whose outcome a projector writes, as others may see it: secrets are not among the arguments.
+
+    `tool` is None for a call of a tool that is not registered. `duration` is in seconds, from the start of the tool to
+    now; 0 for a call that never ran.
+    """
+
+    session: str
+    scope: str
+    batch: str
+    call_id: str
+    name: str
+    tool: ToolDefinition | None
+    arguments: Any
+    source: str
+    parent: str | None
+    duration: float
+
+
+Projector = Callable[[ToolOutcome], str | Awaitable[str]] | Callable[[ToolOutcome, ProjectedCall], str | Awaitable[str]]
+"""Takes an outcome, and its call if it has a second parameter, which is required or named `call`."""
 
 
 class Hooks(Struct, frozen=True):
@@ -50,18 +73,56 @@ class Hooks(Struct, frozen=True):
     before: tuple[BeforeHook, ...] = ()
     after: tuple[AfterHook, ...] = ()
     project: Projector | None = None
+    project_call: bool = False
+    """Whether the projector takes the call, too; found out here, once."""
 
     def __post_init__(self) -> None:
+        if self.project is not None:
+            force_setattr(self, "project_call", takes_call(self.project))
         for hook in (*self.before, *self.after):
             if not callable(hook):
                 raise unusable("hook", hook, "a function")
 
 
+def is_projector(given: Any) -> bool:
+    """True for a function of an outcome, or of an outcome and its call."""
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):
+        return callable(given)  # Written in C, it does not say.
+    return any(_binds(signature, count) for count in (1, 2))
+
+
+def takes_call(projector: Projector) -> bool:
+    """True when a projector takes the call beside its outcome."""
+    try:
+        signature = inspect.signature(projector)
+    except (TypeError, ValueError):
+        return False
+    positional = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return _binds(signature, 2) and (not _binds(signature, 1) or (len(positional) > 1 and positional[1].name == "call"))
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
 async def ask(function: Callable[..., Any], *args: Any) -> Any:
     """Call code of the host or of a tool, sync or async. What it raises is an Exception, so that it ends one call."""
     answer = ask_now(function, *args)
-    if not inspect.isawaitable(answer):
-        return answer
+    return await awaited(answer) if inspect.isawaitable(answer) else answer
+
+
+async def awaited(answer: Awaitable[Any]) -> Any:
+    """Await what such code gave."""
     try:
         return await answer
     except (Exception, KeyboardInterrupt):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.hooks import Answer
+from toolwright.calls.media import MARK, take_media
 from toolwright.calls.mishaps import Cancelled
 from toolwright.tools.outcome import (
     Attachment,
@@ -38,7 +39,20 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
     kind = type(result)
     if kind not in SPECIAL:
         try:
-            return ToolOutcome(call_id, name, "success", jsonx.encode(result), attempts, decided_by)
+            payload = jsonx.encode(result)
+            if MARK not in payload:
+                return ToolOutcome(call_id, name, "success", payload, attempts, decided_by)
+            value, images, attachments = take_media(result)
+            return ToolOutcome(
+                call_id,
+                name,
+                "success",
+                payload if value is result else jsonx.encode(value),
+                attempts,
+                decided_by,
+                images=images,
+                attachments=attachments,
+            )
         except BaseException as error:  # a value may have code of its own for its JSON form
             result, kind = unserialisable(result, error), Failure
     if kind is ToolOutcome:
@@ -89,8 +103,8 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
 
 def _with_extras(outcome: ToolOutcome, result: Success) -> ToolOutcome:
     raw_output = result.raw_output
-    images: list[Image] = []
-    attachments: list[Attachment] = []
+    images: list[Image] = [*outcome.images]
+    attachments: list[Attachment] = [*outcome.attachments]
     for image in result.images:
         if isinstance(image, AttachmentInfo):
             image = Image.from_attachment(image)

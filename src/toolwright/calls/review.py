@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright.calls.bounds import bound
-from toolwright.calls.hooks import AfterHook, HookCall, Projector, ask, ask_now
+from toolwright.calls.hooks import AfterHook, HookCall, Hooks, ProjectedCall, ask, ask_now, awaited
 from toolwright.calls.policy import Policy
 from toolwright.calls.returned import failed_after
 from toolwright.tools.outcome import Failure, ToolOutcome, encodable, error_text, told
@@ -52,15 +54,42 @@ def _changed(outcome: ToolOutcome, changed: Any) -> ToolOutcome:
     return renewed
 
 
-def project(outcome: ToolOutcome, policy: Policy, projector: Projector | None) -> ToolOutcome:
-    """Let the session's projector say what the model reads; if it fails, the model reads that."""
-    if projector is None:
+def project_now(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Callable[[], ProjectedCall]) -> ToolOutcome:
+    """The same for a call that was stopped, which nothing may hold up: an async projector is not asked about it."""
+    if hooks.project is None:
         return outcome
     try:
-        text = ask_now(projector, outcome)
-        if not isinstance(text, str):
-            raise TypeError(f"the projector returned a {type(text).__name__} and not a string")
-    except Exception as error:  # the host's code: the model reads that it failed, the outcome stays
-        log.exception("The projector failed for call %r", outcome.call_id)
-        text = error_text(f"The result could not be shown: {type(error).__name__}")
+        text = ask_now(hooks.project, outcome, *([call()] if hooks.project_call else []))
+        if inspect.iscoroutine(text):
+            text.close()
+        if inspect.isawaitable(text):
+            return outcome
+    except Exception as error:  # the host's code
+        text = _not_shown(outcome, error)
+    return _projected(outcome, text, policy)
+
+
+async def project(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Callable[[], ProjectedCall]) -> ToolOutcome:
+    """Let the session's projector say what the model reads; if it fails, the model reads that."""
+    if hooks.project is None:
+        return outcome
+    try:
+        text = ask_now(hooks.project, outcome, *([call()] if hooks.project_call else []))
+        if inspect.isawaitable(text):
+            async with asyncio.timeout(policy.timeout):
+                text = await awaited(text)
+    except Exception as error:  # the host's code
+        text = _not_shown(outcome, error)
+    return _projected(outcome, text, policy)
+
+
+def _projected(outcome: ToolOutcome, text: Any, policy: Policy) -> ToolOutcome:
+    if not isinstance(text, str):
+        text = _not_shown(outcome, TypeError(f"the projector returned a {type(text).__name__} and not a string"))
     return replace(outcome, model_text=bound(encodable(text), policy.max_lines, policy.max_bytes))
+
+
+def _not_shown(outcome: ToolOutcome, error: Exception) -> str:
+    """What the model reads in the place of a result that could not be shown; the outcome stays."""
+    log.error("The projector failed for call %r", outcome.call_id, exc_info=error)
+    return error_text(f"The result could not be shown: {type(error).__name__}")

@@ -10,7 +10,7 @@ import traceback
 import weakref
 from typing import Protocol
 
-ROOMS = ("calls", "effects", "events", "session", "processes", "schedules", "blocking")
+ROOMS = ("calls", "effects", "events", "session", "processes", "schedules", "blocking", "lifespan")
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
 
 

@@ -120,7 +120,8 @@ GONE = ""
 
 
 class Image(Struct, frozen=True, gc=False):
-    """A picture that a model sees natively: base64 data and its media type.
+    """A picture that a model sees natively: base64 data and its media type. Return it from a tool, alone or inside a
+    value, or among the images of a `Success`.
 
     With a `hash`, the data is that of an attachment of the session, and comes in when results are written for a
     provider: outcomes and records stay small.
