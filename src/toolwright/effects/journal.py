@@ -38,7 +38,7 @@ class Entry(Struct, frozen=True, gc=False):
     """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
 
     `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
-    `pending` says that its tool has ended, and that its completion is waited for.
+    `pending` says that its completion decides its outcome: its tool has ended and waits for it, or it has come already.
     """
 
     intent: Intent

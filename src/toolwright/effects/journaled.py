@@ -46,6 +46,10 @@ class JournaledController:
         """Part of `EffectController`."""
         return await self.room.resolve(key, resolution, remember)
 
+    async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
+        """Part of `EffectController`."""
+        return await self.waits.end_wait(key, Resolution("cancelled", self.clock.now(), reason=reason))
+
     async def signal(self, key: WaitKey, payload: bytes) -> int:
         """Part of `EffectController`."""
         return await self.room.signal(key, payload)

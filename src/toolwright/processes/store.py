@@ -35,7 +35,7 @@ class Limits(Struct, frozen=True, gc=False):
 class Claimed(NamedTuple):
     """A process that is a worker's now. `before` is the one that had it last and is gone, or handed it back.
 
-    `done` says that the outcome of its call is known already, and that only its end is missing.
+    `done` says that the outcome of its call is known already, or its completion has come: only its end is missing.
     """
 
     process: Process
@@ -168,8 +168,9 @@ class ProcessStore(Protocol):
         ...
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
-        """End a process. False when it is over already, or another's.
+        """End a process. False when it is over already, or another's, or when the completion of its call has come.
 
+        A completion that was acknowledged decides how it ends: it is for a worker to claim, and to end with that.
         What waits is nobody's, and ends by the token that it has. Calls of the process that have no outcome get this
         one. The oldest process of the session that was held may begin.
 

@@ -20,6 +20,7 @@ from toolwright.stores.sqlite.bundles import Bundle, Bundles, is_mine, remove, u
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.rows import KEY, one, packed, packed_all
+from toolwright.stores.sqlite.waits import completion_came
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -280,7 +281,7 @@ def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Ent
 
 def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
     query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
-    return one(connection, query, key) is not None
+    return one(connection, query, key) is not None or completion_came(connection, key)
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

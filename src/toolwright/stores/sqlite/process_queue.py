@@ -18,6 +18,7 @@ from toolwright.stores.sqlite.journal import NOBODY
 from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_event, find_process, insert_process
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.run_resources import add_resource, update_resource
+from toolwright.stores.sqlite.waits import completion_came
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 _outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
@@ -119,9 +120,11 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
 def take_process(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
-    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
+    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end. So does a completion that
+    # has come: whoever resolved it was told that it stands, and it is the outcome of the call.
     query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
-    done = bool(one(connection, query, process.call))
+    finished = one(connection, query, process.call)
+    done = bool(finished) or (finished is not None and completion_came(connection, process.call))
     if process.attempts and process.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "waits"):
             connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
