@@ -50,8 +50,7 @@ def measure(quick: bool) -> dict[str, Any]:
     random_ = random.Random(0)
     known = KnownSecrets("s", Vault(GivenKeys()), lambda redactor: None)
     values = ["".join(random_.choices(string.ascii_letters + string.digits, k=40)) for _ in range(SECRETS)]
-    for number, value in enumerate(values):
-        known.learn(f"secret_{number}", value)
+    known.learn_at_once((f"secret_{number}", value) for number, value in enumerate(values))
     kinds = texts(random_)
     lines = [kinds["words"][at : at + 100] for at in range(0, SIZE, 100)]
     lines[::100] = [f"{line[:60]}{random_.choice(values)}" for line in lines[::100]]

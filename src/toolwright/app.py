@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
 from toolwright.calls.policy import Policy
@@ -19,9 +19,10 @@ from toolwright.opening import Opening
 from toolwright.options import AppOptions, Lifespan, OpenOptions, check_options, require_known
 from toolwright.session.keys import KeyProvider
 from toolwright.session.store import Quotas
-from toolwright.tools.capability import Capability, activate, require_capability
+from toolwright.tools.capability import Beneath, Capability, activate, add_tools, require_capability
 from toolwright.tools.clients import ModelClient
-from toolwright.tools.registry import ToolRegistry, ToolSource
+from toolwright.tools.registry import Catalogue, ToolRegistry, ToolSource
+from toolwright.tools.scopes import RegistryView
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
@@ -82,6 +83,10 @@ class App:
 
             activate(self.capabilities, capabilities.capability)  # refuses unknown names and circles
 
+    def catalogue(self) -> Catalogue:
+        """The tools of the app and of its capabilities, as a session has them when the app is opened now."""
+        return RegistryView(arrange(self).tools, lambda tool: tool)
+
     @property
     def hooks(self) -> Hooks:
         """The hooks and the projector."""
@@ -126,6 +131,36 @@ class App:
         said = [f"{len(tools)} tools"]
         said += [field.name for field in fields(self) if field.name != "tools" and getattr(self, field.name)]
         return f"<App: {', '.join(said)}>"
+
+
+class Arranged(NamedTuple):
+    """The tools and capabilities of an app for one runtime."""
+
+    own: Any
+    """The tools that the app was given: a registry for this runtime, or the source that is followed."""
+    tools: Any
+    """The same with the tools of the active capabilities."""
+    active: tuple[Capability, ...]
+
+
+def arrange(app: App) -> Arranged:
+    """Choose the capabilities that are active, and lay their tools beside those of the app.
+
+    Raises:
+        CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
+    """
+    from toolwright.builtin import capabilities
+
+    tools = app.tools
+    own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+    active = activate(
+        app.capabilities,
+        capabilities.capability,
+        automatic=capabilities.automatic() if app.automatic is None else app.automatic,
+        tools=lambda: [tool.definition for tool in own.snapshot().values()],
+    )
+    # A registry that is followed belongs to its owner and is not changed: the tools of capabilities lie beneath it.
+    return Arranged(own, add_tools(active, to=Beneath(own) if active and own is tools else own), active)
 
 
 APP_OPTIONS = frozenset(AppOptions.__annotations__)

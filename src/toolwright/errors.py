@@ -34,6 +34,13 @@ class StoreError(ToolwrightError):
     """A store can not be opened, read or written. It is never recorded as a tool's outcome."""
 
 
+class MachineError(ToolwrightError):
+    """The machine has no thread, process or memory for a call, which did not run. It is never a tool's outcome.
+
+    The call may run when it comes again.
+    """
+
+
 class ReplayMismatch(ToolwrightError):
     """A call's identity was used before, for another tool or other arguments; `differences` lists the first paths."""
 

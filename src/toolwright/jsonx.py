@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from typing import Any
 
 import msgspec
@@ -24,16 +25,87 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__!r} has no JSON form")
 
 
-encode = msgspec.json.Encoder(enc_hook=_plain).encode
-"""Encode a value as compact JSON bytes. Raises TypeError or ValueError for what has no JSON form."""
-
-canonical = msgspec.json.Encoder(enc_hook=_plain, order="sorted").encode
-"""Encode with sorted keys: equal values give equal bytes."""
-
-decode = msgspec.json.decode
-"""Decode JSON bytes or text. Raises msgspec.DecodeError, whose text names the place."""
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_canonical = msgspec.json.Encoder(enc_hook=_plain, order="sorted").encode
+_decode = msgspec.json.decode
 
 DecodeError = msgspec.DecodeError
+
+DEEPEST = 128
+"""How deep lists and objects may be nested in each other. Every parser that reads what we wrote can read that deep."""
+SHALLOW = 2 * DEEPEST
+"""JSON of up to this many bytes cannot be nested deeper, for each list takes two."""
+
+
+class TooDeep(msgspec.DecodeError, ValueError):
+    """Lists and objects are nested in each other deeper than `DEEPEST`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it is nested more than {DEEPEST} levels deep")
+
+
+def encode(value: Any) -> bytes:
+    """Encode a value as compact JSON bytes.
+
+    Raises:
+        TypeError, ValueError, OverflowError, RecursionError: the value has no JSON form.
+        TooDeep: a ValueError: it is nested deeper than `DEEPEST`.
+    """
+    data = _encode(value)
+    if len(data) > SHALLOW:
+        require_shallow(data)
+    return data
+
+
+def canonical(value: Any) -> bytes:
+    """Encode with sorted keys: equal values give equal bytes. Raises what `encode` raises."""
+    data = _canonical(value)
+    if len(data) > SHALLOW:
+        require_shallow(data)
+    return data
+
+
+def decode(data: Any, *, type: Any = Any) -> Any:
+    """Decode JSON bytes or text.
+
+    Raises:
+        DecodeError: it is not JSON; the text of the error names the place.
+        TooDeep: a DecodeError: it is nested deeper than `DEEPEST`. It was not decoded.
+    """
+    if len(data) > SHALLOW:
+        require_shallow(data.encode() if isinstance(data, str) else bytes(data))
+    return _decode(data, type=type)
+
+
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"\\'))
+_ALIKE = bytes.maketrans(b"{}", b"[]")
+_STEPS = bytes.maketrans(b"[]", b"\x01\xff")
+_LAYERS = 12
+"""How many layers are taken off before what is left is counted: hardly any value has more."""
+
+
+def require_shallow(data: bytes) -> None:
+    """Refuse JSON that is nested too deeply. It is not parsed for that, so no depth can exhaust the stack.
+
+    Raises:
+        TooDeep: it is nested deeper than `DEEPEST`.
+    """
+    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+        return
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # What is left are brackets, and quotes: two of them side by side have nothing between them that counts.
+    marks = data.translate(_ALIKE, _NOT_STRUCTURE).replace(b'""', b"")
+    if b'"' in marks:
+        marks = b"".join(marks.split(b'"')[::2])
+    marks = marks.replace(b"\\", b"")
+    for _ in range(_LAYERS):
+        if not marks:
+            return
+        marks = marks.replace(b"[]", b"")  # the innermost lists and objects
+    steps = memoryview(marks.translate(_STEPS)).cast("b")
+    if max(itertools.accumulate(steps), default=0) > DEEPEST - _LAYERS:
+        raise TooDeep
 
 
 _SHA256 = hashlib.sha256()  # To look the algorithm up takes longer than to hash what is short.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakValueDictionary
 
-from toolwright.app import APP_OPTIONS, OPEN_OPTIONS, App
+from toolwright.app import APP_OPTIONS, OPEN_OPTIONS, App, arrange
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
@@ -28,8 +28,7 @@ from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared
 from toolwright.session.store import Quotas
 from toolwright.sinks import JsonLinesSink
-from toolwright.tools.capability import Beneath, Capability, activate, add_tools
-from toolwright.tools.registry import ToolRegistry, ToolSource
+from toolwright.tools.registry import ToolSource
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
@@ -39,13 +38,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
     """Runs tools. Open one, take sessions from it, and close it; `async with Runtime.open(...)` does all three."""
 
     def __init__(self, app: App, options: OpenOptions) -> None:
-        tools = app.tools
-        own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+        own, all_tools, active = arrange(app)
         self.app = app
         self.tools = own
-        self.capabilities = active = _active(own, app.capabilities, app.automatic)
-        # A registry that is followed belongs to its owner and is not changed: the tools of capabilities lie beneath it.
-        all_tools = add_tools(active, to=Beneath(own) if active and own is tools else own)
+        self.capabilities = active
         hooks = Hooks(
             (*(hook for one in active for hook in one.before), *app.hooks.before),
             (*(hook for one in active for hook in one.after), *app.hooks.after),
@@ -235,16 +231,3 @@ def _split(owner: str, options: RuntimeOptions) -> tuple[App, OpenOptions]:
     of_app = {name: value for name, value in options.items() if name in APP_OPTIONS}
     of_opening = {name: value for name, value in options.items() if name not in APP_OPTIONS}
     return App(**cast("AppOptions", of_app)), cast("OpenOptions", of_opening)
-
-
-def _active(
-    tools: Any, asked: Iterable[str | Capability], automatic: Iterable[Capability] | None
-) -> tuple[Capability, ...]:
-    from toolwright.builtin import capabilities
-
-    return activate(
-        asked,
-        capabilities.capability,
-        automatic=capabilities.automatic() if automatic is None else automatic,
-        tools=lambda: [tool.definition for tool in tools.snapshot().values()],
-    )

@@ -97,7 +97,8 @@ async def test_a_secret_needs_a_name_and_a_value(run, arguments):
 async def test_a_value_that_is_refused_is_not_told_again(run, session, value):
     """Some of it would be the secret."""
     outcome = await run(secret_store, action="set", name="a", value=value)
-    assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "bad_value")
+    code = "secret_too_long" if isinstance(value, str) else "bad_value"
+    assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", code)
     assert await session.secrets.list() == []
     assert "hunter2" not in outcome.text
 

@@ -19,6 +19,7 @@ from toolwright import (
     prefixed,
     tool,
 )
+from toolwright.wire import mcp
 
 
 def named(name: str, ran: list[str] | None = None, **options: Any) -> Tool:
@@ -410,6 +411,18 @@ async def test_a_call_of_another_kind_is_refused_with_expected_and_got(open_sess
         assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "kind_mismatch")
         assert outcome.failure.message == f"Tool 'act' expected a 'mcp' call and got a {kind!r} call"
         assert ran == []
+
+
+@pytest.mark.promise("AUTH-02")
+async def test_a_request_of_mcp_is_for_a_tool_of_mcp_unless_its_reader_says_otherwise(open_session):
+    ran: list[str] = []
+    session = await open_session(named("act", ran), named("far", ran, kind="mcp"))
+    requests = [{"method": "tools/call", "params": {"name": name}} for name in ("act", "far")]
+    refused, fits = await session.run_batch(mcp.read_calls(requests))
+    assert (refused.failure.code, refused.failure.category) == ("kind_mismatch", "invalid_arguments")
+    assert refused.failure.message == "Tool 'act' expected a 'function' call and got a 'mcp' call"
+    assert (fits.ok, ran) == (True, ["far"])
+    assert [outcome.ok for outcome in await session.run_batch(mcp.read_calls(requests, kind=None))] == [True, True]
 
 
 @pytest.mark.promise("AUTH-02")

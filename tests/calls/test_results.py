@@ -40,6 +40,7 @@ from toolwright import (
     ToolOutcome,
     tool,
 )
+from toolwright.errors import ToolwrightError
 
 GENERIC = "The tool failed with an internal error; its details are in the log."
 
@@ -675,19 +676,87 @@ async def test_the_value_inside_a_success_and_a_hooks_answer_are_checked_too(ope
     assert outcome.failure.code == "invalid_output"
 
 
-@pytest.mark.promise("TOOL-07")
-async def test_a_value_nested_deeper_than_the_check_can_go_is_no_crash(open_session):
+def nested(levels: int, kind: str = "list") -> Any:
     value: Any = 1
-    for _ in range(400):
-        value = [value]
+    for _ in range(levels):
+        value = [value] if kind == "list" else {"in": value}
+    return value
 
-    @tool(output_schema={"type": "integer"})
+
+@pytest.mark.promise("OUT-12")
+@pytest.mark.parametrize("kind", ["list", "dict"])
+@pytest.mark.parametrize("schema", [None, {"type": ["array", "object"]}], ids=["no schema", "schema"])
+async def test_a_value_may_be_nested_128_levels_deep_and_no_deeper(open_session, kind, schema):
+    @tool(output_schema=schema)
+    async def give(levels: int) -> Any:
+        return nested(levels, kind)
+
+    session = await open_session(give)
+    outcomes = await run(session, *(ToolCall(name="give", arguments={"levels": n}) for n in (128, 129, 600)))
+    assert outcomes[0].value == nested(128, kind)
+    for outcome in outcomes[1:]:
+        assert (outcome.failure.category, outcome.failure.code) == ("execution", "unserialisable_result")
+        assert "nested more than 128 levels deep" in outcome.text
+
+
+@pytest.mark.promise("OUT-12", "RUN-03")
+@pytest.mark.parametrize("as_text", [True, False], ids=["as text", "as an object"])
+async def test_arguments_may_be_nested_128_levels_deep_and_no_deeper(open_session, as_text):
+    ran: list[Any] = []
+
+    @tool
+    async def take(what: Any) -> None:
+        ran.append(what)
+
+    session = await open_session(take)
+    calls = []
+    for levels in (127, 128, 600, 200_000):  # the arguments themselves are a level
+        if as_text:
+            calls.append(ToolCall(name="take", arguments='{"what": ' + "[" * levels + "]" * levels + "}"))
+        elif levels < 1000:
+            calls.append(ToolCall(name="take", arguments={"what": nested(levels)}))
+    first, *others = await run(session, *calls)
+    assert first.ok
+    assert len(ran) == 1
+    for outcome in others:
+        assert outcome.failure.code == "malformed_arguments"
+        assert "nested too deeply; the limit is 128 levels" in outcome.text
+
+
+@pytest.mark.promise("OUT-12")
+async def test_brackets_inside_of_text_are_not_depth(open_session):
+    value = [{"text": "[[{{" * 200 + '"' + "\\" * 3 + "]" * 3, '"[': ["\\", "{" * 300, '\\"']} for _ in range(60)]
+
+    @tool
     async def give() -> Any:
         return value
 
     outcome = await run_one(await open_session(give), "give")
-    assert outcome.failure is not None
-    assert outcome.failure.code == "invalid_output"
+    assert outcome.value == value
+
+
+@pytest.mark.promise("OUT-12")
+async def test_what_comes_from_outside_is_bounded_in_depth_too(open_runtime):
+    @tool
+    async def wait(ctx: ToolContext) -> Pending:
+        keys.append(ctx.completion_key())
+        return Pending()
+
+    @tool(parallel=True)
+    async def step(ctx: ToolContext) -> Any:
+        return await ctx.step("deep", lambda: nested(200))
+
+    keys: list[str] = []
+    runtime = await open_runtime(wait, step)
+    session = runtime.session("s")
+    batch = session.start_batch([ToolCall(name="wait")])
+    await batch.quiet()
+    with pytest.raises(ToolwrightError, match="128 levels"):
+        await runtime.resolve(keys[0], value=nested(200))
+    await runtime.resolve(keys[0], value=nested(128))
+    (outcome,) = await batch
+    assert outcome.value == nested(128)
+    assert (await run_one(session, "step")).failure.code == "unserialisable_result"
 
 
 # --- the projector

@@ -452,7 +452,61 @@ async def test_replaced_arguments_are_what_policy_sees_and_claims_are_made_of(op
     assert seen == [{"path": "/b"}]
 
 
+@pytest.mark.promise("OUT-02")
+@pytest.mark.parametrize("how", ["returned", "raised", "replaced"])
+async def test_a_failure_of_a_before_hook_is_the_hooks_and_not_the_tools(open_runtime, how):
+    def hook(call: HookCall) -> Any:
+        if how == "replaced":
+            return ReplaceArguments({"n": "x"})
+        if how == "raised":
+            raise ToolError("no", category="permission_denied", code="mine")
+        return Failure(message="no", category="permission_denied", code="mine")
+
+    @tool
+    async def work(n: int = 1) -> int:
+        raise AssertionError("It must not run.")
+
+    runtime = await open_runtime(work, before=[hook])
+    outcome = await run_one(runtime.session("s"), "work")
+    assert outcome.failure.source == "hook"
+    if how in ("returned", "raised"):
+        assert (outcome.failure.category, outcome.failure.code) == ("permission_denied", "mine")
+    else:
+        assert outcome.failure.category == "invalid_arguments"
+    (record,) = runtime.log.query(tool="work")
+    assert (record.outcome.failure.source, record.started_at) == ("hook", None)
+
+
+@pytest.mark.promise("OUT-02")
+async def test_a_failure_of_a_prepare_step_stays_the_tools(open_session):
+    @tool(prepare=lambda arguments, call: Failure(message="not ready"))
+    async def work() -> None: ...
+
+    assert (await run_one(await open_session(work), "work")).failure.source == "tool"
+
+
 # --- after-hooks
+
+
+@pytest.mark.promise("OUT-02")
+@pytest.mark.parametrize("how", ["returned", "raised", "kept"])
+async def test_a_failure_of_an_after_hook_is_the_hooks(open_session, how):
+    def hook(call: HookCall, outcome: ToolOutcome) -> ToolOutcome:
+        if how == "raised":
+            raise ToolError("held back", code="mine")
+        if how == "kept":
+            return replace(outcome, raw_output="x")
+        return replace(outcome, status="failure", failure=Failure(message="held back", code="mine"), payload=b"null")
+
+    @tool
+    async def work() -> int:
+        if how == "kept":
+            raise ToolError("my own", code="mine")
+        return 1
+
+    outcome = await run_one(await open_session(work, after=[hook]), "work")
+    assert (outcome.failure.code, outcome.failure.source) == ("mine", "tool" if how == "kept" else "hook")
+    assert outcome.text == ('{"error":"my own"}' if how == "kept" else '{"error":"held back"}')
 
 
 @pytest.mark.promise("RUN-04")

@@ -280,8 +280,11 @@ class Workers:
         self.all: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
     def start(self, *words: str) -> "Working":
+        return self.start_command("worker", "--tools", "background.py", "--db", "agent.db", *words)
+
+    def start_command(self, *words: str) -> "Working":
         process = subprocess.Popen(
-            [*self._command, "worker", "--tools", "background.py", "--db", "agent.db", *words],
+            [*self._command, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

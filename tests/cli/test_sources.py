@@ -148,7 +148,7 @@ def test_two_tools_of_one_name_are_refused_with_both_places(run: Run, some: Path
 def test_no_tools_at_all_are_answered_with_every_way_to_name_some(run: Run) -> None:
     ended = run("tools")
     assert ended.code == 2
-    for way in ("--tools module:attribute", "--tools tools.py", "[tool.toolwright] in pyproject.toml"):
+    for way in ("--app module:app", "--tools tools.py", "[tool.toolwright] in pyproject.toml"):
         assert way in ended.err
 
 
@@ -156,10 +156,10 @@ def test_no_tools_at_all_are_answered_with_every_way_to_name_some(run: Run) -> N
     ("content", "said"),
     [
         ("[tool.toolwright\n", "is not TOML"),
-        ("[tool.toolwright]\n", "has no tools; write a list of sources"),
+        ("[tool.toolwright]\n", "has no tools and no app; write a list of sources"),
         ('[tool.toolwright]\ntools = "kit.py"\n', "has tools = 'kit.py'; write a list"),
         ("[tool.toolwright]\ntools = [1]\n", "has tools = [1]; write a list"),
-        ('[tool.toolwright]\ntools = ["gone.py"]\n', "The tools 'gone.py' are not there"),
+        ('[tool.toolwright]\ntools = ["gone.py"]\n', "The tools 'gone.py' cannot be found"),
     ],
 )
 def test_a_wrong_project_file_is_named_with_the_remedy(run: Run, project: Path, content: str, said: str) -> None:

@@ -203,8 +203,8 @@ def test_what_is_taken_over_is_counted(run: Run, spawn: Spawn, workers: Workers)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--tools", "gone.py"], "The tools 'gone.py' are not there"),
-        ([], "There are no tools; name some with --tools"),
+        (["--tools", "gone.py"], "The tools 'gone.py' cannot be found"),
+        ([], "There are no tools; name an app with --app"),
         (["--tools", "kit.py"], "None of the tools can run in the background"),
         (["--tools", "background.py", "--health-port", "70000"], "--health-port"),
         (["--tools", "background.py", "--capacity", "0"], "--capacity"),

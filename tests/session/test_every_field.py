@@ -52,7 +52,7 @@ def holding(kind: type) -> tuple[Any, list[str]]:
 
 def redactor() -> KnownSecrets:
     known = KnownSecrets("s", Vault(GivenKeys()), lambda redactor: None)
-    known.learn("k", VALUE)
+    known.learn_at_once([("k", VALUE)])
     return known
 
 

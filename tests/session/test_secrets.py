@@ -50,7 +50,7 @@ async def test_a_name_that_is_not_usable_is_refused(place, open_runtime, name):
 
 @pytest.mark.promise("SES-03")
 @pytest.mark.parametrize(
-    "value", ["", "abc", "  abc  ", "     ", "x\ud800yzw", "x" * 65_537, 12345678, None, b"bytes!"]
+    "value", ["", "abc", "  abc  ", "     ", "x\ud800yzw", "x" * 16_385, 12345678, None, b"bytes!"]
 )
 async def test_a_value_that_could_not_be_redacted_is_refused_and_not_shown(place, open_runtime, value):
     secrets = (await open_runtime(place)).session("s").secrets

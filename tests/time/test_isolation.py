@@ -1,16 +1,22 @@
 """Tools in child processes."""
 
 import asyncio
+import datetime
 import os
+import pickle
+import resource
 import signal
+import struct
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tests.support import fail_after
 from tests.time.watching import ended, finished, of_call, record, take_all
@@ -26,6 +32,7 @@ from toolwright import (
     ToolError,
     tool,
 )
+from toolwright.errors import ServiceError
 
 LOCK = threading.Lock()  # can't be copied into another process
 SEEN_BY_TOOLS: list[str] = []
@@ -441,8 +448,8 @@ async def test_what_can_not_leave_its_process_fails_its_call_alone_and_the_child
         ToolCall(name="returns_a_lock"),
         ToolCall(name="returns_a_process_number"),
     )
-    assert (first.status, first.failure.code) == ("failure", "internal_error")
-    assert "can not leave its process" in first.failure.detail
+    assert (first.status, first.failure.code) == ("failure", "unserialisable_result")
+    assert "has no JSON form" in first.failure.message
     assert before.value == after.value
 
 
@@ -711,3 +718,158 @@ async def test_isolated_tools_overlap(open_runtime, tmp_path):
     runtime = await open_runtime(one, other)
     outcomes = await run(runtime, ToolCall(name="one"), ToolCall(name="other"))
     assert [outcome.value for outcome in outcomes] == ["pong", "ping"]
+
+
+@pytest.mark.promise("RUN-08")
+async def test_what_a_child_gives_is_never_unpickled_in_the_parent(open_runtime, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / f"made-in-{os.getpid()}"),)
+
+    class TrapError(Exception):
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / f"made-in-{os.getpid()}"),)
+
+    @tool(isolation="process")
+    def returns_a_trap() -> object:
+        return Trap()
+
+    @tool(isolation="process")
+    def raises_a_trap() -> object:
+        raise TrapError("sprung")
+
+    runtime = await open_runtime(returns_a_trap, raises_a_trap)
+    first, second = await run(runtime, ToolCall(name="returns_a_trap"), ToolCall(name="raises_a_trap"))
+    assert first.failure.code == "unserialisable_result"
+    assert second.failure.code == "internal_error"
+    assert "TrapError: sprung" in second.failure.detail
+    assert list(tmp_path.iterdir()) == []
+
+
+def socket_of_this_child() -> int:
+    return int(sys.argv[1])
+
+
+def frame(message: bytes) -> bytes:
+    return struct.pack(">Q", len(message)) + message
+
+
+RUBBISH = {
+    "a length beyond all memory": b"\xff" * 8,
+    "a length of 3 GB": struct.pack(">Q", 3 * 1024**3) + b"x" * 4096,
+    "text": frame(b"what"),
+    "bytes that are no text": frame(b"\xff\xfe\xfd\xfc"),
+    "a message of another kind": frame(b'["become_root",1]'),
+    "an answer to another call": frame(b'["value",999999,"forged",null,[],[]]'),
+    "too few fields": frame(b'["value",2]'),
+    "a failure of no known kind": frame(b'["failed",2,{"message":"no","category":"treason"}]'),
+    "a value that is no text": frame(b'["value",2,"\xff",null,[],[]]'),
+    "a value that is too deep": frame(b'["value",2,' + b"[" * 200_000 + b"]" * 200_000 + b",null,[],[]]"),
+    "a pickle": frame(pickle.dumps(("value", "forged"))),
+}
+
+
+class Person(BaseModel):
+    name: str
+    born: datetime.date
+
+
+@pytest.mark.promise("RUN-07", "RUN-08")
+@pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH.keys())
+async def test_a_child_that_writes_rubbish_fails_its_call_and_is_replaced(open_runtime, rubbish):
+    @tool(isolation="process")
+    def writes() -> None:
+        os.write(socket_of_this_child(), rubbish)
+        threading.Event().wait(600)
+
+    @tool(isolation="process")
+    def where() -> int:
+        return os.getpid()
+
+    runtime = await open_runtime(writes, where)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    first, second, third = await run(runtime, ToolCall(name="where"), ToolCall(name="writes"), ToolCall(name="where"))
+    assert second.failure.code in ("process_broke", "output_too_long")
+    assert third.status == "success"
+    assert third.value != first.value
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # kilobytes
+
+
+@pytest.mark.promise("RUN-08")
+async def test_a_result_too_long_to_cross_is_a_failure_that_says_so_and_the_child_lives_on(open_runtime):
+    @tool(isolation="process")
+    def much() -> str:
+        return "x" * (17 * 1024 * 1024)
+
+    @tool(isolation="process")
+    def where() -> int:
+        return os.getpid()
+
+    runtime = await open_runtime(much, where)
+    first, second, third = await run(runtime, ToolCall(name="where"), ToolCall(name="much"), ToolCall(name="where"))
+    assert (second.failure.category, second.failure.code) == ("resource_limit", "output_too_long")
+    assert "write it to a file" in second.failure.message
+    assert first.value == third.value
+
+
+@pytest.mark.promise("RUN-08", "OUT-01")
+async def test_a_value_has_the_same_json_form_from_a_child_as_from_here(open_runtime):
+    @dataclass
+    class Point:
+        x: int
+        y: float
+
+    def give(what: str) -> Any:
+        """Give something."""
+        values: dict[str, Any] = {
+            "model": [Person(name="é", born=datetime.date(2020, 2, 2))],
+            "dataclass": {"at": Point(1, 2.5)},
+            "bytes": b"\x00\xff",
+            "set": {1},
+            "path": Path("a/b"),
+            "big": 2**70,
+            "time": datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+            "success": Success(Point(3, 4), raw_output="raw \ud800"),
+            "bad image": Success(1, images=("no image",)),  # type: ignore[arg-type]
+            "lock": threading.Lock(),
+            "surrogate": "\ud800",
+            "nan": float("nan"),
+        }
+        return values[what]
+
+    here = tool(name="here", parallel=True)(give)
+    there = tool(name="there", parallel=True, isolation="process")(give)
+    runtime = await open_runtime(here, there)
+    names = "model dataclass bytes set path big time success lock surrogate nan"
+    for what in (*names.split(), "bad image"):
+        one, other = await run(
+            runtime,
+            ToolCall(name="here", arguments={"what": what}),
+            ToolCall(name="there", arguments={"what": what}),
+        )
+        assert (what, one.status, one.text, one.raw_output) == (what, other.status, other.text, other.raw_output)
+        if one.failure is not None:
+            assert one.failure.code == other.failure.code
+
+
+@pytest.mark.promise("RUN-08", "OUT-02")
+async def test_errors_of_a_child_say_the_same_as_those_from_here(open_runtime):
+    def fail(way: str) -> None:
+        """Fail."""
+        if way == "service":
+            raise ServiceError("there is no such thing", "not_found")
+        if way == "connection":
+            raise ConnectionResetError("reset")
+        raise ToolError("busy", category="unavailable", code="busy", retry_after=5, detail="private")
+
+    here = tool(name="here", parallel=True)(fail)
+    there = tool(name="there", parallel=True, isolation="process")(fail)
+    runtime = await open_runtime(here, there)
+    for way in ("service", "connection", "tool"):
+        one, other = await run(
+            runtime,
+            ToolCall(name="here", arguments={"way": way}),
+            ToolCall(name="there", arguments={"way": way}),
+        )
+        told = [(it.failure.category, it.failure.code, it.failure.message, it.failure.retry) for it in (one, other)]
+        assert told[0] == told[1]

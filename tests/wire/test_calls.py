@@ -87,7 +87,7 @@ def test_a_model_that_knows_aliases_is_read_by_its_names_on_the_wire():
         def model_dump(self, *, by_alias: bool = False, warnings: bool = True) -> dict[str, Any]:
             return {"method" if by_alias else "method_": "tools/call", "id": 1, "params": {"name": "t"}}
 
-    assert mcp.read_calls(Params()) == [ToolCall(name="t", arguments={}, id="jsonrpc-1")]
+    assert mcp.read_calls(Params()) == [ToolCall(name="t", arguments={}, id="jsonrpc-1", kind="mcp")]
 
 
 def test_a_legacy_function_call_is_read_and_gets_an_id():

@@ -99,7 +99,7 @@ async def test_an_input_that_is_no_object_fails_its_call_and_no_other(given: Any
     async with Runtime.open(tools=[greet]) as runtime:
         session = runtime.session("s")
         bad, good = await session.run_batch(anthropic.read_calls({"role": "assistant", "content": blocks}))
-        rpc_bad, rpc_good = await session.run_batch(mcp.read_calls(requests), scope="mcp")
+        rpc_bad, rpc_good = await session.run_batch(mcp.read_calls(requests, kind=None), scope="mcp")
     assert bad.failure.category == "invalid_arguments"
     assert "not a JSON object" in bad.text
     assert good.value == rpc_good.value == "Hello Ada"

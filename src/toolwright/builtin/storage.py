@@ -20,7 +20,7 @@ RESERVED = "toolwright:"
 
 Key = Annotated[str, Field(min_length=1, max_length=255)]
 
-MOST_SECRET = 65_536
+MOST_SECRET = 16_384
 # Checked in the tool: what is refused before is shown in the failure, and this must not be.
 Secret = Annotated[Any, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_SECRET})]
 

@@ -6,9 +6,12 @@ import asyncio
 import logging
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
-from toolwright.calls.prepare import PreparedCall, invalid, read_arguments, validate
+from toolwright.calls.prepare import PreparedCall, read_arguments, validate
+from toolwright.calls.told_failures import invalid
 from toolwright.errors import InvalidArguments
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
 
@@ -46,7 +49,9 @@ async def _approach(
         if type(answer) is ReplaceArguments:
             failure = read_arguments(entry, answer.arguments, max_bytes) or validate(entry, entry.tool)
             if failure is not None:
-                entry.fail(failure)
+                entry.fail(replace(failure, source="hook"))
+        elif type(answer) is Failure:
+            entry.answer = replace(answer, source="hook")  # also one that was raised: the tool had no part in it
         elif isinstance(answer, ANSWERS):
             entry.answer = answer
         elif answer is not None and entry.outcome is None:

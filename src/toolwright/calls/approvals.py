@@ -6,7 +6,6 @@ like any wait, so that it survives a restart, and whoever answers first decides.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.calls.argument_patterns import decides
 from toolwright.calls.outside import enter, say_waiting
 from toolwright.calls.prepare import read_arguments, validate
 from toolwright.calls.redact import shown_arguments
@@ -22,6 +22,7 @@ from toolwright.effects.controller import EffectController, Opened
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
 from toolwright.tools.arguments import is_hidden
+from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
@@ -65,10 +66,9 @@ def about_arguments(raw: bytes) -> str:
 async def ask_leave(run: CallRun, question: Question) -> Failure | None:
     """Ask for leave to run a call, and wait for the answer: None to go on, perhaps with other arguments."""
     assert run.tool is not None
-    host, tool_id = run.host, run.tool.definition.id
-    call = enter(run)
+    host, call = run.host, enter(run)
     if question.kind == "approval":
-        remembered = _matching(await host.effects.waits.remembered(call.session), tool_id, run.raw)
+        remembered = _matching(await host.effects.waits.remembered(call.session), run.tool.definition, run.raw)
         if remembered is not None:
             run.decided_by = f"{remembered.effect} always"
             return None if remembered.effect == "allow" else _denied(run, question, remembered.reason)
@@ -221,26 +221,13 @@ def remember(
     return Remembered(wait.key.call.session, asked.tool_id, effect, written, resolution.at, resolution.reason)
 
 
-def _matching(decisions: list[Remembered], tool_id: str, raw: bytes) -> Remembered | None:
+def _matching(decisions: list[Remembered], tool: ToolDefinition, raw: bytes) -> Remembered | None:
     arguments = jsonx.decode(raw)
     found = [
         decision
         for decision in decisions
-        if decision.tool_id == tool_id and matches(msgspec.json.decode(decision.pattern), arguments)
+        if decision.tool_id == tool.id
+        and decides(decision.effect, msgspec.json.decode(decision.pattern), arguments, tool)
     ]
     # Deny beats allow, as it does among rules.
     return next((decision for decision in found if decision.effect == "deny"), found[0] if found else None)
-
-
-def matches(pattern: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
-    """True when each field of the pattern is there and the same, or for text matches as a shell-style pattern."""
-    for name, wanted in pattern.items():
-        if name not in fields:
-            return False
-        given = fields[name]
-        if isinstance(wanted, str) and isinstance(given, str):
-            if not fnmatch.fnmatchcase(given, wanted):
-                return False
-        elif given != wanted or type(given) is not type(wanted):
-            return False
-    return True

@@ -114,7 +114,8 @@ class Batch:
                 self._prepares = True
             given_secret = run.tool is not None and run.tool.definition.secret is not None
             if given_secret:
-                learn_secret(run)
+                learn_secret(run, at_once=parent is not None)
+                self._plain = self._plain and run.outcome is None
             if parent is not None:
                 run.parent_id, run.source = parent.call_id, "tool"
                 raw = written_arguments(run)
@@ -197,6 +198,11 @@ class Batch:
         if self._fault is None:
             self._fault = fault
         self.cancel(UNRECORDED)
+
+    def machine_failed(self, fault: Exception) -> None:
+        """Part of `RunOwner`: the machine could not run a call; say so to whoever waits, when the others are over."""
+        if self._fault is None:
+            self._fault = fault
 
     def start_none(self, reason: str, fault: Exception | None = None) -> None:
         """Part of `LaunchOwner`: the calls could not even be launched."""

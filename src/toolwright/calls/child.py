@@ -18,6 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 _HEADER = struct.Struct(">Q")
+_LONGEST = 2_000_000
+"""The most characters of a text in a report: as JSON it is still shorter than a message may be."""
 
 
 class _Link:
@@ -70,6 +72,7 @@ class _Services:
     completion_key: str
 
     def __init__(self, link: _Link) -> None:
+        self.job = 0
         self._link = link
         self._lock = threading.Lock()  # Any thread of the tool may report.
         self._over = False
@@ -83,13 +86,21 @@ class _Services:
         return time.time()
 
     def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
-        self._report(pickle.dumps(("progress", current, total, label, unit)))
+        from toolwright.calls.child_messages import Progress
+
+        self._report(Progress(self.job, current, total, _written(label), _written(unit)))
 
     def report_status(self, text: str) -> None:
-        self._report(pickle.dumps(("status", text)))
+        from toolwright.calls.child_messages import Status
+
+        self._report(Status(self.job, _written(text)))
 
     def report_output(self, stream: str, text: str) -> None:
-        self._report(pickle.dumps(("output", stream, text)))
+        from toolwright.calls.child_messages import Output
+
+        # In pieces, none of which is longer than a message may be.
+        for start in range(0, max(len(text), 1), _LONGEST):
+            self._report(Output(self.job, _written(stream), _written(text[start : start + _LONGEST])))
 
     def run_nested(self, calls: Any) -> Any:
         raise RuntimeError("a tool with isolation='process' can not call other tools; drop the isolation")
@@ -110,7 +121,9 @@ class _Services:
     def wait_key(self, kind: str, name: str) -> str:
         if kind != "completion":
             raise RuntimeError(f"a tool with isolation='process' has no {kind}s of its own; drop the isolation")
-        self._report(pickle.dumps(("key",)))
+        from toolwright.calls.child_messages import Key
+
+        self._report(Key(self.job))
         return self.completion_key
 
     async def step(self, *args: Any) -> Any:
@@ -118,7 +131,10 @@ class _Services:
 
     sleep = wait = receive = emit = step
 
-    def _report(self, data: bytes) -> None:
+    def _report(self, message: Any) -> None:
+        from toolwright import jsonx
+
+        data = jsonx.encode(message)
         with self._lock:
             if not self._over:
                 self._link.send(data)
@@ -142,16 +158,19 @@ class _Jobs:
         services = _Services(self._link)
         # Before each job, for a tool may have set a handler of its own.
         signal.signal(signal.SIGTERM, self._stop)
+        number, name, code = pickle.loads(job)
+        services.job = number
+        from toolwright.calls.child_messages import write_error, write_result
+
         try:
             self._running = services
             try:
-                result = _result_of(job, services)
+                result = _result_of(code, services)
             finally:
                 self._running = None
+            answer = write_result(number, result)
         except BaseException as error:  # the tool's code: whatever it raises is its answer
-            answer = _error(error)
-        else:
-            answer = _value(result)
+            answer = write_error(number, name, error)
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()  # The child may be killed without warning, and what was printed must not be lost.
@@ -169,8 +188,8 @@ class _Jobs:
         # Else the answer is on its way, and the parent waits for it.
 
 
-def _result_of(job: bytes, services: _Services) -> Any:
-    function, arguments, facts = pickle.loads(job)
+def _result_of(code: bytes, services: _Services) -> Any:
+    function, arguments, facts = pickle.loads(code)
     context = None
     if facts is not None:
         from toolwright.tools.context import ToolContext
@@ -185,40 +204,13 @@ def _result_of(job: bytes, services: _Services) -> Any:
     return result
 
 
+def _written(text: Any) -> Any:
+    """A text of a report in a form that has a place in JSON."""
+    return text if text is None else str(text)[:_LONGEST].encode("utf-8", "backslashreplace").decode()
+
+
 async def _await(awaitable: Any) -> Any:
     return await awaitable
-
-
-def _value(result: Any) -> bytes:
-    try:
-        return _dump(("value", result))
-    except Exception as error:
-        return _error(TypeError(f"the tool's result can not leave its process: {error}"))
-
-
-def _error(error: BaseException) -> bytes:
-    """The error itself where it survives the trip, else one that says the same; and the traceback as text."""
-    import traceback
-
-    with suppress(Exception):
-        trace = "".join(traceback.format_exception(error))
-        with suppress(Exception):
-            data = _dump(("error", error, trace))
-            pickle.loads(data)
-            return data
-        return pickle.dumps(("error", RuntimeError("".join(traceback.format_exception_only(error)).strip()), trace))
-    return pickle.dumps(("error", RuntimeError(f"the tool raised a {type(error).__name__} that has no text"), ""))
-
-
-def _dump(message: tuple[Any, ...]) -> bytes:
-    try:
-        return pickle.dumps(message)
-    except Exception:
-        # Classes that came with the job and not from a module; the parent knows them again.
-        import cloudpickle
-
-        data: bytes = cloudpickle.dumps(message)
-        return data
 
 
 def wrapped(module: str, name: str) -> Any:
@@ -250,7 +242,7 @@ def main() -> None:
         return
     sys.path[:] = pickle.loads(path)
     threading.Thread(target=listen, daemon=True).start()
-    link.send(pickle.dumps(("ready",)))
+    link.send(b"ready")
     runner = _Jobs(link)
     while True:
         runner.run(jobs.get())

@@ -18,13 +18,13 @@ from toolwright.calls.concluding import lose
 from toolwright.calls.hooks import ask
 from toolwright.calls.mishaps import raised
 from toolwright.calls.outside import enter, step_in, step_out
-from toolwright.calls.redact import redact_failure, sealed, unsealed
+from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
 from toolwright.calls.state import identity
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
 from toolwright.effects.journaled import interrupted
 from toolwright.effects.waits import Wait, WaitKey, expired, failure_of
-from toolwright.errors import SecretsError, StoreError, ToolwrightError
+from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 
@@ -55,7 +55,7 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     effects = _effects(run)
     given = _input(name, inputs)
     redactor = run.host.redactor
-    shown = given if redactor is None else redactor.json(given)
+    shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(run), "step", name, shown, given)
 
     async def do() -> bytes:
@@ -66,6 +66,8 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
         try:
             return jsonx.decode(unsealed(run.host, name, await effects.run(effect, do, policy)))
         except EffectFailed as failed:
+            if isinstance(failed.__cause__, MachineError):
+                raise failed.__cause__ from None
             raise _tool_error(failed.failure) from failed.__cause__
 
 
@@ -77,12 +79,16 @@ async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: t
             # The thread that runs it is this call's own: its slot is held, and its caller waits.
             result = await run.host.threads.run(functools.partial(function, *inputs), beyond=True)
             result = await result if asyncio.iscoroutine(result) else result
+    except MachineError as fault:
+        # Another attempt may do better, and finds the step neither failed nor in doubt.
+        failure = Failure(message=str(fault), category="unavailable", code="no_thread", source="runtime", retry=True)
+        raise EffectFailed(failure) from fault
     except Exception as error:  # the tool's code
         raise EffectFailed(_shown(run, raised(run.plan.tool, run.name, run.call_id, error))) from error
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
-        return sealed(run.host, name, jsonx.encode(result))
+        return await sealed(run.host, name, jsonx.encode(result))
     except SecretsError:
         raise
     except Exception as error:  # a value may have code of its own for its JSON form
@@ -195,7 +201,7 @@ async def recording(run: CallRun) -> AsyncIterator[None]:
     """Stop the call where its journal fails: what the tool made of that must not become its outcome."""
     try:
         yield
-    except StoreError as fault:
+    except (StoreError, MachineError) as fault:
         lose(run, fault)
         raise Unrecorded from fault
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from toolwright import jsonx
 from toolwright.calls.concluding import lose
 from toolwright.calls.durable import Unrecorded
+from toolwright.calls.redact import off_loop
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError
 from toolwright.events import CallEmitted
@@ -31,7 +32,8 @@ async def emit(run: CallRun, name: str, payload: Any, key: str | None) -> None:
     if key is not None and (not isinstance(key, str) or not key or len(key) > 255 or encodable(key) != key):
         raise ServiceError(f"The key {key!r:.300} of event {name!r} is not usable; use a text of up to 255 characters")
     if host.redactor is not None:
-        data, key = host.redactor.json(data), None if key is None else host.redactor.text(key)
+        data = await off_loop(len(data), host.redactor.json, data)
+        key = None if key is None else host.redactor.text(key)
     if host.keep_event is not None:
         try:
             await host.keep_event(name, data, key)

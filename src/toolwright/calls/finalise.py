@@ -17,13 +17,14 @@ from toolwright import jsonx
 from toolwright.calls.approach import show
 from toolwright.calls.bounds import within
 from toolwright.calls.checking import QUOTE, check_output, is_plain
+from toolwright.calls.encoded import unserialisable
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks, ProjectedCall
 from toolwright.calls.host import CallHost
 from toolwright.calls.media import MARK
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
-from toolwright.calls.returned import SPECIAL, to_outcome, unserialisable
+from toolwright.calls.returned import SPECIAL, to_outcome
 from toolwright.calls.review import ask_after, project, project_now
 from toolwright.calls.shorten import bounded
 from toolwright.calls.state import identity

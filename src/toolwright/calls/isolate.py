@@ -1,8 +1,9 @@
 """Tools in a process of their own. Owns the child processes and the talk with them; does not own timeouts.
 
 A child is a fresh interpreter, so nothing of the parent's threads or locks comes along. Tools of a module travel by
-name, those of `__main__` and of other functions by cloudpickle. Children are kept for the next call; one that was
-asked to end, or killed with everything it started, is not.
+name, those of `__main__` and of other functions by cloudpickle. What comes back is data: JSON of a bounded size, which
+is never unpickled. Children are kept for the next call; one that was asked to end, wrote something else than an answer,
+or was killed with everything it started, is not.
 """
 
 from __future__ import annotations
@@ -23,14 +24,67 @@ from types import FunctionType
 from typing import Any
 
 from toolwright.calls import child as far_side
-from toolwright.errors import ToolwrightError
+from toolwright.calls.child_messages import (
+    LARGEST_MESSAGE,
+    Failed,
+    NoMessage,
+    Raised,
+    Report,
+    Unconnected,
+    Value,
+    Waits,
+    read_message,
+    too_long,
+)
+from toolwright.calls.encoded import Encoded
+from toolwright.errors import MachineError, ToolwrightError
+from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
 
 HEADER = struct.Struct(">Q")
+READY = b"ready"
+"""What a child says first, before it has any job."""
+PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds to wait before each further attempt to start a child, when the machine has none to give."""
 _MOST_IDLE = 4
 
 
-class ChildDied(ToolwrightError):
+class ChildFailed(ToolwrightError):
+    """The child process gave no answer that can be used."""
+
+    code = "process_died"
+
+    def failure(self, name: str) -> Failure:
+        """The failure of the call that it ran."""
+        return Failure(category="execution", code=self.code, message=f"Tool {name!r} failed: {self}", source="tool")
+
+
+class ChildDied(ChildFailed):
     """The child process ended without an answer."""
+
+
+class ChildBroke(ChildFailed):
+    """The child process wrote something that is not an answer."""
+
+    code = "process_broke"
+
+
+class ChildWroteTooMuch(ChildFailed):
+    """The child process announced a message that is longer than any may be."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the tool's process announced a message of {size} bytes")
+        self._size = size
+
+    def failure(self, name: str) -> Failure:
+        """The failure of the call that it ran."""
+        return too_long(self._size)
+
+
+class RaisedInChild(Exception):
+    """An exception of a tool's code in a child, as it was told: `classes` are the names of its class and its bases."""
+
+    classes: frozenset[str] = frozenset()
+    failure: Failure | None = None
 
 
 class ChildTraceback(Exception):
@@ -50,6 +104,23 @@ class Child:
 
     @classmethod
     async def start(cls) -> Child:
+        """Start a child and wait until it is ready.
+
+        Raises:
+            MachineError: the machine has no child to give. Nothing ran.
+        """
+        for pause in PAUSES:
+            try:
+                return await cls._start()
+            except (OSError, MemoryError, ChildFailed):
+                await asyncio.sleep(pause)
+        try:
+            return await cls._start()
+        except (OSError, MemoryError, ChildFailed) as error:
+            raise _no_child(error) from error
+
+    @classmethod
+    async def _start(cls) -> Child:
         process, ours = _spawn()
         try:
             child = cls(process, *await asyncio.open_connection(sock=ours))
@@ -59,26 +130,40 @@ class Child:
             raise
         try:
             await child.send(pickle.dumps([path or os.getcwd() for path in sys.path]))
-            await child.receive()  # It says that it is ready: starting up is not the tool's time.
+            # It says that it is ready: starting up is not the tool's time.
+            if await child.receive(len(READY)) != READY:
+                raise ChildBroke("the tool's process did not say that it is ready")
         except BaseException:
             child.kill()
             raise
         return child
 
     async def send(self, message: bytes) -> None:
+        """Write a message.
+
+        Raises:
+            ChildDied: nobody reads it any more.
+        """
         try:
             self._writer.write(HEADER.pack(len(message)) + message)
             await self._writer.drain()
         except ConnectionError as error:
             raise self._died() from error
 
-    async def receive(self) -> Any:
+    async def receive(self, limit: int = LARGEST_MESSAGE) -> bytes:
+        """Read the next message.
+
+        Raises:
+            ChildDied: there is none.
+            ChildWroteTooMuch: it is said to be longer than `limit`, and is not read.
+        """
         try:
             (size,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-            data = await self._reader.readexactly(size)
+            if size > limit:
+                raise ChildWroteTooMuch(size)
+            return await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise self._died() from error
-        return pickle.loads(data)
 
     def _died(self) -> ChildDied:
         code = _end(self._process)
@@ -107,6 +192,13 @@ class Child:
         self._writer.close()
 
 
+def _no_child(error: BaseException) -> MachineError:
+    return MachineError(
+        f"No child process could be started for a tool: {type(error).__name__}: {error}; nothing ran. See that the "
+        "machine has file descriptors, processes and memory left, and run the call again"
+    )
+
+
 def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     try:
@@ -126,11 +218,14 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
     return process, ours
 
 
-def _as_raised(error: BaseException, trace: str) -> BaseException:
-    if isinstance(error, KeyboardInterrupt):
-        # It would end the program, and it is not the user's: the terminal does not reach a child.
-        error = RuntimeError("the tool raised KeyboardInterrupt")
-    error.__cause__ = ChildTraceback(f"\n{trace}")
+def _as_raised(told: Raised) -> RaisedInChild:
+    """An exception that stands for one in the child, and has its name."""
+    module, _, name = (told.classes[0] if told.classes else "").rpartition(".")
+    kind = type(name if name.isidentifier() else "Exception", (RaisedInChild,), {"__module__": module or "child"})
+    error: RaisedInChild = kind(told.text)
+    error.classes = frozenset(told.classes)
+    error.failure = told.failure
+    error.__cause__ = ChildTraceback(f"\n{told.trace}")
     return error
 
 
@@ -156,34 +251,49 @@ class ProcessPool:
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
         self._closed = False
+        self._jobs = 0
 
     async def run(
         self,
         function: Callable[..., Any],
         arguments: Mapping[str, Any],
         context: Mapping[str, Any] | None,
-        hear: Callable[[str, tuple[Any, ...]], None],
+        hear: Callable[[Report], None],
         hold: Callable[[Child], None],
+        *,
+        name: str,
     ) -> Any:
-        """Run `function` in a child and return what it returns, or raise what it raises.
+        """Run `function` in a child and return what it returns, in its JSON form, or raise what it raises.
 
-        `hear` gets the progress and output it reports; `hold` gets the child, so that a timeout can kill it.
+        `hear` gets what the tool reports; `hold` gets the child, so that a timeout can kill it.
+
+        Raises:
+            ChildFailed: the child gave no answer that can be used.
+            MachineError: the machine has no child to give. Nothing ran.
         """
-        job = _dump((function, dict(arguments), context))
+        self._jobs = number = self._jobs + 1
+        try:
+            _pickler()
+        except OSError as error:  # at its import
+            raise _no_child(error) from error
+        job = pickle.dumps((number, name, _dump((function, dict(arguments), context))))
         child = await self._take()
         hold(child)
         answered = False
         try:
             await child.send(job)
             while True:
-                kind, *content = await child.receive()
-                if kind == "value":
-                    answered = True
-                    return content[0]
-                if kind == "error":
-                    answered = True
-                    raise _as_raised(*content)
-                hear(kind, tuple(content))
+                try:
+                    message = read_message(await child.receive())
+                except NoMessage as error:
+                    raise ChildBroke(str(error)) from error
+                if message.job != number:
+                    raise ChildBroke("the tool's process answered a call that it was not given")
+                if isinstance(message, Report):
+                    hear(message)
+                    continue
+                answered = True
+                return _result(message)
         finally:
             self._busy.discard(child)
             if answered and child.usable and not self._closed and len(self._idle) < _MOST_IDLE:
@@ -201,7 +311,7 @@ class ProcessPool:
         child = await Child.start()
         if self._closed:
             child.kill()
-            raise ChildDied("the runtime was closed while the tool's process started")
+            raise MachineError("The runtime was closed while the tool's process started; nothing ran. Open it again")
         self._busy.add(child)
         return child
 
@@ -211,6 +321,18 @@ class ProcessPool:
         for child in (*self._idle, *self._busy):
             child.kill()
         self._idle.clear()
+
+
+def _result(message: Value | Failed | Waits | Unconnected | Raised) -> Any:
+    if isinstance(message, Value):
+        return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments)
+    if isinstance(message, Failed):
+        return message.failure
+    if isinstance(message, Waits):
+        return Pending(message.deadline)
+    if isinstance(message, Unconnected):
+        return ConnectionRequired(message.provider)
+    raise _as_raised(message)
 
 
 def _dump(job: tuple[Any, ...]) -> bytes:

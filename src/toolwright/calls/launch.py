@@ -19,7 +19,7 @@ from toolwright.calls.execute import CallRun
 from toolwright.calls.loops import watch_loops
 from toolwright.calls.nesting import nearest_running, not_held
 from toolwright.calls.plan import RunOwner
-from toolwright.calls.redact import shown_arguments
+from toolwright.calls.redact import show_arguments, shown_later
 from toolwright.calls.setting import BatchSetting
 from toolwright.calls.stopping import cancel, limit_queue
 from toolwright.calls.tickets import Limit
@@ -68,7 +68,13 @@ class Launch:
 
     def start(self, at_once: bool) -> None:
         """Set every call on its way. `at_once`: tools take their first step before this returns."""
-        if self._setting.hooks.before or self._prepares or self._setting.store is not None:
+        if (
+            self._setting.hooks.before
+            or self._prepares
+            or self._setting.store is not None
+            or self._host.know is not None
+            or (self._host.redactor is not None and any(map(shown_later, self._runs)))
+        ):
             self._plain = False
             self._driver = self._host.loop.create_task(self._drive())
             self._driver.add_done_callback(self._driven)
@@ -90,8 +96,11 @@ class Launch:
     async def _drive(self) -> None:
         """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
         try:
-            if self._host.know is not None:
+            while self._host.know is not None:
                 await self._know(self._host.know)
+            for run in self._runs:
+                if shown_later(run):
+                    await show_arguments(run)
             if self._batch.stop_reason is None:
                 await self._begin(self._runs)
         except Exception as error:  # whatever it is: what could not be written down must not run
@@ -100,9 +109,9 @@ class Launch:
     async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
         """Learn what must be redacted before anything of this session runs."""
         await know()
-        self._host.know = None
+        self._host.know = self._host.keeper.catch_up if self._host.keeper.behind else None
         for run in self._runs:
-            run.record.raw_arguments = shown_arguments(run)
+            await show_arguments(run)
 
     async def _begin(self, runs: list[CallRun]) -> None:
         """Let the journal, then hooks and prepare steps see each call."""
@@ -130,7 +139,7 @@ class Launch:
                 self._host.keep(task)
             raise
         for run, task in zip(runs, tasks, strict=True):
-            run.record.raw_arguments = shown_arguments(run)
+            await show_arguments(run)
             if task.cancelled() or task.exception() is not None:
                 run.fail(broken("hook", "the code before the call was cancelled"))
 

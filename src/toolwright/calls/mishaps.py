@@ -7,32 +7,13 @@ import logging
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.isolate import ChildDied
-from toolwright.calls.prepare import invalid
-from toolwright.errors import InvalidArguments, RunRefused, ServiceError
-from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, ToolError, told
+from toolwright.calls.child_messages import names_of
+from toolwright.calls.isolate import ChildFailed, RaisedInChild
+from toolwright.calls.told_failures import failure_told_by
+from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
-
-
-_OF_SERVICES = {
-    "invalid_arguments": "invalid_arguments",
-    "is_directory": "invalid_arguments",
-    "not_directory": "invalid_arguments",
-    "not_empty": "invalid_arguments",
-    "not_text": "invalid_arguments",
-    "no_model": "unavailable",
-    "not_installed": "unavailable",
-    "not_found": "not_found",
-    "permission_denied": "permission_denied",
-    "quota": "resource_limit",
-    "session_limit": "resource_limit",
-    "worker_limit": "resource_limit",
-    "timeout": "timeout",
-    "unavailable": "unavailable",
-}
-"""The category of a failure by the code of what a session service refused."""
 
 
 class Cancelled(Struct, frozen=True):
@@ -77,23 +58,11 @@ def deadlocked(others: list[str]) -> Failure:
 
 def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure:
     """The failure that an exception of the tool's code stands for."""
-    if isinstance(error, ToolError) and hasattr(error, "failure"):
-        failure = error.failure
-        retried = not failure.retry and _is_retried(error, tool)
-        return replace(failure, retry=True) if retried else failure
-    if isinstance(error, ChildDied):
-        return Failure(
-            category="execution", code="process_died", message=f"Tool {name!r} failed: {error}", source="tool"
-        )
-    if isinstance(error, InvalidArguments):
-        return invalid(name, error)
-    if isinstance(error, RunRefused):
-        category = "internal" if error.code == "policy_error" else "permission_denied"
-        return Failure(category=category, code=error.code, message=str(error), source="policy")
-    if isinstance(error, ServiceError):
-        return Failure(
-            category=_OF_SERVICES.get(error.code, "execution"), code=error.code, message=str(error), source="tool"
-        )
+    if isinstance(error, ChildFailed):
+        return error.failure(name)
+    known = error.failure if isinstance(error, RaisedInChild) else failure_told_by(name, error)
+    if known is not None:
+        return replace(known, retry=True) if not known.retry and _is_retried(error, tool) else known
     log.error("Tool %r failed in call %r", name, call_id, exc_info=error)
     failure = internal(error)
     if _is_retried(error, tool):
@@ -125,4 +94,7 @@ def cause_chain(error: BaseException) -> str:
 
 
 def _is_retried(error: BaseException, tool: Tool) -> bool:
-    return isinstance(error, tool.definition.retry.on)
+    kinds = tool.definition.retry.on
+    if isinstance(error, RaisedInChild):
+        return not names_of(kinds).isdisjoint(error.classes)
+    return isinstance(error, kinds)

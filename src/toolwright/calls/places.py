@@ -8,11 +8,21 @@ import inspect
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolwright.calls.child_messages import Key, Progress, Report, Status
 from toolwright.calls.isolate import Child
 from toolwright.calls.services import RunServices, describe, make_context
+from toolwright.errors import MachineError
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
+
+
+class NotBegun(BaseException):
+    """The machine could not run an attempt, whose code has not begun: `fault` says why."""
+
+    def __init__(self, fault: MachineError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 class Place(Protocol):
@@ -39,17 +49,27 @@ class ThreadPlace:
         self._future: asyncio.Future[Any] | None = None
         self._after: Awaitable[Any] | None = None
         self._given_up = False
+        self._begun = False
 
     async def run(self) -> Any:
         run, plan = self._run, self._run.plan
         context = make_context(run) if plan.needs_context else None
         function = functools.partial(plan.invoke, run.arguments or {}, context)
-        self._future = run.host.threads.run(function, run.code_begins, beyond=run.parent is not None)
-        result = await self._future
+        self._future = run.host.threads.run(function, self._begins, beyond=run.parent is not None)
+        try:
+            result = await self._future
+        except MachineError as fault:
+            if self._begun:  # it is the tool's own
+                raise
+            raise NotBegun(fault) from fault
         if inspect.isawaitable(result):
             self._after = result
             return await result
         return result
+
+    def _begins(self) -> None:
+        self._begun = True
+        self._run.code_begins()
 
     def stop(self) -> None:
         assert self._future is not None
@@ -82,7 +102,11 @@ class ProcessPlace:
             described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
             run.key_taken = False  # Until the child says that the tool took it.
         try:
-            return await run.host.processes.run(plan.invoke, run.arguments or {}, described, self._hear, self._hold)
+            return await run.host.processes.run(
+                plan.invoke, run.arguments or {}, described, self._hear, self._hold, name=run.name
+            )
+        except MachineError as fault:
+            raise NotBegun(fault) from fault
         finally:
             self._child = None
 
@@ -105,9 +129,13 @@ class ProcessPlace:
         self._child = child
         self._run.code_begins()
 
-    def _hear(self, kind: str, content: tuple[Any, ...]) -> None:
+    def _hear(self, message: Report) -> None:
         services = RunServices(self._run)
-        if kind == "key":
+        if isinstance(message, Key):
             self._run.key_taken = True
-            return
-        getattr(services, f"report_{kind}")(*content)
+        elif isinstance(message, Progress):
+            services.report_progress(message.current, message.total, message.label, message.unit)
+        elif isinstance(message, Status):
+            services.report_status(message.text)
+        else:
+            services.report_output(message.stream, message.text)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright import jsonx
+from toolwright.calls.told_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
-from toolwright.tools.schema import summarise
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
@@ -177,16 +177,6 @@ def rejected(name: str, error: BaseException) -> Failure:
     )
 
 
-def invalid(name: str, error: InvalidArguments) -> Failure:
-    """The failure a model reads when its arguments do not fit."""
-    return Failure(
-        category="invalid_arguments",
-        code="invalid_arguments",
-        message=f"The arguments of {name!r} do not fit its schema:\n{summarise(error.problems)}",
-        source="runtime",
-    )
-
-
 def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     """Bring arguments, an object or the JSON text of one, to canonical JSON."""
     failure = _read(prepared, given, max_bytes)
@@ -212,10 +202,10 @@ def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
             raw = jsonx.canonical(dict(given))
         else:
             return _malformed(f"The arguments are not an object but a {type(given).__name__}")
+    except (jsonx.TooDeep, RecursionError):
+        return _malformed(f"The arguments are nested too deeply; the limit is {jsonx.DEEPEST} levels")
     except jsonx.DecodeError as error:
         return _malformed(f"The arguments are not JSON: {error}{_break(given, str(error))}")
-    except RecursionError:
-        return _malformed("The arguments are nested too deeply")
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(given, (str, bytes, bytearray)) and isinstance(error, UnicodeError):
             return _malformed(f"The arguments are not JSON: not UTF-8, near {_show(given, _not_utf8(given) - 30)}")

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import contextlib
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.errors import SecretsError
+from toolwright.errors import SecretsError, ServiceError
 from toolwright.events import CallNote, CallOutput
 from toolwright.tools.arguments import HIDDEN, is_hidden
+from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
     from toolwright.calls.host import CallHost
+    from toolwright.tools.tool import Tool
 
-AT_ONCE = 128 * 1024
+_T = TypeVar("_T")
+
+AT_ONCE = 16 * 1024
 """Bytes that are searched on the event loop; more of them would hold up other calls, and go to a thread."""
+
+
+MOST_LIVE = 64 * 1024
+"""Characters of one piece of live output that are searched for secrets and shown."""
 
 
 class Stream(Protocol):
@@ -75,8 +84,24 @@ class Keeper(Protocol):
         """
         ...
 
-    def learn_argument(self, name: str, value: Any) -> None:
-        """From now on redact what a call was given as a secret, where it is long enough to be looked for."""
+    def learn_argument(self, name: str, value: Any, *, at_once: bool) -> bool:
+        """Redact what a call was given as a secret, where it is long enough to be looked for.
+
+        `at_once` takes as long as it takes; otherwise `catch_up` must be awaited before its tool runs, unless this
+        returns True.
+
+        Raises:
+            ServiceError: it is too long.
+        """
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """True while something is put off."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Redact from now on whatever `learn_argument` put off."""
         ...
 
     def pass_on(self, heir: Any) -> None:
@@ -88,10 +113,12 @@ SEALED = b'{"toolwright.sealed":'
 """How the JSON of what was sealed begins."""
 
 
-def sealed(host: CallHost, name: str, payload: bytes) -> bytes:
+async def sealed(host: CallHost, name: str, payload: bytes) -> bytes:
     """The result of a step, as it may be written down: a tool that asks for it again must get it with its secrets."""
     redactor = host.redactor
-    return payload if redactor is None or redactor.json(payload) is payload else host.keeper.seal(name, payload)
+    if redactor is None or await off_loop(len(payload), redactor.json, payload) is payload:
+        return payload
+    return host.keeper.seal(name, payload)
 
 
 def unsealed(host: CallHost, name: str, payload: bytes) -> bytes:
@@ -206,9 +233,31 @@ def _is_text(content: bytes) -> bool:
 def shown_arguments(run: CallRun, raw: bytes | None = None) -> bytes:
     """The arguments of a call as others may see them: those it has, or `raw`, which it had before."""
     redactor, raw = run.host.redactor, run.raw if raw is None else raw
+    if run.host.know is not None and run.tool is not None and run.tool.definition.secret is not None:
+        return NOT_SHOWN  # The secret may stand elsewhere in them, too, and is not known yet.
     if run.tool is not None and run.tool.definition.secret is not None:
         raw = _hidden(raw, run.tool.definition.secret, lambda value: HIDDEN)
     return raw if redactor is None else redactor.json(raw)
+
+
+def shown_later(run: CallRun) -> bool:
+    """True where the arguments of a call are so long that they are searched in a thread, before it is launched."""
+    return run.host.redactor is not None and len(run.raw) > AT_ONCE
+
+
+NOT_SHOWN = jsonx.encode(HIDDEN)
+"""What stands in the place of arguments that were not searched yet."""
+
+
+async def show_arguments(run: CallRun) -> None:
+    """Put the arguments of a call into its record, as others may see them."""
+    shown = await asyncio.to_thread(shown_arguments, run) if shown_later(run) else shown_arguments(run)
+    run.record.raw_arguments = shown
+
+
+async def off_loop(size: int, function: Callable[..., _T], *arguments: Any) -> _T:
+    """What a function gives that searches some bytes: on the loop where these are few, else in a thread."""
+    return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
 
 def written_arguments(run: CallRun) -> bytes:
@@ -223,13 +272,51 @@ def written_arguments(run: CallRun) -> bytes:
     return raw if run.parent_id is None or redactor is None else redactor.json(raw)
 
 
-def learn_secret(run: CallRun) -> None:
-    """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message."""
+def learn_secret(run: CallRun, *, at_once: bool) -> None:
+    """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message.
+
+    `at_once` for a nested call, whose identity comes from its redacted arguments.
+    """
     if run.tool is not None and (secret := run.tool.definition.secret) is not None:
+        host = run.host
         with contextlib.suppress(jsonx.DecodeError, RecursionError):
             arguments = jsonx.decode(run.raw)
             if isinstance(arguments, dict) and not is_hidden(arguments.get(secret)):
-                run.host.keeper.learn_argument(secret, arguments.get(secret))
+                try:
+                    known = host.keeper.learn_argument(secret, arguments.get(secret), at_once=at_once)
+                except ServiceError as refused:
+                    run.fail(_too_long(refused))
+                    return
+                if not known and host.know is None:
+                    host.know = host.keeper.catch_up
+
+
+async def learn_secrets(host: CallHost, calls: Iterable[Any], tools: Mapping[str, Tool]) -> None:
+    """Learn the secrets of calls that a tool is about to make, and search their arguments, off the event loop."""
+    for call in calls:
+        named = isinstance(call, ToolCall) and isinstance(call.arguments, Mapping)
+        tool = tools.get(call.name) if named else None
+        if tool is not None and (secret := tool.definition.secret) is not None:
+            value = call.arguments.get(secret)
+            if is_hidden(value):
+                continue
+            with contextlib.suppress(ServiceError):  # The call itself will fail by that.
+                host.keeper.learn_argument(secret, value, at_once=False)
+    if host.keeper.behind:
+        await host.keeper.catch_up()
+    if host.redactor is not None:
+        for call in calls:
+            if isinstance(call, ToolCall) and isinstance(call.arguments, Mapping) and weight(call.arguments) > AT_ONCE:
+                with contextlib.suppress(Exception):  # The call itself will fail by that.
+                    await asyncio.to_thread(_search, host.redactor, call.arguments)
+
+
+def _search(redactor: Redactor, arguments: Any) -> None:
+    redactor.json(jsonx.canonical(arguments))
+
+
+def _too_long(refused: ServiceError) -> Failure:
+    return Failure(category="invalid_arguments", code="secret_too_long", message=str(refused), source="runtime")
 
 
 def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:
@@ -270,8 +357,19 @@ def _output(run: CallRun, redactor: Redactor, event: CallOutput) -> CallOutput |
     stream = run.streams.get(event.stream)
     if stream is None:
         stream = run.streams[event.stream] = redactor.stream()
-    text = stream.feed(event.text)
+    text = _feed(stream, event.text)
     return replace(event, text=text) if text else None
+
+
+def _feed(stream: Stream, text: str) -> str:
+    """What can be shown now of a piece of output. Whoever watches sees the beginning of a very long one."""
+    if len(text) <= MOST_LIVE:
+        return stream.feed(text)
+    shown = stream.feed(text[:MOST_LIVE])
+    # A secret may have begun in what is left out.
+    stream.feed(text[MOST_LIVE:][-MOST_LIVE:])
+    stream.end()
+    return f"{shown}[… {len(text) - MOST_LIVE} characters omitted …]"
 
 
 _STREAMED = frozenset({"text"})

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolwright.calls.execute import CallRun
 from toolwright.calls.record import CallLog, CallRecord, MemoryCallLog
-from toolwright.calls.redact import publish, rest_of_output, shown_arguments
+from toolwright.calls.redact import NOT_SHOWN, publish, rest_of_output, shown_arguments, shown_later
 from toolwright.calls.state import about
 from toolwright.clock import Clock
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
@@ -54,7 +54,7 @@ class Report:
                 None if tool is None else tool.definition.id,
                 run.source,
                 run.parent_id,
-                run.raw if plain else shown_arguments(run),
+                run.raw if plain else NOT_SHOWN if shown_later(run) else shown_arguments(run),
                 offset,
                 queued,
             )

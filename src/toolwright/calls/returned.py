@@ -6,25 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright import jsonx
+from toolwright.calls.encoded import Encoded, encode_result, unserialisable
 from toolwright.calls.hooks import Answer
-from toolwright.calls.media import MARK, take_media
 from toolwright.calls.mishaps import Cancelled
-from toolwright.tools.outcome import (
-    Attachment,
-    ConnectionRequired,
-    Failure,
-    Image,
-    Pending,
-    Success,
-    ToolOutcome,
-    encodable,
-    told,
-)
-from toolwright.tools.services import AttachmentInfo
+from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, Success, ToolOutcome, encodable
 
-SPECIAL = frozenset((ToolOutcome, Failure, Success, Answer, Cancelled, ConnectionRequired, Pending))
-"""What a tool may return instead of a value."""
+SPECIAL = frozenset((ToolOutcome, Failure, Success, Encoded, Answer, Cancelled, ConnectionRequired, Pending))
+"""What is not a value that must be encoded: what a tool may return instead, and what a child process encoded."""
 
 _PENDING = Failure(
     category="unavailable",
@@ -37,24 +25,6 @@ _PENDING = Failure(
 def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: str | None) -> ToolOutcome:
     """Make the outcome of whatever a tool returned. A value without a JSON form is a failure."""
     kind = type(result)
-    if kind not in SPECIAL:
-        try:
-            payload = jsonx.encode(result)
-            if MARK not in payload:
-                return ToolOutcome(call_id, name, "success", payload, attempts, decided_by)
-            value, images, attachments = take_media(result)
-            return ToolOutcome(
-                call_id,
-                name,
-                "success",
-                payload if value is result else jsonx.encode(value),
-                attempts,
-                decided_by,
-                images=images,
-                attachments=attachments,
-            )
-        except BaseException as error:  # a value may have code of its own for its JSON form
-            result, kind = unserialisable(result, error), Failure
     if kind is ToolOutcome:
         return _passed_on(result, call_id, name, attempts, decided_by)
     if kind is Failure:
@@ -92,39 +62,22 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
         )
     if kind is Pending:
         return to_outcome(call_id, name, _PENDING, attempts, decided_by)
-    outcome = to_outcome(call_id, name, result.value, attempts, decided_by)
-    if kind is Answer or outcome.status != "success":
-        return outcome
-    try:
-        return _with_extras(outcome, result)
-    except TypeError as error:
-        return to_outcome(call_id, name, unserialisable(result, error), attempts, decided_by)
-
-
-def _with_extras(outcome: ToolOutcome, result: Success) -> ToolOutcome:
-    raw_output = result.raw_output
-    images: list[Image] = [*outcome.images]
-    attachments: list[Attachment] = [*outcome.attachments]
-    for image in result.images:
-        if isinstance(image, AttachmentInfo):
-            image = Image.from_attachment(image)
-        if not isinstance(image, Image):
-            raise TypeError(f"a Success has a {type(image).__name__} among its images; use Image")
-        images.append(image)
-    for item in result.attachments:
-        if isinstance(item, AttachmentInfo) and item.media_type.startswith("image/"):
-            images.append(Image.from_attachment(item))
-            continue
-        if isinstance(item, AttachmentInfo):
-            item = Attachment.from_attachment(item)
-        if not isinstance(item, Attachment):
-            raise TypeError(f"a Success has a {type(item).__name__} as an attachment; use Attachment")
-        attachments.append(item)
-    if raw_output is not None:
-        if not isinstance(raw_output, str):
-            raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
-        raw_output = encodable(raw_output)
-    return replace(outcome, raw_output=raw_output, images=tuple(images), attachments=tuple(attachments))
+    if kind is Answer:
+        return to_outcome(call_id, name, result.value, attempts, decided_by)
+    encoded = result if kind is Encoded else encode_result(result)
+    if isinstance(encoded, Failure):
+        return to_outcome(call_id, name, encoded, attempts, decided_by)
+    return ToolOutcome(
+        call_id,
+        name,
+        "success",
+        encoded.payload,
+        attempts,
+        decided_by,
+        raw_output=encoded.raw_output,
+        images=encoded.images,
+        attachments=encoded.attachments,
+    )
 
 
 def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, decided_by: str | None) -> ToolOutcome:
@@ -140,19 +93,6 @@ def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, dec
         replayed=False,
         model_text=None,
         spilled_to=None,
-    )
-
-
-def unserialisable(result: Any, error: BaseException) -> Failure:
-    """The failure of a tool whose value has no JSON form."""
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-    return Failure(
-        category="execution",
-        code="unserialisable_result",
-        message=f"The tool returned a {type(result).__name__} that has no JSON form",
-        source="tool",
-        detail=told(error),
     )
 
 

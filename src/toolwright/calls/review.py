@@ -15,7 +15,7 @@ from toolwright.calls.bounds import bound
 from toolwright.calls.hooks import AfterHook, HookCall, Hooks, ProjectedCall, ask, ask_now, awaited
 from toolwright.calls.policy import Policy
 from toolwright.calls.returned import failed_after
-from toolwright.tools.outcome import Failure, ToolOutcome, encodable, error_text, told
+from toolwright.tools.outcome import Failure, ToolError, ToolOutcome, encodable, error_text, told
 
 log = logging.getLogger("toolwright.calls")
 
@@ -27,6 +27,8 @@ async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolO
             async with asyncio.timeout(seconds):
                 changed = await ask(hook, call, outcome)
             outcome = outcome if changed is None else _changed(outcome, changed)
+        except ToolError as error:  # the host's code says itself what the model reads
+            return failed_after(outcome, replace(error.failure, source="hook"))
         except Exception as error:  # the host's code
             log.exception("A hook after call %r failed", outcome.call_id)
             failure = Failure(
@@ -49,6 +51,9 @@ def _changed(outcome: ToolOutcome, changed: Any) -> ToolOutcome:
         raise ValueError("an after-hook returned the outcome of another call; change the one it was given")
     if (changed.status == "failure") != (changed.failure is not None):
         raise ValueError("an after-hook returned a status that does not go with its failure; change both")
+    failure = changed.failure
+    if failure is not None and failure != outcome.failure:
+        changed = replace(changed, failure=replace(failure, source="hook"))
     renewed: ToolOutcome = replace(changed, cached_value=UNSET, model_text=None)
     _ = renewed.value  # raises for a payload that is not JSON
     return renewed

@@ -16,7 +16,7 @@ from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
 from toolwright.calls.host import NO_LIFESPAN
 from toolwright.calls.outside import enter
-from toolwright.calls.redact import publish
+from toolwright.calls.redact import off_loop, publish, weight
 from toolwright.calls.state import about
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.events import CallNote, CallOutput, CallProgress, CallStatus
@@ -133,7 +133,9 @@ class RunServices:
             raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
         if run.host.redactor is not None:  # A model that a tool asks is a model like any other.
-            messages, options = run.host.redactor.value(messages), run.host.redactor.value(options)
+            size = weight(messages) + weight(options)
+            messages = await off_loop(size, run.host.redactor.value, messages)
+            options = await off_loop(size, run.host.redactor.value, options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
             return await model.complete(ModelRequest(run.host.session_id, messages, options))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from toolwright.calls.concluding import cancelled, end_now, give
 from toolwright.calls.mishaps import Cancelled, queued_too_long, raised, timed_out
+from toolwright.calls.places import NotBegun
 from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
         task.uncancel()
     if run.fault is not None:
         return Cancelled("what it did could not be recorded", may_have_run=True)
+    if isinstance(error, NotBegun):
+        log.error("Call %r of tool %r could not run: %s", run.call_id, run.name, error.fault)
+        run.owner.machine_failed(error.fault)
+        return Cancelled("the machine could not run it", may_have_run=run.ran)
     if run.expired:
         return _out_of_time(run)
     if run.cancel_reason is not None or (asked and isinstance(error, asyncio.CancelledError)):

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from toolwright.errors import MachineError
+
 _IDLE_SECONDS = 10.0
+PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds to wait before each further attempt to start a thread, when the machine has none to give."""
 
 
 class _Job:
@@ -54,6 +58,9 @@ class ThreadPool:
 
         `begun` is called on the loop once the function has a thread, which is at once unless all are busy. `beyond`
         adds a thread rather than wait for one: for a nested call, whose ancestors may hold them all.
+
+        Where the machine has no thread to give, the function waits for one; after some attempts the future has a
+        `MachineError`, and the function has not begun.
         """
         job = _Job(asyncio.get_running_loop(), function, begun)
         with self._lock:
@@ -65,13 +72,36 @@ class ThreadPool:
             else:
                 self._backlog.append(job)
                 return job.future
-        if begun is not None:
-            begun()
         if idle:
+            if begun is not None:
+                begun()
             self._jobs.put(job)
+        elif self._start(job) is None:
+            if begun is not None:
+                begun()
         else:
-            self._start(job)
+            self._wait_for_thread(job, 0)
         return job.future
+
+    def _wait_for_thread(self, job: _Job, attempt: int) -> None:
+        """Let a job that the machine had no thread for wait for one that is there, and for another attempt."""
+        with self._lock:
+            self._backlog.append(job)
+        job.loop.call_later(PAUSES[attempt], self._try_again, job, attempt)
+
+    def _try_again(self, job: _Job, attempt: int) -> None:
+        if not self.withdraw(job.future):
+            return  # A thread took it, or nobody wants it any more.
+        with self._lock:
+            self._threads += 1
+        fault = self._start(job)
+        if fault is None:
+            if job.begun is not None:
+                job.begun()
+        elif attempt + 1 < len(PAUSES):
+            self._wait_for_thread(job, attempt + 1)
+        else:
+            _deliver(job.future, None, fault)
 
     def withdraw(self, future: asyncio.Future[Any]) -> bool:
         """Take back a function that still waits for a thread: True when it has not begun, and now never will."""
@@ -90,9 +120,10 @@ class ThreadPool:
                 return
             self._threads += 1
             job = self._backlog.popleft()
-        if job.begun is not None:
+        if self._start(job) is not None:
+            self._wait_for_thread(job, 0)
+        elif job.begun is not None:
             job.begun()
-        self._start(job)
 
     def take_back(self) -> None:
         """A thread that was given up on has come back."""
@@ -108,14 +139,21 @@ class ThreadPool:
         for _ in range(idle):
             self._jobs.put(None)
 
-    def _start(self, job: _Job) -> None:
+    def _start(self, job: _Job) -> MachineError | None:
+        """Give a job a thread that was counted already; or take the count back, and say what is missing."""
         thread = threading.Thread(target=self._work, args=(job,), name="toolwright-tool", daemon=True)
         try:
             thread.start()
-        except BaseException:
+        except (RuntimeError, MemoryError, OSError) as error:
             with self._lock:
                 self._threads -= 1
-            raise
+            fault = MachineError(
+                f"No thread could be started for a tool: {error}; nothing ran. See that the machine has threads and "
+                "memory left, and run the call again"
+            )
+            fault.__cause__ = error
+            return fault
+        return None
 
     def _work(self, first: _Job) -> None:
         job: _Job | None = first

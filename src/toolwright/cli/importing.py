@@ -15,16 +15,19 @@ from typing import TypeVar
 from toolwright.cli.exits import BadInput
 
 Result = TypeVar("Result")
+_A_FILE = {"--tools": "tools.py", "--app": "agent.py:app"}
 
 
-def import_file(file: Path, *, source: str) -> ModuleType:
+def import_file(file: Path, *, subject: str) -> ModuleType:
     """Import a Python file. One inside a package is imported as part of it, so that relative imports work.
+
+    Errors begin with the subject, such as "The tools 'kit.py'".
 
     Raises:
         BadInput: there is no such file, its name is taken, or its code fails.
     """
     if not file.is_file():
-        raise BadInput(f"The tools {source!r} are not there: no file {str(file)!r}; check the path")
+        raise BadInput(f"{subject} cannot be found: no file {str(file)!r}; check the path")
     file = file.resolve()
     root, name = file.parent, file.stem
     while (root / "__init__.py").is_file():
@@ -37,7 +40,7 @@ def import_file(file: Path, *, source: str) -> ModuleType:
             return loaded
         raise BadInput(f"The file {str(file)!r} would be the module {name!r}, and another has that name; rename it")
     if "." in name:
-        return _run(lambda: importlib.import_module(name), source)
+        return _run(lambda: importlib.import_module(name), subject)
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -46,21 +49,21 @@ def import_file(file: Path, *, source: str) -> ModuleType:
     sys.modules[name] = module
     load = spec.loader.exec_module
     try:
-        _run(lambda: load(module), source)
+        _run(lambda: load(module), subject)
     except BadInput:
         del sys.modules[name]
         raise
     return module
 
 
-def import_name(name: str, *, directory: Path, source: str) -> ModuleType:
+def import_name(name: str, *, directory: Path, subject: str, option: str) -> ModuleType:
     """Import a module by its dotted name, from the environment or from this directory.
 
     Raises:
         BadInput: there is no such module, or its code fails.
     """
     _prefer(directory)
-    return _run(lambda: importlib.import_module(name), source, name)
+    return _run(lambda: importlib.import_module(name), subject, name, option)
 
 
 def _prefer(directory: Path) -> None:
@@ -69,7 +72,7 @@ def _prefer(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _run(load: Callable[[], Result], source: str, name: str = "") -> Result:
+def _run(load: Callable[[], Result], subject: str, name: str = "", option: str = "") -> Result:
     try:
         # What a module prints while it is imported is not part of the command's output.
         with redirect_stdout(sys.stderr):
@@ -78,17 +81,17 @@ def _run(load: Callable[[], Result], source: str, name: str = "") -> Result:
         missing = error.name or ""
         if missing and (name == missing or name.startswith(f"{missing}.")):
             raise BadInput(
-                f"The tools {source!r} are not there: no module {missing!r}; "
-                "install it, run from its directory, or give the path of a file, as in --tools tools.py"
+                f"{subject} cannot be found: no module {missing!r}; "
+                f"install it, run from its directory, or give the path of a file, as in {option} {_A_FILE[option]}"
             ) from None
-        raise BadInput(_explain(source, error, f"install {missing!r} where toolwright is installed")) from error
+        raise BadInput(_explain(subject, error, f"install {missing!r} where toolwright is installed")) from error
     except (Exception, SystemExit) as error:  # a user's code, and it may end in any way
-        raise BadInput(_explain(source, error, "fix that and run it again")) from error
+        raise BadInput(_explain(subject, error, "fix that and run it again")) from error
 
 
-def _explain(source: str, error: BaseException, remedy: str) -> str:
+def _explain(subject: str, error: BaseException, remedy: str) -> str:
     said = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"The tools {source!r} could not be loaded: {said}{_place(error)}; {remedy}"
+    return f"{subject} could not be loaded: {said}{_place(error)}; {remedy}"
 
 
 def _place(error: BaseException) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from toolwright.app import App
 from toolwright.calls.policy import Policy, Rule
 from toolwright.cli.exits import BadInput
 from toolwright.errors import PolicyError
@@ -15,14 +18,24 @@ from toolwright.errors import PolicyError
 _POLICY = "Policy"
 _STORE = "Store"
 
+AppName = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        "-a",
+        metavar="SOURCE",
+        help="The app to open: module:name or file.py:name. Without it: the app of the nearest pyproject.toml, under "
+        "\\[tool.toolwright].",
+    ),
+]
 Tools = Annotated[
     list[str] | None,
     typer.Option(
         "--tools",
         "-t",
         metavar="SOURCE",
-        help="Where tools come from: module, module:attribute, tools.py or tools.py:attribute. Repeatable. "
-        "Without it: the nearest pyproject.toml that has tools under \\[tool.toolwright].",
+        help="Tools in place of an app: module, module:attribute, tools.py or tools.py:attribute. Repeatable. "
+        "Without it: the app, or else the tools, of the nearest pyproject.toml, under \\[tool.toolwright].",
     ),
 ]
 Arguments = Annotated[
@@ -131,7 +144,8 @@ class Before(NamedTuple):
         return Before(db or self.db, self.session if session is None else session, as_json or self.as_json)
 
 
-def make_policy(
+def with_policy(
+    app: App,
     *,
     timeout: float | None = None,
     read_only: bool = False,
@@ -139,29 +153,50 @@ def make_policy(
     spill_dir: Path | None = None,
     max_concurrency: int | None = None,
     fail_fast: bool = False,
-) -> Policy:
-    """The policy that the options ask for; what they leave out stays as in `Policy()`.
+    capacity: int | None = None,
+    queue: bool = False,
+) -> App:
+    """The app under its policy as the options change it; a setting that they leave out stays as it is.
 
     Raises:
         BadInput: a value is not usable.
     """
-    said: dict[str, Any] = {
-        "read_only": read_only,
-        "continue_on_failure": not fail_fast,
-        "spill_dir": spill_dir,
-    }
+    policy = app.policy or Policy()
+    said: dict[str, Any] = {}
+    if capacity is not None:
+        said["background_per_worker"] = capacity
+    if queue:
+        said["on_background_limit"] = "queue"
+    if read_only:
+        said["read_only"] = True
+    if fail_fast:
+        said["continue_on_failure"] = False
+    if spill_dir is not None:
+        said["spill_dir"] = spill_dir
     if timeout is not None:
         said["timeout"] = timeout
     if max_concurrency is not None:
         said["max_concurrency"] = max_concurrency
         # One batch in one session: the wider limits must not be the narrower ones.
         for wider in ("session_concurrency", "runtime_concurrency"):
-            said[wider] = max(max_concurrency, getattr(Policy(), wider))
+            said[wider] = max(max_concurrency, getattr(policy, wider))
     try:
         if approve:
-            said["rules"] = [Rule("allow", tools=tuple(approve), name="--approve")]
-        return Policy(**said)
+            said["rules"] = _approved(policy.rules, Rule("allow", tools=tuple(approve), name="--approve"))
+        return app.but(policy=policy.but(**said))
     except PolicyError as error:
         # It names the setting; whoever reads this typed the option.
         message = re.sub(r"Policy\.(\w+)", lambda found: "--" + found[1].replace("_", "-"), str(error))
         raise BadInput(message) from None
+
+
+def _approved(rules: Sequence[Rule], approval: Rule) -> list[Rule]:
+    """The rules, and one that lets tools run; a rule that asks a person about these tools no longer does."""
+
+    def not_approved(rule: Rule) -> Rule:
+        when = rule.when
+        return replace(
+            rule, when=lambda request: not approval.concerns(request.tool) and (when is None or when(request))
+        )
+
+    return [approval, *(not_approved(rule) if rule.effect == "ask" else rule for rule in rules)]

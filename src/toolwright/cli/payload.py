@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.tools.call import ToolCall
@@ -46,7 +48,10 @@ def read_payload(name: str, provider: str | None) -> Payload:
             f"The batch {where} is not JSON ({error}); give a list of calls or a provider's response"
         ) from None
     shape = shape or PROVIDERS[detect(content)]
-    return Payload(shape.read_calls(content), shape)
+    calls = shape.read_calls(content)
+    if shape is PROVIDERS["mcp"]:  # as a server reads them: what is run are the tools of the command, of any kind
+        calls = [replace(call, kind=None) for call in calls]
+    return Payload(calls, shape)
 
 
 def provider_named(name: str) -> Provider:

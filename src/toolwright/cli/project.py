@@ -23,12 +23,26 @@ class Project(NamedTuple):
         """
         sources = self.table.get("tools")
         if not isinstance(sources, list) or not sources or not all(isinstance(item, str) for item in sources):
-            given = "no tools" if sources is None else f"tools = {sources!r}"
+            given = "no tools and no app" if sources is None else f"tools = {sources!r}"
             raise BadInput(
-                f"[tool.toolwright] in {self._file!r} has {given}; "
-                'write a list of sources, as in tools = ["my_tools.py", "package.module:attribute"]'
+                f"[tool.toolwright] in {self._file!r} has {given}; write a list of sources, as in "
+                'tools = ["my_tools.py", "package.module:attribute"], or app = "package.module:app"'
             )
         return sources
+
+    def app(self) -> str | None:
+        """Where its app is, if it names one.
+
+        Raises:
+            BadInput: it does so in another way than by text.
+        """
+        app = self.table.get("app")
+        if app is not None and (not isinstance(app, str) or not app):
+            raise BadInput(
+                f"[tool.toolwright] in {self._file!r} has app = {app!r}; write where it is, as in "
+                'app = "package.module:app"'
+            )
+        return app
 
     def store(self) -> Path | None:
         """The file of its store, if it names one.

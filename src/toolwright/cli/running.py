@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from toolwright.app import App
 from toolwright.calls.batch import Batch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallRecord
@@ -28,7 +29,6 @@ from toolwright.runtime import Runtime
 from toolwright.stores.sqlite.history import calls as past_calls
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.registry import ToolRegistry
 
 Watch = Callable[[Runtime, Batch, Subscription], Awaitable[None]]
 """Shows a batch while it runs: it is given all of the batch's events, and returns once the batch is over."""
@@ -50,8 +50,7 @@ class Finished:
 
 async def run_calls(
     calls: Sequence[ToolCall],
-    tools: ToolRegistry,
-    policy: Policy,
+    app: App,
     *,
     store: Path | None = None,
     session: str = "cli",
@@ -70,10 +69,8 @@ async def run_calls(
     try:
         if store is None:
             # Nobody could decide while the command waits: it says so instead, and how to let the tool run.
-            policy = policy.but(on_ask="deny")
-        runtime = await Runtime.open(
-            store or MEMORY, tools=tools.snapshot().values(), policy=policy, events_file=events_file
-        )
+            app = app.but(policy=(app.policy or Policy()).but(on_ask="deny"))
+        runtime = await app.open(store or MEMORY, events_file=events_file)
     except OSError as error:
         reason = error.strerror or error
         raise BadInput(f"The events file {str(events_file)!r} can not be written ({reason}); name another") from None

@@ -33,8 +33,8 @@ def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) 
         project = find_project(directory)
         if project is None:
             raise BadInput(
-                "There are no tools; name some with --tools module:attribute or --tools tools.py, "
-                'or write tools = ["tools.py"] under [tool.toolwright] in pyproject.toml'
+                "There are no tools; name an app with --app module:app or tools with --tools tools.py, "
+                'or write app = "module:app" under [tool.toolwright] in pyproject.toml'
             )
         directory, sources = project.directory, project.sources()
     registry = ToolRegistry()
@@ -54,17 +54,31 @@ def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) 
     return registry
 
 
-def _load(source: str, directory: Path) -> list[Tool]:
+def import_source(
+    source: str, directory: Path, *, subject: str, option: str, use: str
+) -> tuple[ModuleType, str | None]:
+    """The module that a source names, and the attribute in it, if it names one. Errors begin with the subject.
+
+    Raises:
+        BadInput: it is no such name, or the code cannot be imported.
+    """
     if found := _FILE.fullmatch(source):
-        module = import_file(directory / Path(found["file"]).expanduser(), source=source)
+        module = import_file(directory / Path(found["file"]).expanduser(), subject=subject)
     elif found := _MODULE.fullmatch(source):
-        module = import_name(found["module"], directory=directory, source=source)
+        module = import_name(found["module"], directory=directory, subject=subject, option=option)
     else:
-        raise BadInput(
-            f"The tools {source!r} are neither a Python file nor a module; "
-            "use tools.py, tools.py:attribute, package.module or package.module:attribute"
-        )
-    attribute = found["attribute"]
+        raise BadInput(f"{subject} cannot be found: it is neither a Python file nor a module; use {use}")
+    return module, found["attribute"]
+
+
+def _load(source: str, directory: Path) -> list[Tool]:
+    module, attribute = import_source(
+        source,
+        directory,
+        subject=f"The tools {source!r}",
+        option="--tools",
+        use="tools.py, tools.py:attribute, package.module or package.module:attribute",
+    )
     try:
         given = _tools_of(module) if attribute is None else _tools_in(_attribute(module, attribute, source))
         tools = list(given)
@@ -87,7 +101,7 @@ def _attribute(module: ModuleType, path: str, source: str) -> Any:
             near = difflib.get_close_matches(name, [known for known in vars(module) if known[0] != "_"], 1)
             remedy = f"did you mean {near[0]!r}?" if near else "check its name"
             raise BadInput(
-                f"The tools {source!r} are not there: {module.__name__!r} has no {path!r}; {remedy}"
+                f"The tools {source!r} cannot be found: {module.__name__!r} has no {path!r}; {remedy}"
             ) from None
     return thing
 
@@ -124,7 +138,7 @@ def _tools_in(thing: Any) -> Iterator[Tool]:
         yield as_tool(thing)
 
 
-def require_tool(registry: ToolRegistry, name: str) -> Tool:
+def require_tool(registry: Catalogue, name: str) -> Tool:
     """The tool of this name or id.
 
     Raises:

@@ -6,30 +6,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from toolwright.app import App
+from toolwright.cli.apps import load_app
 from toolwright.cli.arguments import read_arguments
-from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.sources import require_tool
 from toolwright.cli.stores import store_to_fill
-from toolwright.tools.tool import Tool
 
 
 class Start(NamedTuple):
     """What is to be started, and where: the store is made if need be."""
 
     store: Path
-    tools: list[Tool]
+    app: App
     session: str
     name: str
     arguments: dict[str, Any]
 
 
 def read_start(
-    db: Path | None, sources: list[str] | None, session: str, name: str, words: Sequence[str] | None
+    db: Path | None,
+    app: str | None,
+    sources: list[str] | None,
+    session: str,
+    name: str,
+    words: Sequence[str] | None,
 ) -> Start:
     """What is to be started.
 
     Raises:
         BadInput: no store or no such tool is named, or the words are no arguments.
     """
-    store, registry = store_to_fill(db), load_tools(sources)
-    arguments = read_arguments(words or (), require_tool(registry, name))
-    return Start(store, list(registry.snapshot().values()), session, name, arguments)
+    store, found = store_to_fill(db), load_app(app, sources)
+    arguments = read_arguments(words or (), require_tool(found.catalogue(), name))
+    return Start(store, found, session, name, arguments)

@@ -8,11 +8,13 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
+from toolwright.app import App
 from toolwright.cli.exits import BadInput
 from toolwright.cli.project import find_project
 from toolwright.errors import ServiceError
+from toolwright.options import OpenOptions
 from toolwright.runtime import Runtime
 from toolwright.stores.sqlite.upgrade import version
 
@@ -65,19 +67,22 @@ def store_to_fill(db: Path | None) -> Path:
 
 
 @asynccontextmanager
-async def opened(store: Path, *, made: bool = False, **options: Any) -> AsyncIterator[Runtime]:
-    """A runtime over a store that exists, unless it may be `made`: then a file that is empty is one, too.
+async def opened(
+    store: Path, app: App | None = None, *, made: bool = False, **options: Unpack[OpenOptions]
+) -> AsyncIterator[Runtime]:
+    """The app, or one without anything, over a store that exists, unless it may be `made`: then a file that is empty
+    is a store, too.
 
     Raises:
         StoreError: it is another program's or a newer toolwright's, or can not be read or written.
     """
     if not made:
         await version(store)
-    async with Runtime.open(store, **options) as runtime:
+    async with (app or App()).open(store, **options) as runtime:
         yield runtime
 
 
-def use_session(store: Path, session_id: str, what: Callable[[Runtime], Awaitable[T]]) -> T:
+def use_session(store: Path, session_id: str, what: Callable[[Runtime], Awaitable[T]], app: App | None = None) -> T:
     """Do something with a session of a store, which must exist.
 
     Raises:
@@ -88,7 +93,7 @@ def use_session(store: Path, session_id: str, what: Callable[[Runtime], Awaitabl
         if threading.current_thread() is threading.main_thread():
             # A Ctrl-C must end also what waits for stdin or stdout, which asyncio would let go on.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        async with opened(store) as runtime:
+        async with opened(store, app) as runtime:
             try:
                 found = await what(runtime)
             except ServiceError as error:

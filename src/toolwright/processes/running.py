@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
-from toolwright.errors import PolicyError, RuleUnknown, RuntimeClosed, StoreError, ToolwrightError
+from toolwright.errors import (
+    MachineError,
+    PolicyError,
+    RuleUnknown,
+    RuntimeClosed,
+    StoreError,
+    ToolwrightError,
+)
 from toolwright.processes.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
 from toolwright.processes.process import Process, Status
 from toolwright.processes.sink import Sink
@@ -106,7 +113,7 @@ class Running:
             if not self.let_gone:
                 self.ending = True
                 await self._end(outcome)
-        except (StoreError, RuntimeClosed) as fault:
+        except (StoreError, MachineError, RuntimeClosed) as fault:
             # Its worker hands it back, and another goes on with it, or the same.
             self.faulty = True
             if not self.let_gone:
@@ -134,7 +141,7 @@ class Running:
                 (outcome,) = await batch.wait()
             finally:
                 watching.cancel()
-        except (StoreError, RuntimeClosed):
+        except (StoreError, MachineError, RuntimeClosed):
             raise
         except PolicyError as error:  # such as a rule of its starter's that is not known here
             failure = Failure(

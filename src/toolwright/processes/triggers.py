@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 
 from toolwright import jsonx
-from toolwright.calls.approvals import matches
+from toolwright.calls.argument_patterns import matches
 from toolwright.calls.authority import Origin, RuleBook, combine, require_not_denied, source_of
 from toolwright.clock import Clock
 from toolwright.errors import ProcessError, ServiceError

@@ -13,6 +13,7 @@ from toolwright.calls.host import CallHost, KeepEvent
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.loops import LoopWatch
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import learn_secrets
 from toolwright.calls.schedule import Schedule
 from toolwright.calls.setting import BatchSetting
 from toolwright.calls.tickets import Limit
@@ -171,6 +172,8 @@ class Batching(Belongings):
         return self._make(calls, scope, {"continue_on_failure": True}, None)
 
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
+        if type(calls) is list:
+            await learn_secrets(self._host, calls, self.all_tools())
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
     def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchSetting:

@@ -189,6 +189,7 @@ class Belongings:
 
     async def _know(self) -> None:
         await self._known.load(self._shared.stores().secrets)
+        await self._known.catch_up()
 
     def _redact(self, redactor: Redactor) -> None:
         for host in self._hosts:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import html
 import json
 import shlex
-import urllib.parse
 from collections.abc import Iterator
-from itertools import pairwise
+from typing import NamedTuple
 
 from toolwright import jsonx
 
@@ -16,20 +16,39 @@ SHORTEST = 4
 """Characters of the shortest value that can be told from other text."""
 _DEPTH = 3
 """How often a value may have been escaped."""
+_LONG = 2_048
+"""Characters from which on a value is looked for escaped once only, and not as shells and HTML quote it: a token is
+shorter, and of a text that long every form is a cost."""
+_SHORTEST_BROKEN = 8
+"""Bytes of the shortest form that is looked for across the ends of lines."""
 _SHORTEST_LINE = 12
 """The same for a line of a value that has several: a shorter one is too likely to be ordinary text."""
 
 
-def forms(value: str) -> set[bytes]:
+class Forms(NamedTuple):
+    """The encodings of a value: those that stand as they are, and those that may have line breaks in them."""
+
+    whole: frozenset[bytes]
+    broken: frozenset[bytes]
+
+
+def forms(value: str) -> Forms:
     """The encodings of a value, and of its lines, as they would stand in text or inside a string of JSON."""
     found: set[bytes] = set()
     for part in _parts(value):
-        texts = _escaped({part}, _DEPTH) | _escaped(set(_quoted(part)), 1)
+        if len(part) < _LONG:
+            texts = _escaped({part}, _DEPTH) | _escaped(set(_quoted(part)), 1)
+        else:
+            texts = _escaped({part}, 1) | set(_percent(part))
         found.update(text.encode() for text in texts)
         found.update(_encoded(part.encode()))
+    broken: set[bytes] = set()
     for whole in {value, value.strip()}:
-        found.update(_in_lines(whole.encode()))
-    return {form for form in found if len(form) >= SHORTEST}
+        broken.update(_armoured(whole.encode()))
+    return Forms(
+        frozenset(form for form in found if len(form) >= SHORTEST),
+        frozenset(form for form in broken if len(form) >= _SHORTEST_BROKEN),
+    )
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -72,25 +91,51 @@ def _quoted(value: str) -> Iterator[str]:
     yield html.escape(value)
     yield html.escape(value, quote=False)
     yield shlex.quote(value)
-    for safe in ("", "/", "!'()*", "/!'()*", "!#$&'()*+,/:;=?@"):  # browsers and libraries differ in what they leave
-        quoted = urllib.parse.quote(value, safe=safe)
-        yield quoted
-        yield _lower(quoted)
-    plus = urllib.parse.quote_plus(value)
-    yield plus
-    yield _lower(plus)
+    yield from _percent(value)
 
 
-def _lower(quoted: str) -> str:
-    """The escapes of a percent-encoded text in small letters."""
-    head, *rest = quoted.split("%")
-    return "%".join([head, *(part[:2].lower() + part[2:] for part in rest)])
+def _percent(value: str) -> Iterator[str]:
+    """The value percent-encoded, with escapes in capital and in small letters."""
+    data = value.encode()
+    for table in _PERCENT:
+        yield "".join(map(table.__getitem__, data))
+
+
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
+
+
+def _percent_table(safe: bytes, escape: str, blank: str | None = None) -> list[str]:
+    plain = _UNRESERVED | frozenset(safe)
+    table = [chr(byte) if byte in plain else escape % byte for byte in range(256)]
+    table[0x20] = blank or table[0x20]
+    return table
+
+
+# Browsers and libraries differ in what they leave as it is.
+_PERCENT = [
+    *(
+        _percent_table(safe, escape)
+        for safe in (b"", b"/", b"!'()*", b"/!'()*", b"!#$&'()*+,/:;=?@")
+        for escape in ("%%%02X", "%%%02x")
+    ),
+    *(_percent_table(b"", escape, "+") for escape in ("%%%02X", "%%%02x")),
+]
 
 
 def _encoded(data: bytes) -> Iterator[bytes]:
     """The bytes of a value in base64, at any place of a longer text that was encoded, in hex, and percent-encoded."""
+    yield base64.b64encode(data)
+    yield base64.urlsafe_b64encode(data)
+    yield from _armoured(data)
+    if data:
+        digits = b"%" + binascii.hexlify(data, "%")
+        yield digits
+        yield digits.upper()
+
+
+def _armoured(data: bytes) -> Iterator[bytes]:
+    """The bytes in base64 and hex, which programs break into lines, at any place of a longer text."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(data)
         for before in range(3):
             # Only what no neighbour has a part in: of the characters at both ends some bits are another's.
             whole = encode(bytes(before) + data)
@@ -98,17 +143,3 @@ def _encoded(data: bytes) -> Iterator[bytes]:
     digits = data.hex()
     yield digits.encode()
     yield digits.upper().encode()
-    for each in (digits, digits.upper()):
-        yield "".join(f"%{each[at : at + 2]}" for at in range(0, len(each), 2)).encode()
-
-
-def _in_lines(data: bytes) -> Iterator[bytes]:
-    """The bytes of a value in base64 that is broken into lines, as many programs do, wherever the lines end."""
-    for width in (76, 64):
-        for before in range(width * 3 // 4):
-            whole = base64.b64encode(bytes(before) + data)
-            start, end = (8 * before + 5) // 6, 8 * (before + len(data)) // 6
-            breaks = range(start // width * width + width, end, width)
-            if breaks:
-                places = [start, *breaks, end]
-                yield b"\n".join(whole[here:there] for here, there in pairwise(places))

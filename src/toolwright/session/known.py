@@ -1,7 +1,8 @@
 """The secrets of a session that this process knows. Owns what is redacted, and when it is read from the store.
 
-Whoever writes or reads a secret here makes it known, and so does a call that gives one to a tool. One that was replaced
-or deleted, or given to a call, stays known for a while: a tool may still hold it.
+A secret that is written or read here becomes known, and so does one that a call gives to its tool. One that was
+replaced or deleted, or given to a call, stays known for a while: a tool may still hold it. What is known is compiled in
+a thread, before anybody can use it, and only the new part of it.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import asyncio
 import contextlib
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import msgspec
 
 from toolwright import jsonx
-from toolwright.calls.redact import SEALED, Redactor
-from toolwright.errors import SecretsError
+from toolwright.calls.redact import AT_ONCE, SEALED, Redactor
+from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.forms import SHORTEST
 from toolwright.session.logs import guard_logs
-from toolwright.session.redaction import Patterns, Scrubber, require_library
-from toolwright.session.secrets import SecretStore
+from toolwright.session.redaction import Pair, Patterns, Scrubber, Shard, compiled, require_library
+from toolwright.session.secrets import LONGEST, SecretStore
 from toolwright.session.vault import Sealed, Vault
 from toolwright.tools.outcome import encodable, told
 
@@ -29,6 +30,13 @@ log = logging.getLogger("toolwright.session")
 
 FORMER = 100
 """How many values that were replaced or deleted, or given to calls, stay known."""
+FORMER_BYTES = 256 * 1024
+"""How many characters these have together, at most."""
+MOST_TO_FIND = 40_000
+"""How much can be looked for in one pass: a short secret counts for about 20, and each line of a long one for as many
+as 10."""
+_SEARCHED = 8
+"""How many long values are remembered with what came of searching them."""
 _BY_CHANCE = 6
 """Bytes of the shortest form that does not turn up by chance where all bytes are as likely."""
 
@@ -40,52 +48,151 @@ class KnownSecrets:
         self.vault = vault
         self._session = session
         self._changed = changed
-        self._own: dict[tuple[str, str], None] = {}
-        self._inherited: dict[tuple[str, str], None] = {}
-        self._pairs: dict[tuple[str, str], None] = {}
+        self._own: dict[Pair, None] = {}
+        self._shards: tuple[Shard, ...] = ()
+        self._inherited: dict[Any, tuple[Shard, ...]] = {}
         self._heirs: weakref.WeakSet[KnownSecrets] = weakref.WeakSet()
         self._current: dict[str, str] = {}
-        self._patterns: tuple[dict[tuple[str, str], None], Patterns] | None = None
+        self._patterns = Patterns(())
+        self._given: list[Pair] = []
         self._loading: asyncio.Future[None] | None = None
+        self._turn = asyncio.Lock()
+        self._searched: dict[tuple[Patterns, bytes], bytes | None] = {}
 
     # --- which there are
 
-    def learn(self, name: str, value: str) -> None:
+    async def learn(self, name: str, value: str) -> None:
         """From now on this value is redacted."""
-        self._current[name] = value
-        self._add((name, value))
+        async with self._turn:
+            self._current[name] = value
+            await self._compile([(name, value)])
 
-    def learn_argument(self, name: str, value: Any) -> None:
+    async def learn_new(self, name: str, value: str) -> None:
+        """The same for a value that is about to be set.
+
+        Raises:
+            ServiceError: it would be too much to look for.
+        """
+        async with self._turn:
+            before = self._current.get(name)
+            self._current[name] = value
+            try:
+                await self._compile([(name, value)], most=MOST_TO_FIND)
+            except BaseException:
+                self.restore(name, before)
+                raise
+
+    def current(self, name: str) -> str | None:
+        """The value that a secret has, as far as this process knows."""
+        return self._current.get(name)
+
+    def restore(self, name: str, value: str | None) -> None:
+        """It could not be set: another value is one of the former now."""
+        if value is None:
+            self._current.pop(name, None)
+        else:
+            self._current[name] = value
+
+    def learn_at_once(self, pairs: Iterable[Pair]) -> None:
+        """Redact these values from now on. It takes its time, and nothing else happens meanwhile."""
+        if new := self._new(pairs):
+            own, gone = self._with(new)
+            self._install(own, compiled(self._shards, [pair for pair in new if pair in own], gone))
+
+    async def _compile(self, pairs: Iterable[Pair], most: int | None = None) -> None:
+        if new := self._new(pairs):
+            own, gone = self._with(new)
+            kept = [pair for pair in new if pair in own]
+            shards = await asyncio.to_thread(compiled, self._shards, kept, gone)
+            if most is not None and sum(shard.size for shard in shards) > most:
+                raise ServiceError(
+                    "The secrets of the session are too many to be looked for, or have too many lines; "
+                    "delete some, or keep a long one elsewhere",
+                    "quota",
+                )
+            self._install(own, shards)
+
+    def _new(self, pairs: Iterable[Pair]) -> list[Pair]:
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._own]
+        if new:
+            require_library()  # What could not be redacted must not be known.
+        return new
+
+    def _with(self, new: list[Pair]) -> tuple[dict[Pair, None], set[Pair]]:
+        """What is known once the new ones are, and which of the former are not any more."""
+        own = dict.fromkeys([*self._own, *new])
+        former = [pair for pair in own if self._current.get(pair[0]) != pair[1]]
+        count, size = 0, 0
+        gone: set[Pair] = set()
+        for pair in reversed(former):
+            count, size = count + 1, size + len(pair[1])
+            if count > FORMER or (size > FORMER_BYTES and count > 1):
+                gone.add(pair)
+                del own[pair]
+        return own, gone
+
+    def _install(self, own: dict[Pair, None], shards: tuple[Shard, ...]) -> None:
+        self._own, self._shards = own, shards
+        self._redact_all()
+
+    # --- what calls give to their tools
+
+    def learn_argument(self, name: str, value: Any, *, at_once: bool) -> bool:
         """Part of `Keeper`."""
-        with contextlib.suppress(SecretsError):  # Without the library, whoever takes secrets must not tell them.
-            for text in _texts(value):
-                if len(text.strip()) >= SHORTEST:
-                    self._add((name, text))
+        texts = list(_texts(value))
+        if len(texts) > FORMER or sum(map(len, texts)) > LONGEST:
+            raise ServiceError(
+                f"The secret argument {name!r} is too long to be redacted; use at most {LONGEST} characters, in at "
+                f"most {FORMER} texts",
+                "quota",
+            )
+        pairs = [(name, text) for text in texts if len(text.strip()) >= SHORTEST]
+        with contextlib.suppress(SecretsError):  # Without the library, a tool that takes secrets must not tell them.
+            if at_once:
+                self.learn_at_once(pairs)
+            else:
+                self._given += self._new(pairs)
+        return not self._given
 
-    def _add(self, pair: tuple[str, str]) -> None:
-        if pair not in self._own:
-            require_library()  # Whoever could not redact it must not know it.
-            pairs = [*self._own, pair]
-            former = [pair for pair in pairs if self._current.get(pair[0]) != pair[1]][:-FORMER]
-            self._own = dict.fromkeys(pair for pair in pairs if pair not in former)
-            self._redact_all()
+    @property
+    def behind(self) -> bool:
+        """Part of `Keeper`."""
+        return bool(self._given)
+
+    async def catch_up(self) -> None:
+        """Part of `Keeper`."""
+        async with self._turn:
+            while self._given:
+                given, self._given = self._given, []
+                # No more than what stays known, or a batch could give any number to be compiled.
+                await self._compile(given[-FORMER:])
+
+    # --- what a child session knows of its parent's
 
     def pass_on(self, heir: Any) -> None:
         """From now on what is redacted here is redacted there, too: a tool takes what it knows into a child session."""
         self._heirs.add(heir)
-        heir._inherit(self._pairs)
+        heir._inherit(self, self._all())
 
-    def _inherit(self, pairs: dict[tuple[str, str], None]) -> None:
-        if pairs.keys() - self._inherited.keys():
-            self._inherited = {**self._inherited, **pairs}
+    def _all(self) -> tuple[Shard, ...]:
+        """The compiled secrets of this session and of those it inherits from, each once."""
+        shards = dict.fromkeys(self._shards)
+        for each in self._inherited.values():
+            shards.update(dict.fromkeys(each))
+        return tuple(shards)
+
+    def _inherit(self, parent: KnownSecrets, shards: tuple[Shard, ...]) -> None:
+        if shards != self._inherited.get(id(parent), ()):
+            self._inherited[id(parent)] = shards
             self._redact_all()
 
     def _redact_all(self) -> None:
-        self._pairs = {**self._own, **self._inherited}
+        shards = self._all()
+        self._patterns = Patterns(shards)
         guard_logs(self)
         self._changed(self)
         for heir in list(self._heirs):
-            heir._inherit(self._pairs)
+            heir._inherit(self, shards)
 
     def forget(self, name: str) -> None:
         """It was deleted: its value is one of the former now."""
@@ -94,7 +201,7 @@ class KnownSecrets:
     @property
     def redactor(self) -> Redactor | None:
         """What takes them out of things; None for as long as there is nothing to take out."""
-        return self if self._pairs else None
+        return self if self._shards or self._inherited else None
 
     async def load(self, store: SecretStore) -> None:
         """Read what the session has, once.
@@ -108,16 +215,21 @@ class KnownSecrets:
         await asyncio.shield(self._loading)
 
     async def _load(self, store: SecretStore) -> None:
-        for name, row in await store.all_secrets(self._session):
-            if name in self._current:
-                continue
+        rows = await store.all_secrets(self._session)
+        async with self._turn:
+            new = await asyncio.to_thread(self._opened, [row for row in rows if row[0] not in self._current])
+            self._current.update(new)
+            await self._compile(new.items())
+
+    def _opened(self, rows: list[tuple[str, Sealed]]) -> dict[str, str]:
+        found = {}
+        for name, row in rows:
             try:
-                value = self.vault.open(self._session, name, row)
+                found[name] = self.vault.open(self._session, name, row)
             except SecretsError as error:
-                # What this process can not open, no tool of it can have from here.
-                log.warning("A secret can not be redacted: %s", error)
-                continue
-            self.learn(name, value)
+                # What this process cannot open, no tool of it can have from here.
+                log.warning("A secret cannot be redacted: %s", error)
+        return found
 
     # --- `Keeper`
 
@@ -149,6 +261,19 @@ class KnownSecrets:
 
     def json(self, payload: bytes) -> bytes:
         """Part of `Redactor`."""
+        if len(payload) <= AT_ONCE:
+            return self._json(payload)
+        # What is long is searched in a thread, once: others that need it afterwards may be on the loop.
+        key = (self.patterns(), payload)
+        searched = self._searched
+        if key in searched:
+            return searched[key] or payload
+        redacted = self._json(payload)
+        kept = {} if len(searched) >= _SEARCHED else searched
+        self._searched = {**kept, key: None if redacted is payload else redacted}
+        return redacted
+
+    def _json(self, payload: bytes) -> bytes:
         patterns = self.patterns()
         escaped = b"\\" in payload  # What is escaped looks different in JSON, and only there.
         one_text = payload[:1] == b'"'
@@ -197,11 +322,8 @@ class KnownSecrets:
         return TextStream(self)
 
     def patterns(self) -> Patterns:
-        """What to look for now, compiled when it is first needed after a change."""
-        pairs, known = self._pairs, self._patterns
-        if known is None or known[0] is not pairs:
-            known = self._patterns = (pairs, Patterns(pairs))
-        return known[1]
+        """What to look for now."""
+        return self._patterns
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("known secrets are not pickled")

@@ -74,7 +74,8 @@ class Listening:
         """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
 
         `always` remembers the decision for later calls of the tool in the same session: `{}` for all of them, or
-        `{"path": "/tmp/*"}` for those whose arguments match, text by a shell-style pattern.
+        `{"path": "/tmp/*"}` for those whose arguments match, text by a shell-style pattern. A parameter that is a path,
+        as the tool's `reads=`, `writes=` or type says, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
 
         Raises:
             KeyRefused: as for `resolve`.

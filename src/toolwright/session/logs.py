@@ -10,7 +10,7 @@ import traceback
 import weakref
 from typing import Protocol
 
-ROOMS = ("calls", "effects", "events", "session", "processes", "schedules", "blocking", "lifespan")
+ROOMS = ("calls", "effects", "events", "lifespan", "session", "processes", "schedules", "blocking")
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
 
 
@@ -48,7 +48,8 @@ _FILTER = SecretsFilter()
 def guard_logs(redactor: _Redacts) -> None:
     """Keep what this redactor knows out of the logs, until `unguard_logs`, or until nobody holds it."""
     _known.add(redactor)
-    for name in LOGGERS:
+    made = [name for name in list(logging.root.manager.loggerDict) if name.startswith("toolwright.")]
+    for name in {*LOGGERS, *made}:
         logging.getLogger(name).addFilter(_FILTER)
 
 

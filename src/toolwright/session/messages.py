@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, get_args
 
 from toolwright import jsonx
+from toolwright.calls.redact import off_loop
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.known import KnownSecrets
@@ -83,7 +84,7 @@ class Messages:
         Raises:
             ServiceError: one of the messages is not usable, or the quota is used up; then none is added.
         """
-        new = [self._checked(message) for message in messages]
+        new = [await self._checked(message) for message in messages]
         if not new:
             return []
         digests = [part for one in new for part in (one.sender, jsonx.digest(one.content), jsonx.digest(one.metadata))]
@@ -94,7 +95,7 @@ class Messages:
             for number, one in enumerate(new, first)
         ]
 
-    def _checked(self, message: Any) -> NewMessage:
+    async def _checked(self, message: Any) -> NewMessage:
         known = {"content", "sender", "metadata"}
         if not isinstance(message, Mapping) or "content" not in message or not known.issuperset(message):
             raise ServiceError(
@@ -115,7 +116,9 @@ class Messages:
         redactor = None if isinstance(self._marker, Unmarked) else self._known.redactor
         if redactor is not None:
             # What is said in a conversation is read by a model. The host says what it wants to.
-            data, about = redactor.json(data), to_json("metadata", redactor.value(jsonx.decode(about)))
+            size = len(data) + len(about)
+            data = await off_loop(size, redactor.json, data)
+            about = to_json("metadata", await off_loop(size, redactor.value, jsonx.decode(about)))
         return NewMessage(sender, data, about)
 
     async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]:

@@ -15,8 +15,8 @@ from toolwright.tools.services import KeyInfo
 if TYPE_CHECKING:
     from toolwright.session.known import KnownSecrets
 
-LONGEST = 64 * 1024
-"""Bytes of the longest value."""
+LONGEST = 16 * 1024
+"""Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
 
 
 class SecretStore(Protocol):
@@ -66,7 +66,7 @@ class Secrets:
         if row is None:
             return None
         value = self._known.vault.open(self._session, name, row)
-        self._known.learn(name, value)
+        await self._known.learn(name, value)
         return value
 
     async def set(self, name: str, value: str) -> None:
@@ -80,8 +80,13 @@ class Secrets:
         vault = self._known.vault
         row = vault.seal(self._session, name, value)
         mark = self._marker.mark("secrets.set", name, vault.fingerprint(self._session, name, value))
-        self._known.learn(name, value)  # Before it is written: whoever sees it must not be able to print it.
-        await self._store.set_secret(self._session, name, row, self._clock.now(), self._room, mark)
+        before = self._known.current(name)
+        await self._known.learn_new(name, value)  # Before it is written: a tool that sees it must not show it.
+        try:
+            await self._store.set_secret(self._session, name, row, self._clock.now(), self._room, mark)
+        except BaseException:
+            self._known.restore(name, before)
+            raise
 
     async def delete(self, name: str) -> bool:
         """Remove a secret; False when there was none."""

@@ -6,6 +6,7 @@ opened gets a `CrashingStore` around it, and whatever tool is planned gets its c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -174,8 +175,8 @@ class CrashingPlan(plan.Plan):
 class CrashingProcessPool(ProcessPool):
     """Processes of tools, with the same two points: in this process, since it is this one that is killed."""
 
-    async def run(self, *given: Any) -> Any:
-        return await _enclosed(super().run)(*given)
+    async def run(self, *given: Any, **options: Any) -> Any:
+        return await _enclosed(functools.partial(super().run, **options))(*given)
 
 
 def install() -> None:

@@ -173,17 +173,27 @@ def _path_maker(parameter: str, write: bool, whole: bool) -> Callable[[Mapping[s
     return make
 
 
+def resolve_path(path: str) -> str:
+    """The one spelling of a path of a session: `a//b/../c`, `/a/c` and `/workspace/a/c` name one file."""
+    return "/" + "/".join(_names(path, []))
+
+
 def _path_claim(path: str, write: bool, whole: bool) -> Claim:
-    """The claim on a path in one spelling: `a//b/../c`, `/a/c` and `/workspace/a/c` name one file."""
-    found = ["path"]
-    for part in path.replace("\\", "/").split("/"):
-        if part == "..":
-            if len(found) > 1:
-                found.pop()
-        elif part and part != ".":
-            found.append(part)
-    if len(found) > 1 and found[1] == "workspace":
-        del found[1]
+    found = _names(path, ["path"])
     if len(found) > DEEPEST:
         return Claim(tuple(found[:DEEPEST]), write, True)
     return Claim(tuple(found), write, whole)
+
+
+def _names(path: str, found: list[str]) -> list[str]:
+    """The names in a path from the root, added to those that are found, which stay."""
+    root = len(found)
+    for part in path.replace("\\", "/").split("/"):
+        if part == "..":
+            if len(found) > root:
+                found.pop()
+        elif part and part != ".":
+            found.append(part)
+    while len(found) > root and found[root] == "workspace":
+        del found[root]
+    return found

@@ -86,7 +86,7 @@ def unexpected_field(schema: Any, path: Path, value: Any) -> ArgumentProblem:
 
 def unreadable(raw: bytes, error: object, expected: str) -> ArgumentProblem:
     """Say that text could not be read as JSON at all."""
-    why = "nested too deeply" if isinstance(error, RecursionError) else error
+    why = "nested too deeply" if isinstance(error, (jsonx.TooDeep, RecursionError)) else error
     return ArgumentProblem("$", f"not readable: {why}", shorten(raw[:500].decode(errors="replace")), expected)
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from toolwright.ids import new_id
 from toolwright.jsonx import encode
 from toolwright.tools.call import ToolCall
-from toolwright.tools.definition import Hints, ToolDefinition
+from toolwright.tools.definition import Hints, Kind, ToolDefinition
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire.arguments import as_object, object_schema, read_object
@@ -33,8 +33,11 @@ _TEXT = "jsonrpc-text:"
 """Marks an id that is text and would read as a marked one without it."""
 
 
-def read_calls(payload: Any) -> list[ToolCall]:
+def read_calls(payload: Any, *, kind: Kind | None = "mcp") -> list[ToolCall]:
     """The calls in a `tools/call` request, its params, or a list of either.
+
+    They are calls of the kind "mcp", for tools of MCP servers. Whoever offers tools of every kind over MCP reads the
+    calls of its clients with `kind=None`.
 
     What comes without its JSON-RPC envelope gets a fresh id. A call whose arguments are no object fails alone.
 
@@ -42,7 +45,7 @@ def read_calls(payload: Any) -> list[ToolCall]:
         ConversionError: the payload has another shape.
     """
     part = Part(payload, SHAPE, "payload")
-    return [_read_call(item) for item in (part.each() if part.is_list else [part])]
+    return [_read_call(item, kind) for item in (part.each() if part.is_list else [part])]
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -153,7 +156,7 @@ def read_tools(listing: Any) -> list[ToolDefinition]:
     return [_read_tool(item) for item in tools.each("a list of tools")]
 
 
-def _read_call(part: Part) -> ToolCall:
+def _read_call(part: Part, kind: Kind | None) -> ToolCall:
     part.object("a tools/call request, or its params")
     params = part
     call_id: str | None = None
@@ -168,6 +171,7 @@ def _read_call(part: Part) -> ToolCall:
         name=params.field("name").name(),
         arguments={} if given.value is None else read_object(given),
         id=call_id or new_id("call"),
+        kind=kind,
         meta=kept(NAME, unknown_fields(params, _KNOWN)),
     )
 

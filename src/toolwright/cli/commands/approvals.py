@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright import jsonx
+from toolwright.app import App
 from toolwright.calls.approvals import Approval
 from toolwright.cli import options
+from toolwright.cli.apps import app_of_store
 from toolwright.cli.arguments import read_object
 from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
@@ -69,6 +71,7 @@ def approve(
     ids: Ids,
     db: options.Db = None,
     session: options.OfSession = None,
+    app: options.AppName = None,
     arguments: Annotated[
         str | None, typer.Option(metavar="JSON", help="Run it with these arguments instead; for one call only.")
     ] = None,
@@ -86,7 +89,7 @@ def approve(
         if given is not None and len(ids) > 1:
             raise BadInput("--arguments are those of one call; approve the others on their own")
         said = {"arguments": given, "always": _pattern(always, matching)}
-        _decide("approve", ids, context.obj.then(db, session, as_json), said, yes)
+        _decide("approve", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app))
 
 
 def deny(
@@ -94,6 +97,7 @@ def deny(
     ids: Ids,
     db: options.Db = None,
     session: options.OfSession = None,
+    app: options.AppName = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; the model reads it.")] = None,
     always: Always = False,
     matching: Matching = None,
@@ -103,7 +107,7 @@ def deny(
     """Keep calls from running that wait for leave. Whoever decides first, decides."""
     with reported():
         said = {"reason": reason, "always": _pattern(always, matching)}
-        _decide("deny", ids, context.obj.then(db, session, as_json), said, yes)
+        _decide("deny", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app))
 
 
 def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
@@ -117,14 +121,14 @@ async def _read(store: Path, session: str | None) -> list[Approval]:
         return await runtime.approvals(session)
 
 
-def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[str, Any], yes: bool) -> None:
+def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[str, Any], yes: bool, app: App) -> None:
     store = require_store(given.db)
     chosen = asyncio.run(_choose(store, words, given.session))
     if said["always"] is not None and any(one.request is not None and one.request.cause == "crash" for one in chosen):
         raise BadInput("What a crash cut off is decided each time; leave out --always and --matching")
     if not yes:
         _confirm(verb, [one for one in chosen if one.by_number])
-    ends = asyncio.run(_settle(verb, store, chosen, said))
+    ends = asyncio.run(_settle(verb, store, app, chosen, said))
     if given.as_json:
         print_json([_data(one, end) for one, end in zip(chosen, ends, strict=True)])
     for one, end in zip(chosen, ends, strict=True):
@@ -163,10 +167,10 @@ def _confirm(verb: Verb, counted: Sequence[Chosen]) -> None:
 
 
 async def _settle(
-    verb: Verb, store: Path, chosen: Sequence[Chosen], said: dict[str, Any]
+    verb: Verb, store: Path, app: App, chosen: Sequence[Chosen], said: dict[str, Any]
 ) -> list[Resolved | KeyRefused]:
     ends: list[Resolved | KeyRefused] = []
-    async with opened(store) as runtime:
+    async with opened(store, app) as runtime:
         decide: Any = runtime.approve if verb == "approve" else runtime.deny
         for one in chosen:
             try:

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from toolwright.cli import options
+from toolwright.cli.apps import load_app
 from toolwright.cli.exits import reported
 from toolwright.cli.live import live_table
 from toolwright.cli.outcomes import outcome_table
 from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
 from toolwright.cli.payload import read_payload
 from toolwright.cli.running import Finished, run_calls
-from toolwright.cli.sources import load_tools
 from toolwright.cli.stores import named_store
 from toolwright.cli.timeline import timeline as draw_timeline
 
@@ -28,6 +28,7 @@ def batch(
             help="JSON: a list of calls, or a whole response of OpenAI or Anthropic; - reads stdin.",
         ),
     ],
+    app: options.AppName = None,
     tools: options.Tools = None,
     db: options.KeptIn = None,
     session: options.Session = "cli",
@@ -59,7 +60,9 @@ def batch(
         screen, log = Screen(), Screen(stderr=True)
         for_person = screen.is_terminal and not as_json
         set_up_log(verbose)
-        policy = options.make_policy(
+        payload = read_payload(file, provider)
+        used = options.with_policy(
+            load_app(app, tools),
             timeout=timeout,
             read_only=read_only,
             approve=approve,
@@ -67,10 +70,9 @@ def batch(
             max_concurrency=max_concurrency,
             fail_fast=fail_fast,
         )
-        payload = read_payload(file, provider)
-        registry, store = load_tools(tools), named_store(db)
+        store = named_store(db)
         run = functools.partial(
-            run_calls, payload.calls, registry, policy, store=store, session=session, scope=scope, events_file=events
+            run_calls, payload.calls, used, store=store, session=session, scope=scope, events_file=events
         )
         if for_person:
             finished = asyncio.run(run(watch=live_table(screen)))

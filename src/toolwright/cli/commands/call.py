@@ -9,12 +9,13 @@ import typer
 from rich.text import Text
 
 from toolwright.cli import options
+from toolwright.cli.apps import load_app
 from toolwright.cli.arguments import read_arguments
 from toolwright.cli.exits import reported
 from toolwright.cli.outcomes import explain
 from toolwright.cli.output import Screen, print_json, print_text, set_up_log, stdout_kept_clean
 from toolwright.cli.running import Finished, run_calls
-from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.sources import require_tool
 from toolwright.cli.states import seconds, state_text
 from toolwright.cli.stores import named_store
 from toolwright.tools.call import ToolCall
@@ -23,6 +24,7 @@ from toolwright.tools.call import ToolCall
 def call(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The tool to call.")],
     arguments: options.Arguments = None,
+    app: options.AppName = None,
     tools: options.Tools = None,
     db: options.KeptIn = None,
     session: options.Session = "cli",
@@ -53,14 +55,15 @@ def call(
     with reported():
         console = Screen(stderr=True)
         set_up_log(verbose)
-        policy = options.make_policy(timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir)
-        registry = load_tools(tools)
-        tool = require_tool(registry, name)
+        used = options.with_policy(
+            load_app(app, tools), timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir
+        )
+        tool = require_tool(used.catalogue(), name)
         one = ToolCall(name=name, arguments=read_arguments(arguments or (), tool), id=call_id, source="user")
         store = named_store(db)
         with stdout_kept_clean():
             finished = asyncio.run(
-                run_calls([one], registry, policy, store=store, session=session, scope=scope, events_file=events)
+                run_calls([one], used, store=store, session=session, scope=scope, events_file=events)
             )
         if as_json:
             print_json(finished.outcomes[0].to_json())

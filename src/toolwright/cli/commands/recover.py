@@ -11,17 +11,16 @@ import typer
 from rich import box
 from rich.table import Table
 
-from toolwright.calls.policy import Policy
+from toolwright.app import App
 from toolwright.cli import options
+from toolwright.cli.apps import load_app
 from toolwright.cli.exits import exit_code, reported
 from toolwright.cli.outcomes import first_line
 from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
 from toolwright.cli.running import shown_command
-from toolwright.cli.sources import load_tools
 from toolwright.cli.states import Name, place, state_text
 from toolwright.cli.stores import opened, require_store
 from toolwright.session.recovery import Recovered
-from toolwright.tools.registry import ToolRegistry
 
 MEANINGS = {
     "rerun": "run again",
@@ -36,6 +35,7 @@ MEANINGS = {
 
 
 def recover(
+    app: options.AppName = None,
     tools: options.Tools = None,
     db: options.Db = None,
     as_json: options.Json = False,
@@ -50,11 +50,10 @@ def recover(
     """
     with reported():
         set_up_log(verbose)
-        policy = options.make_policy(timeout=timeout, approve=approve, spill_dir=spill_dir)
         store = require_store(db)
-        registry = load_tools(tools)
+        used = options.with_policy(load_app(app, tools), timeout=timeout, approve=approve, spill_dir=spill_dir)
         with stdout_kept_clean():
-            done = asyncio.run(_recover(store, registry, policy))
+            done = asyncio.run(_recover(store, used))
         log = Screen(stderr=True)
         if as_json:
             print_json([_data(one) for one in done])
@@ -69,8 +68,8 @@ def recover(
         raise typer.Exit(exit_code([one.outcome for one in done]))
 
 
-async def _recover(store: Path, registry: ToolRegistry, policy: Policy) -> list[Recovered]:
-    async with opened(store, tools=registry.snapshot().values(), policy=policy) as runtime:
+async def _recover(store: Path, app: App) -> list[Recovered]:
+    async with opened(store, app) as runtime:
         return await runtime.recover()
 
 

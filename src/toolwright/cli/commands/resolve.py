@@ -10,7 +10,9 @@ import msgspec
 import typer
 
 from toolwright import jsonx
+from toolwright.app import App
 from toolwright.cli import options
+from toolwright.cli.apps import app_of_store
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import moment
@@ -26,6 +28,7 @@ def resolve(
     value: Annotated[
         str | None, typer.Argument(metavar="VALUE", help="The result as JSON, or - for JSON on stdin; null without it.")
     ] = None,
+    app: options.AppName = None,
     db: options.Db = None,
     error: Annotated[
         tuple[str, str] | None,
@@ -43,7 +46,7 @@ def resolve(
             raise BadInput("It has one end: give a value, --error or --cancel")
         store = require_store(db)
         found = None if value is None else read_json(value)
-        stands = asyncio.run(_settle(store, key, found, error, cancel))
+        stands = asyncio.run(_settle(store, app_of_store(app), key, found, error, cancel))
         if as_json:
             print_json(msgspec.to_builtins(stands))
         else:
@@ -51,8 +54,10 @@ def resolve(
         raise typer.Exit(SUCCEEDED if stands.first else OUTRUN)
 
 
-async def _settle(store: Path, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None) -> Resolved:
-    async with opened(store) as runtime:
+async def _settle(
+    store: Path, app: App, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+) -> Resolved:
+    async with opened(store, app) as runtime:
         try:
             return await _resolve(runtime, key, value, error, cancel)
         except KeyRefused as refused:

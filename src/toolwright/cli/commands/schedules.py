@@ -15,7 +15,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from toolwright.app import App
 from toolwright.cli import options
+from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
 from toolwright.cli.output import Screen, print_json
@@ -61,6 +63,7 @@ def add(
     timezone: Annotated[
         str | None, typer.Option(metavar="ZONE", help="The zone of --cron, as in Europe/Berlin; UTC without it.")
     ] = None,
+    app: options.AppName = None,
     tools: options.Tools = None,
     db: options.Filled = None,
     session: options.Owner = "cli",
@@ -80,7 +83,7 @@ def add(
 ) -> None:
     """Start a tool at an instant, or again and again, and print the id of the schedule. A worker starts it."""
     with reported():
-        start = read_start(db, tools, session, name, arguments)
+        start = read_start(db, app, tools, session, name, arguments)
         said: dict[str, Any] = {
             "cron": cron,
             "at": at,
@@ -146,10 +149,10 @@ def rm(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
         _change(db, id, as_json, lambda handle: handle.cancel(), "removed")
 
 
-def run_now(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
+def run_now(id: Id, app: options.AppName = None, db: options.Db = None, as_json: options.Json = False) -> None:
     """Start a run of a schedule beside its instants, and print the id of the run."""
     with reported():
-        schedule, run = _with(db, id, lambda handle: handle.run_now())
+        schedule, run = _with(db, id, lambda handle: handle.run_now(), app_of_store(app))
         if as_json:
             print_json({"schedule_id": schedule.id, "run_id": run})
         else:
@@ -167,11 +170,13 @@ def _change(
     raise typer.Exit(SUCCEEDED if done else OUTRUN)
 
 
-def _with(db: Path | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]]) -> tuple[Schedule, Result]:
+def _with(
+    db: Path | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]], app: App | None = None
+) -> tuple[Schedule, Result]:
     """Do something with the schedule that a word means; return it as it is then, and what was given."""
 
     async def work(store: Path) -> tuple[Schedule, Result]:
-        async with _schedule(store, word) as handle:
+        async with _schedule(store, word, app) as handle:
             done = await do(handle)
             return await handle.refresh(), done
 
@@ -179,9 +184,9 @@ def _with(db: Path | None, word: str, do: Callable[[ScheduleHandle], Awaitable[R
 
 
 @asynccontextmanager
-async def _schedule(store: Path, word: str) -> AsyncIterator[ScheduleHandle]:
+async def _schedule(store: Path, word: str, app: App | None) -> AsyncIterator[ScheduleHandle]:
     id = the_one("schedule", await schedules_called(store, word), word, None)
-    async with opened(store, worker=False) as runtime:
+    async with opened(store, app, worker=False) as runtime:
         yield await runtime.scheduled(id)
 
 
@@ -191,7 +196,7 @@ async def _list(store: Path, session: str | None, active: bool) -> list[Schedule
 
 
 async def _add(start: Start, said: dict[str, Any]) -> Schedule:
-    async with opened(start.store, made=True, tools=start.tools, worker=False) as runtime:
+    async with opened(start.store, start.app, made=True, worker=False) as runtime:
         try:
             added = await runtime.session(start.session).schedule(start.name, start.arguments, **said)
         except ScheduleError as error:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from toolwright.cli import options
+from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
 from toolwright.cli.output import Screen, print_json
@@ -29,6 +30,7 @@ def set_(
     context: typer.Context,
     name: Name,
     session: Of,
+    app: options.AppName = None,
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
@@ -45,7 +47,7 @@ def set_(
             )
         store = require_store(db)
         given = _asked(name) if sys.stdin.isatty() else _from_stdin(name)
-        use_session(store, session, lambda runtime: _set(runtime, session, name, given))
+        use_session(store, session, lambda runtime: _set(runtime, session, name, given), app_of_store(app))
         if as_json:
             print_json({"session": session, "name": name, "set": True})
         else:

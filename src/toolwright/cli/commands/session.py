@@ -14,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright import jsonx
+from toolwright.app import App
 from toolwright.cli import options
+from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
 from toolwright.cli.output import Screen, print_json
@@ -67,6 +69,7 @@ def export(
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="An archive that was exported.")],
+    app: options.AppName = None,
     db: options.Filled = None,
     as_id: Annotated[str | None, typer.Option("--as", metavar="ID", help="Give the session this id instead.")] = None,
     replace: Annotated[
@@ -82,7 +85,7 @@ def import_(
         store = store_to_fill(db)
         if not file.is_file():
             raise BadInput(f"There is no archive {str(file)!r}; check the path")
-        read = asyncio.run(_import(store, file, as_id, replace))
+        read = asyncio.run(_import(store, app_of_store(app), file, as_id, replace))
         if as_json:
             print_json(msgspec.to_builtins(read))
             return
@@ -146,8 +149,8 @@ async def _export(store: Path, session_id: str, file: Path, force: bool) -> Expo
         return await runtime.export_session(session_id, file, replace=force)
 
 
-async def _import(store: Path, file: Path, as_id: str | None, replace: bool) -> Imported:
-    async with opened(store, made=True) as runtime:
+async def _import(store: Path, app: App, file: Path, as_id: str | None, replace: bool) -> Imported:
+    async with opened(store, app, made=True) as runtime:
         return await runtime.import_session(file, as_id=as_id, replace=replace)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from typing import Annotated, Any, Literal
 
 import typer
 
-from toolwright.calls.policy import Policy
 from toolwright.cli import options
 from toolwright.cli.exits import reported
 from toolwright.cli.output import print_json
@@ -22,6 +22,7 @@ from toolwright.stores.sqlite.history import workers
 def spawn(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool to run; it must support the background.")],
     arguments: options.Arguments = None,
+    app: options.AppName = None,
     tools: options.Tools = None,
     db: options.Filled = None,
     session: options.Owner = "cli",
@@ -44,7 +45,7 @@ def spawn(
 ) -> None:
     """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` tells of it."""
     with reported():
-        start = read_start(db, tools, session, name, arguments)
+        start = read_start(db, app, tools, session, name, arguments)
         said: dict[str, Any] = {
             "title": title,
             "timeout": timeout,
@@ -52,18 +53,24 @@ def spawn(
             "signal_on_completion": tell,
             "id": run_id,
         }
-        policy = Policy(on_background_limit="queue" if queue else "refuse")
-        process, served = asyncio.run(_spawn(start, policy, said))
+        start = start._replace(app=options.with_policy(start.app, queue=queue))
+        process, served = asyncio.run(_spawn(start, said))
         if as_json:
             print_json(process.to_json())
             return
         typer.echo(process.id)
         if not served and not process.over:
-            typer.echo(f"It waits for a worker: {shown_command('worker', start.store)} --tools …", err=True)
+            typer.echo(f"It waits for a worker: {shown_command('worker', start.store)}{_how(app, tools)}", err=True)
 
 
-async def _spawn(start: Start, policy: Policy, said: dict[str, Any]) -> tuple[Process, bool]:
-    async with opened(start.store, made=True, tools=start.tools, policy=policy, worker=False) as runtime:
+def _how(app: str | None, tools: list[str] | None) -> str:
+    """The options by which a worker has the same tools."""
+    given = ["--app", app] if app else [word for source in tools or () for word in ("--tools", source)]
+    return f" {shlex.join(given)}" if given else ""
+
+
+async def _spawn(start: Start, said: dict[str, Any]) -> tuple[Process, bool]:
+    async with opened(start.store, start.app, made=True, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)
     return found.process, bool(await workers(start.store, time.time()))

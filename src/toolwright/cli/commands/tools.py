@@ -7,15 +7,17 @@ from typing import Annotated
 import typer
 
 from toolwright.cli import options
+from toolwright.cli.apps import load_app
 from toolwright.cli.exits import reported
 from toolwright.cli.listing import definition_data, definition_table
 from toolwright.cli.output import Screen, print_json, set_up_log
 from toolwright.cli.payload import provider_named
-from toolwright.cli.sources import load_tools, require_tool
+from toolwright.cli.sources import require_tool
 
 
 def tools(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Show only these tools.")] = None,
+    app: options.AppName = None,
     tools: options.Tools = None,
     as_json: options.Json = False,
     provider: Annotated[
@@ -34,7 +36,7 @@ def tools(
     with reported():
         set_up_log(verbose)
         shape = None if provider is None else provider_named(provider)
-        registry = load_tools(tools)
+        registry = load_app(app, tools).catalogue()
         found = [require_tool(registry, name).definition for name in names] if names else registry.definitions()
         if shape is not None:
             print_json(shape.write_tools(found))

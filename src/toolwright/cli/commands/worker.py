@@ -16,18 +16,18 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwright.calls.policy import Policy
+from toolwright.app import App
 from toolwright.cli import options
+from toolwright.cli.apps import load_app
 from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
 from toolwright.cli.moments import moment
 from toolwright.cli.output import set_up_log, stdout_kept_clean
-from toolwright.cli.sources import load_tools
 from toolwright.cli.states import plain, seconds, short
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.stores import opened, store_to_fill
 from toolwright.processes.process import Process
 from toolwright.processes.tally import Deed
-from toolwright.tools.registry import ToolRegistry
+from toolwright.tools.registry import Catalogue
 
 Say = Callable[[str], None]
 _SAME = 0.25
@@ -46,8 +46,9 @@ _TOLD: dict[Deed, str] = {
 
 
 def worker(
+    app: options.AppName = None,
     tools: options.Tools = None,
-    db: options.Db = None,
+    db: options.Filled = None,
     capacity: Annotated[int | None, typer.Option(metavar="N", min=1, help="Run at most so many at once.")] = None,
     grace: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="How long what runs may go on when it is told to stop.")
@@ -80,18 +81,25 @@ def worker(
     """
     with reported(), ExitStack() as stack:
         set_up_log(verbose, warnings=True)
-        policy = options.make_policy(timeout=timeout, read_only=read_only, approve=approve, spill_dir=spill_dir)
-        if capacity is not None:
-            policy = policy.but(background_per_worker=capacity)
-        store, registry = require_store(db), load_tools(tools)
-        _require_background(registry)
+        store, found = store_to_fill(db), load_app(app, tools)
+        used = options.with_policy(
+            found,
+            timeout=timeout,
+            read_only=read_only,
+            approve=approve,
+            spill_dir=spill_dir,
+            capacity=capacity,
+        )
+        _require_background(used.catalogue())
         health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say
-        asyncio.run(_to_the_end(_work(store, registry, policy, grace, health, say)))
+        # A worker may be started before the program that first writes to the store.
+        made = not store.exists()
+        asyncio.run(_to_the_end(_work(store, made, used, grace, health, say)))
 
 
-def _require_background(registry: ToolRegistry) -> None:
+def _require_background(registry: Catalogue) -> None:
     if not any(tool.definition.hints.supports_background for tool in registry.snapshot().values()):
         raise BadInput(
             "None of the tools can run in the background; a worker would have nothing to do: "
@@ -137,12 +145,9 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(
-    store: Path, registry: ToolRegistry, policy: Policy, grace: float, health: Health | None, say: Say
-) -> None:
-    tools = registry.snapshot().values()
+async def _work(store: Path, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
     with told_to_stop() as stop:
-        async with opened(store, tools=tools, policy=policy, worker=True) as runtime:
+        async with opened(store, app, made=made, worker=True) as runtime:
             worker = runtime.worker
             assert worker is not None
             worker.tally.listen(_Teller(say))
