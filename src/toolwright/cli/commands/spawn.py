@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated, Any, Literal
 
 import typer
@@ -66,4 +65,4 @@ async def _spawn(start: Start, policy: Policy, said: dict[str, Any]) -> tuple[Pr
     async with opened(start.store, made=True, tools=start.tools, policy=policy, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)
-    return found.process, bool(await workers(start.store, time.time()))
+    return found.process, bool(await workers(start.store))
