@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.state import identity
-from toolwright.effects.waits import ENDED, Resolution, WaitKey, failure_of
+from toolwright.effects.waits import Resolution, WaitKey, failure_of
 from toolwright.errors import StoreError
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import ToolOutcome
@@ -57,7 +57,7 @@ async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
     """
     try:
         # A call that is cancelled stays so after a crash, which may come before its outcome is written.
-        reason = (outcome.reason or ENDED) if outcome.status == "cancelled" else ENDED
+        reason = outcome.reason or "its call ended without it"
         resolution = await run.host.effects.end_wait(WaitKey(identity(run), "completion"), reason)
     except StoreError as fault:
         run.fault = fault

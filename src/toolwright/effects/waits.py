@@ -72,13 +72,13 @@ def expired(what: str) -> Failure:
     )
 
 
-ENDED = "its call ended without waiting for it"
-"""The reason of a wait that nobody resolved before its call ended. Nobody can resolve it from then on."""
+BY_CALL = "\0call"
+"""Who resolved a wait that a call ended without. Nobody else can be called so."""
 
 
 def was_answered(resolution: Resolution | None) -> bool:
     """True when somebody resolved a wait and was told that this stands: it decides what becomes of the call."""
-    return resolution is not None and not (resolution.status == "cancelled" and resolution.reason == ENDED)
+    return resolution is not None and resolution.by != BY_CALL
 
 
 class Wait(Struct, frozen=True, gc=False):

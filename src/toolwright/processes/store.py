@@ -103,8 +103,10 @@ class Renewal(NamedTuple):
 class ProcessStore(Protocol):
     """Processes in a database. What a method has returned is durable.
 
-    A worker holds a lease on what it runs. Only the holder of the newest token may report, end or hand back; a lease
-    that has passed, or whose worker is known to be dead, may be taken by any other, which raises the token.
+    A worker holds a lease on what it runs: a number of seconds by the clock of the store, which nobody sets as the wall
+    clock is set. What is called `at` is an instant for people. Only the holder of the newest token may report, end or
+    hand back; a lease that has passed, or whose worker is known to be dead, may be taken by any other, which raises the
+    token.
 
     Each process is shown among the resources of its session, of kind "background_run", with "active" or how it ended as
     its status. Where there is no room it is left out, and not refused.
@@ -142,7 +144,7 @@ class ProcessStore(Protocol):
         ...
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+        self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
     ) -> builtins.list[Claimed]:
         """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest.
 
@@ -152,7 +154,7 @@ class ProcessStore(Protocol):
         ...
 
     async def renew(
-        self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
+        self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
         """Hold on to processes, and say that the worker is alive, and this owner's. It does so before it first claims.
 
@@ -239,6 +241,6 @@ class ProcessStore(Protocol):
         """Those of a worker's processes that are to stop, and why."""
         ...
 
-    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+    async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
         """True when there may be something to claim. It only reads."""
         ...

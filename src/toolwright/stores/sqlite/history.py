@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,8 +165,8 @@ async def _called(path: str | Path, table: str, prefix: str, word: str, session:
     return await visit(path, work)
 
 
-async def workers(path: str | Path, now: float) -> list[str]:
-    """The names of the workers of a store that are alive at an instant.
+async def workers(path: str | Path) -> list[str]:
+    """The names of the workers of a store that are alive.
 
     Raises:
         StoreError: there is no store of this version there, or it can not be read.
@@ -173,7 +174,7 @@ async def workers(path: str | Path, now: float) -> list[str]:
 
     def work(connection: apsw.Connection, place: StorePlace) -> list[str]:
         query = "SELECT name, owner FROM workers WHERE until >= ? ORDER BY name"
-        rows: Any = connection.execute(query, (now,)).fetchall()
+        rows: Any = connection.execute(query, (time.monotonic(),)).fetchall()
         dead = dead_among({owner for _, owner in rows}, connection, place)
         return [name for name, owner in rows if owner not in dead]
 

@@ -25,8 +25,8 @@ _outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
 _failure = msgspec.msgpack.Decoder(Failure).decode
 
 
-def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
-    """Enter a process, to be taken at once or held until there is room.
+def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
+    """Enter a process, to be taken at once or held until there is room. `now` is by the clock of leases.
 
     Raises:
         ProcessError: a limit is reached, and those that are too many are not to wait.
@@ -41,7 +41,7 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
         raise _session_limit(limits)
     if not limits.queue:
         query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
-        most: int = one(connection, query, (registration.at,)) or limits.per_worker
+        most: int = one(connection, query, (now,)) or limits.per_worker
         query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
         if one(connection, query, (most,)) >= most:
             raise ProcessError(
@@ -117,7 +117,7 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
     update_resource(connection, process.session, id, at)
 
 
-def take_process(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
+def take_process(connection: apsw.Connection, process: Process, worker: str, at: float, until: float) -> Claimed:
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
     # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end. So does a completion that
@@ -139,10 +139,10 @@ def take_process(connection: apsw.Connection, process: Process, worker: str, now
         " lease_until = ?3, attempts = attempts + 1, crashes = crashes + (state != 'queued'),"
         " started_at = coalesce(started_at, ?4),"
         " deadline = coalesce(deadline, ?5) WHERE id = ?1",
-        (process.id, worker, until, now, None if timeout is None else now + timeout),
+        (process.id, worker, until, at, None if timeout is None else at + timeout),
     )
     started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
-    add_event(connection, process.id, "started", started, now)
+    add_event(connection, process.id, "started", started, at)
     taken = find_process(connection, process.id)
     assert taken is not None
     return Claimed(taken, process.worker, done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolwright.clock import Clock
 from toolwright.stores.sqlite.attachments import SqliteAttachmentStore
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.connections import SqliteConnectionStore
@@ -20,7 +21,9 @@ from toolwright.stores.sqlite.triggers import SqliteTriggerStore
 class SqliteServiceStores:
     """`ServiceStores` in SQLite."""
 
-    def __init__(self, changes: Changes, place: StorePlace | None = None, owner: str | None = None) -> None:
+    def __init__(
+        self, changes: Changes, place: StorePlace | None = None, owner: str | None = None, clock: Clock | None = None
+    ) -> None:
         self._changes = changes
         self.files = SqliteFilesStore(changes)
         self.secrets = SqliteSecretStore(changes)
@@ -35,9 +38,9 @@ class SqliteServiceStores:
         self.triggers = SqliteTriggerStore(changes)
 
     @classmethod
-    def in_memory(cls) -> SqliteServiceStores:
+    def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:
         """For a runtime without a file; they end with the process."""
-        return cls(Changes.in_memory())
+        return cls(Changes.in_memory(clock))
 
     async def close(self) -> None:
         """Close what they opened, and what is in memory."""

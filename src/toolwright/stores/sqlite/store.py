@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.changes import Changes
@@ -27,10 +28,13 @@ class SqliteStore:
     """`Store` in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
 
     With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
-    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`.
+    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`. Leases of workers
+    go by the monotonic time of `clock`, which is the same in all processes of a machine.
     """
 
-    def __init__(self, path: str | Path, *, sync: Sync = "full", vfs: str | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, sync: Sync = "full", vfs: str | None = None, clock: Clock | None = None
+    ) -> None:
         if sync not in ("full", "normal"):
             raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
         self._place = place = StorePlace(path)
@@ -49,7 +53,7 @@ class SqliteStore:
         self.journal = SqliteJournalStore(self._writer, place, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
         reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
-        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader), place, self.owner)
+        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader, clock), place, self.owner)
 
     @property
     def commits(self) -> int:

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.effects.waits import ENDED, Refused, Resolution, Standing, Wait, WaitKey
+from toolwright.effects.waits import BY_CALL, Refused, Resolution, Standing, Wait, WaitKey
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 from toolwright.tools.outcome import Failure
 
@@ -179,7 +179,7 @@ async def a_call_whose_completion_came_before_it_waited_is_found_pending(databas
     calls = [call("came"), call("ended"), call("none")]
     await dead.journal.begin([intent(one) for one in calls])
     await heir.waits.resolve(WaitKey(calls[0], "completion"), resolved())
-    await dead.waits.end_wait(WaitKey(calls[1], "completion"), Resolution("cancelled", 300.0, reason=ENDED))
+    await dead.waits.end_wait(WaitKey(calls[1], "completion"), Resolution("cancelled", 300.0, by=BY_CALL))
     await database.kill(dead)
     entries = await heir.journal.begin([intent(one) for one in calls])
     assert [entry is not None and (entry.cut_off, entry.pending) for entry in entries] == [
