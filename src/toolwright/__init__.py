@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolwright.tools.outcome import (
         Attachment,
         ConnectionRequired,
+        Decision,
         Failure,
         Image,
         Pending,
@@ -66,6 +67,7 @@ _HOMES = {
     "CapabilityError": "toolwright.errors",
     "ConnectionRequired": "toolwright.tools.outcome",
     "ConversionError": "toolwright.errors",
+    "Decision": "toolwright.tools.outcome",
     "Failure": "toolwright.tools.outcome",
     "Hints": "toolwright.tools.definition",
     "HookCall": "toolwright.calls.hooks",
@@ -125,6 +127,7 @@ __all__ = [
     "CapabilityError",
     "ConnectionRequired",
     "ConversionError",
+    "Decision",
     "Failure",
     "Hints",
     "HookCall",

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.calls.running import run_one
-from tests.calls.scripts import FORBIDDEN, HARMLESS, SPELLINGS
+from tests.calls.scripts import CLASSES, FORBIDDEN, HARMLESS, SPELLINGS, STARTING, USUAL, WRITING
 from toolwright import Policy, PolicyError, Rule, Tool, ToolDefinitionError
-from toolwright.calls.shell.patterns import ScriptPatterns
-from toolwright.calls.shell.script import MOST_BYTES, MOST_SECONDS, read_script
+from toolwright.calls.shell.patterns import Place, ScriptPatterns
+from toolwright.calls.shell.script import MOST_BYTES, read_script
 
+WORKSPACE = Place("/workspace")
 DENY = Rule("deny", "bash", commands=["rm", "curl *", "git push*"], writes=["/etc/*"], name="no harm")
 
 
@@ -24,11 +25,13 @@ def shell(ran: list[str] | None = None, **options: Any) -> Tool:
             ran.append(args.get(parameter, str))
         return "ran"
 
-    return Tool.from_schema(name="bash", handler=handler, **{"kind": "shell", "approval": "auto", **options})
+    return Tool.from_schema(
+        name="bash", handler=handler, **{"kind": "shell", "approval": "auto", "directory": "/workspace", **options}
+    )
 
 
-async def decided(open_session: Any, rules: list[Rule], script: Any) -> tuple[str, str | None]:
-    session = await open_session(shell(), policy=Policy(rules=rules, on_ask="deny"))
+async def decided(open_session: Any, rules: list[Rule], script: Any, **options: Any) -> tuple[str, str | None]:
+    session = await open_session(shell(**options), policy=Policy(rules=rules, on_ask="deny"))
     outcome = await run_one(session, "bash", {"command": script})
     return ("ran" if outcome.failure is None else outcome.failure.code), outcome.decided_by
 
@@ -45,6 +48,70 @@ async def test_a_harmless_script_is_not_refused(open_session, script):
     assert await decided(open_session, [DENY], script) == ("ran", None)
 
 
+@pytest.mark.promise("AUTH-05")
+@pytest.mark.parametrize("way", CLASSES)
+async def test_a_forbidden_command_is_refused_in_whatever_way_it_is_run(open_session, way):
+    session = await open_session(shell(), policy=Policy(rules=[Rule("deny", commands=["rm", "git push*"])]))
+    for script in CLASSES[way]:
+        outcome = await run_one(session, "bash", {"command": script})
+        assert not outcome.ok, script
+
+
+@pytest.mark.promise("AUTH-05")
+@pytest.mark.parametrize("way", WRITING)
+async def test_a_forbidden_path_is_not_written_in_whatever_way_that_is_done(open_session, way):
+    session = await open_session(shell(), policy=Policy(rules=[Rule("deny", writes=["/etc/*"])]))
+    for script in WRITING[way]:
+        outcome = await run_one(session, "bash", {"command": script})
+        assert not outcome.ok, script
+
+
+@pytest.mark.promise("AUTH-05")
+@pytest.mark.parametrize(("script", "directory"), STARTING, ids=repr)
+async def test_a_relative_path_is_judged_by_the_directory_in_which_the_script_starts(open_session, script, directory):
+    rules = [Rule("deny", writes=["/etc/*"], name="no harm")]
+    assert (await decided(open_session, rules, script, directory=directory))[0] == "denied"
+
+
+@pytest.mark.promise("AUTH-05")
+async def test_scripts_of_the_usual_kind_are_not_refused(open_session):
+    rules = [Rule("deny", commands=["rm", "git push*"]), Rule("deny", writes=["/etc/*"])]
+    session = await open_session(shell(), policy=Policy(rules=rules))
+    for script in USUAL:
+        outcome = await run_one(session, "bash", {"command": script})
+        assert outcome.ok, (script, outcome.failure)
+
+
+@pytest.mark.promise("AUTH-05")
+async def test_a_path_is_judged_as_the_session_spells_it_where_its_files_are_mounted(open_session):
+    rules = [Rule("deny", writes=["/config/*"])]
+    for script in ("> config/a", "> /workspace/config/a", "cd config; > a", "> con*/a", "mv /workspace /x"):
+        assert (await decided(open_session, rules, script, mount="/workspace"))[0] == "denied", script
+    for script in ("> a", "> /workspace/a", "cat config/a", "> /workspace/a/config"):
+        assert (await decided(open_session, rules, script, mount="/workspace"))[0] == "ran", script
+    rules = [Rule("deny", writes=["/workspace/config/*"])]
+    assert (await decided(open_session, rules, "> config/a", mount="/workspace"))[0] == "denied"
+    assert (await decided(open_session, rules, "> /config/a", mount="/workspace"))[0] == "denied"
+
+
+@pytest.mark.promise("AUTH-05")
+async def test_a_pattern_that_begins_without_a_slash_is_below_the_directory_of_the_tool(open_session):
+    rules = [Rule("deny", writes=["src/*"])]
+    for script in ("> src/a", "> /workspace/src/a", "cd src; > a", "cd /workspace; > ./src/b/c", "mv src x"):
+        assert (await decided(open_session, rules, script))[0] == "denied", script
+    for script in ("> a", "> /src/a", "> lib/src"):
+        assert (await decided(open_session, rules, script))[0] == "ran", script
+
+
+@pytest.mark.parametrize("option", ["directory", "mount"])
+@pytest.mark.parametrize("wrong", ["work", "/a/../b", "/a/", 3])
+def test_a_directory_of_a_shell_is_a_whole_path(option, wrong):
+    with pytest.raises(ToolDefinitionError, match="whole path"):
+        shell(**{option: wrong})
+    with pytest.raises(ToolDefinitionError, match="kind='shell'"):
+        Tool.from_schema(name="act", handler=lambda args: None, **{option: "/a"})
+
+
 def test_the_tables_are_long_enough():
     assert len(set(FORBIDDEN)) == len(FORBIDDEN) >= 60
     assert len(set(HARMLESS)) == len(HARMLESS) >= 30
@@ -55,8 +122,8 @@ async def test_the_refusal_says_what_in_the_script_is_denied(open_session):
     session = await open_session(shell(), policy=Policy(rules=[Rule("deny", commands=["rm"], reason="keep files")]))
     for script, why in [
         ("ls; echo $(/bin/r\\m x)", "it runs '/bin/r\\\\m x'"),
-        ("$X y", "can not be known: '$X' is known only when it runs"),
-        ("echo 'a", "can not be known: the script does not parse"),
+        ("$X y", "cannot be known: '$X' is known only when it runs"),
+        ("echo 'a", "cannot be known: the script does not parse"),
     ]:
         outcome = await run_one(session, "bash", {"command": script})
         assert outcome.failure.message.startswith("Tool 'bash' may not run (rule 'deny *'): keep files (")
@@ -198,48 +265,75 @@ def test_only_shells_have_a_script():
     assert shell().with_definition(kind="function").definition.script is None
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "(" * 30_000,
-        "$(" * 20_000,
-        "{ " * 20_000 + "ls" + "; }" * 20_000,
-        "`" * 60_000,
-        "ls;" * 20_000,
-        "echo '" * 10_001,
-        "<<E " * 10_000,
-        "a" * (MOST_BYTES + 1),
-        "eval " * 10_000 + "rm",
-        "sudo " * 10_000 + "rm",
-        ")" * 60_000,
-        "x[)" * 20_000,
-        "x[a@(" * 10_000,
-        "((a=(;" * 10_000,
-        "${}|" * 10_000,
-        "ls " + "*" * 60_000,
-        "ls " + "{a,b}" * 10_000,
-        "ls " + "{1..60} " * 8_000,
-        "ls " + ("{d,e}" * 6 + "{c}" * 20 + " ") * 600,
-        "env r" + "{m," * 10_000 + "}" * 10_000,
-        "if " * 10_000,
-        '"' * 60_001,
-        "case x in " * 5_000,
-        "${" * 20_000,
-        "[[ " * 10_000,
-        "\\\n" * 30_000,
-        "\ud800",
-    ],
-    ids=lambda script: repr(script[:8]),
-)
-def test_a_script_that_is_hard_to_read_is_doubted_in_bounded_time(script):
-    patterns = ScriptPatterns(["rm", "git push*"], ["/etc/*"])
-    read_script.cache_clear()
-    began = time.thread_time()
-    read = read_script(script)
-    assert time.thread_time() - began < 3 * MOST_SECONDS
-    if script.startswith(("ls;", "\\\n", "ls ")):
-        return  # nothing but its length is odd, and the bound of the test run is all there is to say
-    assert patterns.surely(read) or patterns.perhaps(read)
+def filled(start: str, unit: str, end: str = "") -> str:
+    return start + unit * ((MOST_BYTES - len(start) - len(end)) // len(unit)) + end
+
+
+HARD = [
+    *(
+        filled("", unit)
+        for unit in ("(", "$(", "{ ", "`", "ls;", "echo '", "<<E ", "eval ", "sudo ", ")", "x[)", "if ")
+    ),
+    *(
+        filled("", unit)
+        for unit in ("x[a@(", "((a=(;", "${}|", '"', "case x in ", "${", "[[ ", "!", "a\\\n", "$((x)) ")
+    ),
+    *(filled("", unit) for unit in ("a=$x;", "a[1]=2;", "[a", "cd a;", ">$x;", "> a/b;", "git $x;", "cat <<E\nE\n")),
+    *(filled("", unit) for unit in ("[[ a -eq b ]];", "export a=b;", "alias a=ls;", "$'\\x41'", "time ", "coproc ")),
+    *(filled("ls ", unit) for unit in ("*", "{a,b}", "{1..60} ", "{d,e}" * 6 + "{c}" * 20 + " ", "[a", "a ", "$x ")),
+    *(
+        filled("awk '", unit, "'")
+        for unit in ("a|b ", "{ print $1 > 5 } ", '"" | ', ")/", "/a[", "x ) / 2\n", "print ")
+    ),
+    *(filled("sed '", unit, "'") for unit in ("s/a/b/;", "s/[", "1,2p;", "w x\n", "y/a/b/\n")),
+    *(filled("cat <<E\n", unit, "\nE\n") for unit in ("$x ", "\\a", "a b\n", "`", "${x:-y} ")),
+    *(filled('echo "', unit, '"') for unit in ("$x ", "a\\b", "${x:-'a'}")),
+    *(filled("find . ", unit) for unit in ("-name a ", "-exec ls ; ")),
+    *(
+        filled(f"{name} ", unit)
+        for name in ("tar", "sort", "git", "cp", "mv", "tee", "xargs")
+        for unit in ("a ", "-a ")
+    ),
+    *(filled("mytool ", unit) for unit in ("/a ", "'a rm;' ", "--a=/b ")),
+    *(filled("wget ", unit) for unit in ("-O a ", "$x ")),
+    filled("for x in ", "a ", "; do echo $((x)); done"),
+    filled("echo ", "${a:-", "x"),
+    "env r" + "{m," * 10_000 + "}" * 10_000,
+    "".join(f"x{at}=$x{at + 1};" for at in range(4_000)) + "echo $((x0))",
+    "bash -c " * 500 + "ls",
+    "a" * (MOST_BYTES + 1),
+    "\ud800",
+]
+PATTERNS = ScriptPatterns(["rm", "git push*", "docker * --privileged*"], ["/etc/*", "*.lock", "/srv/*/x/*"])
+
+
+@pytest.mark.promise("AUTH-05")
+@pytest.mark.parametrize("script", HARD, ids=lambda script: repr(script[:16]))
+def test_a_script_that_is_hard_to_read_is_judged_without_holding_the_loop(script):
+    times = []
+    for _ in range(3):  # the machine may be busy with others
+        read_script.cache_clear()
+        began = time.thread_time()
+        read = read_script(script)
+        PATTERNS.surely(read, WORKSPACE)
+        PATTERNS.perhaps(read, WORKSPACE)
+        PATTERNS.always(read, WORKSPACE)
+        times.append(time.thread_time() - began)
+    assert min(times) < 0.05
+
+
+@pytest.mark.promise("AUTH-05")
+@pytest.mark.parametrize("script", ["ls;" * 20_000, "(" * 5_000, "eval " * 10_000 + "rm", "\ud800", "`" * 30_000])
+def test_a_script_that_is_too_long_to_read_is_refused(script):
+    patterns = ScriptPatterns(["rm"], [])
+    assert patterns.perhaps(read_script(script))
+
+
+@pytest.mark.promise("AUTH-05")
+def test_a_script_of_two_hundred_lines_with_long_texts_in_it_is_read():
+    text = ["cat > notes <<'END'", *("line of a text, $(rm x)" for _ in range(2_000)), "END"]
+    script = "\n".join([*text, *('grep -n "$x" src/a.py | sort > out.txt' for _ in range(200))])
+    assert not ScriptPatterns(["rm"], ["/etc/*"]).perhaps(read_script(script), WORKSPACE)
 
 
 def quoted(text: str) -> str:
@@ -279,7 +373,7 @@ def test_no_number_of_layers_hides_a_forbidden_command(script, layers):
         script = LAYERS[layer](script)
     patterns = ScriptPatterns(["rm"], ["/etc/*"])
     read = read_script(script)
-    assert patterns.surely(read) or patterns.perhaps(read), script
+    assert patterns.surely(read, WORKSPACE) or patterns.perhaps(read, WORKSPACE), script
 
 
 @pytest.mark.promise("AUTH-05")
@@ -291,5 +385,5 @@ def test_layers_around_a_harmless_command_stay_harmless(script, layers):
         script = LAYERS[layer](script)
     patterns = ScriptPatterns(["rm"], ["/etc/*"])
     read = read_script(script)
-    assert not patterns.surely(read), script
-    assert not patterns.perhaps(read), script
+    assert not patterns.surely(read, WORKSPACE), script
+    assert not patterns.perhaps(read, WORKSPACE), script

@@ -1,6 +1,7 @@
 """The kill tests with fresh seeds, until the time is up: `make soak SECONDS=3600`, or one story: `ARGS="--seed 7"`.
 
-`ARGS="--workers 3"` kills workers of background runs instead, of which three share each store.
+`ARGS="--workers 3"` kills workers of background runs instead, of which three share each store. `ARGS="--shell"` gives
+generated scripts to a rule and to a real bash, and compares what the one said with what the other did.
 """
 
 import argparse
@@ -9,11 +10,40 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from random import SystemRandom
+from random import Random, SystemRandom
 
+from tests.calls.shell_box import ShellBox
+from tests.calls.shell_spellings import COMMANDS, WRITES, allowed, command_script, write_script
 from tests.crash.story import Story
 from tests.crash.worker_story import WorkerStory
 from toolwright.testing import CrashKit, Zygote
+
+
+def soak_shell(seconds: float, seed: int | None) -> int:
+    """Compare what rules say of generated scripts with what a real bash does with them, until the time is up."""
+    until, counts = time.monotonic() + seconds, Counter[str]()
+    with ShellBox() as box:
+        while True:
+            number = SystemRandom().randrange(1 << 32) if seed is None else seed
+            for kind, make, patterns in (("run", command_script, COMMANDS), ("write", write_script, WRITES)):
+                script = make(Random(number))
+                passes = allowed(script, patterns)
+                counts[f"scripts that may {kind}"] += 1
+                counts[f"scripts that may {kind}, allowed"] += passes
+                seen = box.run(script) if passes or number % 10 == 0 else None
+                if seen is None:
+                    continue
+                harm = seen.ran if kind == "run" else bool(seen.changed)
+                counts[f"scripts that may {kind}, seen to do so"] += harm
+                if passes and harm:
+                    print(f"Seed {number}: the rule allowed a script that does it:\n{script!r}", file=sys.stderr)
+                    return 1
+            if seed is not None or time.monotonic() > until:
+                break
+    print("No rule allowed a script that did what it denies")
+    for what, count in sorted(counts.items()):
+        print(f"  {count:6} {what}")
+    return 0
 
 
 def main() -> int:
@@ -22,7 +52,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="how often in one store (50)")
     parser.add_argument("--workers", type=int, help="kill workers of background runs, of which so many share a store")
     parser.add_argument("--seed", type=int, help="play this one story only; the instants of its kills still vary")
+    parser.add_argument("--shell", action="store_true", help="compare rules on scripts with what a real bash does")
     options = parser.parse_args()
+    if options.shell:
+        return soak_shell(options.seconds, options.seed)
     until, zygote, kills = time.monotonic() + options.seconds, Zygote(), Counter[str]()
     stories = 0
     while True:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from toolwright import Attachment, Failure, Image, Success, ToolContext, ToolOutcome, events, tool
+from toolwright import Attachment, Decision, Failure, Image, Success, ToolContext, ToolOutcome, events, tool
 from toolwright.calls.redact import redact_fields
 from toolwright.session.keys import GivenKeys
 from toolwright.session.known import KnownSecrets
@@ -19,6 +19,7 @@ FAILURE = Failure(
 )
 IMAGE = Image("aGk=", "image/gif", "0" * 64)
 ATTACHMENT = Attachment("n.txt", "aGk=", "text/plain", "1" * 64)
+DECISION = Decision("approved", 5.5, "ann", "fine", edited=True, always=True, arguments={"a": [1]})
 OUTCOME = ToolOutcome(
     "c1",
     "t",
@@ -34,6 +35,7 @@ OUTCOME = ToolOutcome(
     may_have_run=True,
     replayed=True,
     spilled_to="/x",
+    decision=DECISION,
     model_text="text",
 )
 
@@ -67,7 +69,7 @@ def test_each_field_is_searched_for_secrets_or_named_as_one_that_is_not(kind: ty
 
 
 @pytest.mark.promise("SAFE-02", "SES-03")
-@pytest.mark.parametrize("item", [OUTCOME, FAILURE], ids=["outcome", "failure"])
+@pytest.mark.parametrize("item", [OUTCOME, FAILURE, DECISION], ids=["outcome", "failure", "decision"])
 def test_each_field_of_an_outcome_is_searched_or_named_as_one_that_is_not(item: Any):
     for field in fields(type(item)):
         if field.name in item.unsearched or field.name == "cached_value":
@@ -78,6 +80,8 @@ def test_each_field_of_an_outcome_is_searched_or_named_as_one_that_is_not(item: 
             holds = (replace(getattr(item, field.name)[0], data=VALUE),)
         if field.name == "failure":
             holds = replace(FAILURE, message=VALUE)
+        if field.name == "decision":
+            holds = replace(DECISION, arguments={"a": [VALUE]})
         redacted = getattr(redact_fields(redactor(), replace(item, **{field.name: holds})), field.name)
         assert VALUE not in repr(redacted), field.name
         assert "[secret:k]" in repr(redacted), field.name

@@ -1,30 +1,39 @@
 """The tool `bash`: scripts in a sandbox over the session's files. Owns its limits, its state and its result.
 
-The interpreter is the library bashkit's, in this process: its commands are its own, its files are a copy of the
-session's, and it has neither the host's files nor its processes nor a network. So it needs no one's approval, although
-it executes code; a rule of the owner's policy may still ask, or deny.
+The interpreter is the library bashkit's, in a limited child process: its commands are its own, its files are a copy of
+the session's, and it has neither the host's files nor its processes nor a network. So it needs nobody's approval,
+although it executes code; a rule of the owner's policy may still ask, or deny.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import contextlib
+import importlib.util
 import re
-import threading
-from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Struct
 from pydantic import Field
 
-from toolwright.builtin.bash_files import ROOT, Loaded, Plan, carry_out, compare, load, require_paths
+from toolwright.builtin.bash_files import (
+    Changes,
+    Loaded,
+    Plan,
+    carry_out,
+    choose,
+    pieces,
+    plan_of,
+    refused,
+    require_paths,
+)
 from toolwright.errors import ToolDefinitionError
+from toolwright.limited_children import ChildFailed, ChildJob, ChildTimeout
 from toolwright.tools.context import ToolContext
 from toolwright.tools.function import as_tool, tool
 from toolwright.tools.outcome import Success, ToolError
+from toolwright.tools.shell_rules import Policies, command_rules, write_refused_by
 
 if TYPE_CHECKING:
     from toolwright.tools.tool import Tool
@@ -35,14 +44,20 @@ STATE_KEY = "toolwright:bash"
 DESCRIPTION = """\
 Run a bash script in a sandbox over the session's files.
 
-The files are under /workspace, where the first script starts; files elsewhere are gone after the call, and so are \
-symbolic links. The directory, variables, functions, aliases and `shopt` options are kept for the next call. There is \
-no network, and no program but the sandbox's own commands (the usual ones: grep, sed, awk, jq, sort, find, tar, ...). \
-A script that is stopped by a limit changes nothing. In the background, a script keeps files and no more.
+Every path is the same file as in the other tools: /notes.txt is what write_file calls /notes.txt. The first script \
+starts in /workspace, which is another name of the root: /workspace/notes.txt is the same file again. Symbolic links \
+and modes are gone after the call. The directory, variables, functions, aliases and `shopt` options are kept for the \
+next call. There is no network, and no program but the sandbox's own commands (the usual ones: grep, sed, awk, jq, \
+sort, find, tar, ...). A script that is stopped by a limit changes nothing. In the background, a script keeps files \
+and no more.
 """
 
 
 _LIMIT = re.compile(r"resource limit exceeded|execution error: .*(limit|budget)", re.S)
+_CHILD = Path(__file__).with_name("bash_child.py")
+_MB = 1024 * 1024
+_SPARE_SECONDS = 1.0
+"""How much longer the child may take than the interpreter's own clock, which says more when it stops a script."""
 
 
 class BashLimits(Struct, frozen=True, kw_only=True):
@@ -105,6 +120,9 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         display_name="Run Bash",
         id="toolwright.builtin.bash",
         kind="shell",
+        # Where the first script starts. A later one may start elsewhere: the sandbox knows, and keeps the rules there.
+        directory="/workspace",
+        mount="/workspace",
         category="shell",
         output_schema=OUTPUT_SCHEMA,
         destructive=True,
@@ -146,81 +164,143 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
     return as_tool(bash)
 
 
-async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
-    """Run a script on a copy of the session's files, and tell what it did."""
-    sandbox, shell = _sandbox(limits)
-    loaded: Loaded = await load(ctx.files, sandbox, limits.files, limits.file_bytes)
-    before = await ctx.kv.get(STATE_KEY)
-    notes = "" if before is None or _restore(shell, before) else "bash: what earlier calls left was lost\n"
-    if not shell.exists(shell.shell_state().cwd):
-        await shell.execute(f"cd {ROOT}")  # the directory was elsewhere, and is gone
-    live = _Live(ctx.output, asyncio.get_running_loop(), limits.output_bytes)
-    try:
-        result = await shell.execute(command, on_output=live.take)
-    except asyncio.CancelledError:
-        shell.cancel()  # it ends at its next command
-        raise
-    finally:
-        live.drain()
-    if result.error is not None and _LIMIT.match(result.error):
-        raise _stopped(result.error, live.tail)
-    plan = await asyncio.to_thread(compare, sandbox, loaded, limits.changed_bytes)
-    await require_paths(ctx.files, plan)
-    if plan.links:
-        notes += f"bash: symbolic links are not kept: {', '.join(plan.links[:5])}\n"
-    state: str | None = base64.b64encode(shell.snapshot(exclude_filesystem=True)).decode("ascii")
-    if len(state or "") > limits.state_bytes:
-        notes += "bash: the variables and functions are too large to keep, and are as before the call\n"
-        state = None
-    return _Run(
-        stdout=_cut(result.stdout, limits.output_bytes),
-        stderr=_cut(result.stderr, limits.output_bytes) + notes,
-        transcript=live.transcript,
-        exit_code=result.exit_code,
-        cwd=shell.shell_state().cwd,
-        truncated=result.stdout_truncated or result.stderr_truncated or live.overflowed,
-        state=None if state == before else state,
-        plan=plan,
-        left_out=loaded.left_out,
+class _Answer(Struct):
+    """What the child says of a script. It is checked, and not believed."""
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    error: str | None
+    truncated: bool
+    lost: bool
+    refused: tuple[str, str] | None
+    refused_names: list[str]
+    cwd: str = "/"
+    state: str | None = None
+    too_large: bool = False
+    directories: list[str] = []
+    files: list[tuple[str, str]] = []
+    deleted: list[str] = []
+    gone: list[str] = []
+    links: list[str] = []
+
+
+def _job(limits: BashLimits) -> ChildJob:
+    return ChildJob(
+        f"{_CHILD}:work",
+        # The files are there twice while they come in, and what changed is there three times while it goes out.
+        memory=limits.memory + 2 * limits.file_bytes + 4 * limits.changed_bytes + 4 * limits.output_bytes + 128 * _MB,
+        seconds=2 * limits.seconds + 5,
+        open_files=256,
+        most_bytes=2 * limits.changed_bytes + 6 * limits.output_bytes + 2 * limits.state_bytes + 4 * _MB,
     )
 
 
-def _sandbox(limits: BashLimits) -> tuple[Any, Any]:
-    try:
-        from bashkit import Bash, FileSystem
-    except ImportError as missing:
+async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
+    """Run a script on a copy of the session's files, and tell what it did."""
+    if importlib.util.find_spec("bashkit") is None:
         raise ToolError(
             "The sandbox is not installed here.",
             category="unavailable",
             code="not_installed",
             detail="pip install 'toolwright[bash]'",
-        ) from missing
-    files = FileSystem()
-    for entry in files.read_dir("/"):
-        files.remove(f"/{entry['name']}", recursive=True)
-    shell = Bash(
-        username="agent",
-        hostname="sandbox",
-        cwd=ROOT,
-        env={"HOME": ROOT},
-        max_commands=limits.commands,
-        max_loop_iterations=limits.loops,
-        max_memory=limits.memory,
-        timeout_seconds=limits.seconds,
+        )
+    rules = ctx.shell_rules()
+    loaded = await choose(ctx.files, limits.files, limits.file_bytes)
+    before = await ctx.kv.get(STATE_KEY)
+    live = _Live(ctx.output, limits.output_bytes)
+    answer = await _in_child(command, ctx, limits, rules, loaded, before, live)
+    if answer.refused is not None:
+        raise _refused_command(ctx, rules, *answer.refused)
+    if answer.error is not None and _LIMIT.match(answer.error):
+        raise _stopped(answer.error, live.tail)
+    if answer.too_large:
+        raise refused(
+            f"The script changed more than {limits.changed_bytes} bytes of files; write less in one call", "too_large"
+        )
+    for path in answer.refused_names:
+        if loaded.files.pop(path, None) is not None:
+            loaded.left_out.append(path)
+    plan = plan_of(Changes(answer.directories, answer.files, answer.deleted, answer.gone, answer.links), loaded)
+    _judge_writes(ctx, rules, plan)
+    await require_paths(ctx.files, plan)
+    notes = "bash: what earlier calls left was lost\n" if answer.lost else ""
+    if plan.links:
+        notes += f"bash: symbolic links are not kept: {', '.join(plan.links[:5])}\n"
+    state = answer.state
+    if len(state or "") > limits.state_bytes:
+        notes += "bash: the variables and functions are too large to keep, and are as before the call\n"
+        state = None
+    return _Run(
+        stdout=answer.stdout,
+        stderr=answer.stderr + notes,
+        transcript=live.transcript,
+        exit_code=answer.exit_code,
+        cwd=answer.cwd,
+        truncated=answer.truncated or live.overflowed,
+        state=None if state == before else state,
+        plan=plan,
+        left_out=sorted(loaded.left_out),
     )
-    shell.mount(ROOT, files)
-    return files, shell
 
 
-def _restore(shell: Any, state: Any) -> bool:
-    from bashkit import BashError
-
-    # Whoever can write the session's keys can write this one: it may be anything, and is tried, not trusted.
+async def _in_child(
+    command: str,
+    ctx: ToolContext,
+    limits: BashLimits,
+    rules: Policies,
+    loaded: Loaded,
+    state: Any,
+    live: _Live,
+) -> _Answer:
+    request = {
+        "command": command,
+        "limits": msgspec.to_builtins(limits),
+        "state": state if isinstance(state, str) else None if state is None else "",
+        "directories": sorted(loaded.directories),
+        "rules": command_rules(rules),
+    }
     try:
-        shell.restore_snapshot(base64.b64decode(state, validate=True))
-    except (BashError, ValueError, TypeError):
-        return False
-    return True
+        answer = await ctx.limited_children.run(
+            _job(limits),
+            request,
+            seconds=limits.seconds + _SPARE_SECONDS,
+            feed=pieces(ctx.files, loaded),
+            hear=live.take,
+        )
+        return msgspec.convert(answer, _Answer)
+    except ChildTimeout:
+        raise _stopped(f"execution timeout: it took longer than {limits.seconds:g} s", live.tail) from None
+    except ChildFailed as failed:
+        if failed.code not in ("died", "memory", "depth", "too_large"):
+            raise  # a fault of ours, and not of the script
+        raise _stopped(
+            f"its sandbox failed, as by a recursion that is too deep or too much memory: {failed}", live.tail
+        ) from failed
+    except msgspec.ValidationError as wrong:
+        raise _stopped("its sandbox answered something that is no result", live.tail) from wrong
+
+
+def _refused_command(ctx: ToolContext, rules: Policies, name: str, command: str) -> ToolError:
+    rule = next((rule for policy in rules for rule in policy if rule.name == name), None)
+    ctx.refused_by(name)
+    why = f"The script runs {command!r}, which is not allowed" if rule is None else rule.refusal(f"runs {command!r}")
+    return refused(why, "needs_approval" if rule is not None and rule.asks else "denied")
+
+
+def _judge_writes(ctx: ToolContext, rules: Policies, plan: Plan) -> None:
+    """Apply the rules on writes to every path of a plan.
+
+    Raises:
+        ToolError: a rule does not allow one; then none of it is kept.
+    """
+    if not rules:
+        return
+    for path in [*plan.directories, *(path for path, _, _ in plan.files), *plan.deleted]:
+        rule = write_refused_by(rules, path)
+        if rule is not None:
+            ctx.refused_by(rule.name)
+            raise refused(rule.refusal(f"writes {path!r}"), "needs_approval" if rule.asks else "denied")
 
 
 def _stopped(error: str, tail: str) -> ToolError:
@@ -233,50 +313,26 @@ def _stopped(error: str, tail: str) -> ToolError:
     )
 
 
-def _cut(text: str, most_bytes: int) -> str:
-    return text.encode(errors="replace")[:most_bytes].decode(errors="ignore")
-
-
 class _Live:
-    """Output on its way to watchers. Pieces that come faster than the loop turns are sent as one."""
+    """Output on its way to watchers, and a transcript of it. What comes is checked: it is the sandbox's word."""
 
-    def __init__(self, output: Callable[[str, str], Any], loop: asyncio.AbstractEventLoop, most: int) -> None:
+    def __init__(self, output: Callable[[str, str], Any], most: int) -> None:
         self._output = output
-        self._loop = loop
         self._room = most
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[str, str]] = deque()
         self._sent: list[str] = []
         self.overflowed = False
 
-    def take(self, stdout: str, stderr: str) -> None:
-        """Called by the sandbox, on a thread of its own."""
-        with self._lock:
-            idle = not self._waiting
-            for stream, text in (("stdout", stdout), ("stderr", stderr)):
-                if len(text) > self._room:
-                    self.overflowed, text = True, text[: self._room]
-                self._room -= len(text)
-                if text:
-                    self._waiting.append((stream, text))
-            idle = idle and bool(self._waiting)
-        if idle:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
-                self._loop.call_soon_threadsafe(self.drain)
-
-    def drain(self) -> None:
-        """Send what waits, on the loop."""
-        with self._lock:
-            waiting, self._waiting = self._waiting, deque()
-        joined: list[tuple[str, str]] = []
-        for stream, text in waiting:
-            if joined and joined[-1][0] == stream:
-                joined[-1] = (stream, joined[-1][1] + text)
-            else:
-                joined.append((stream, text))
-        for stream, text in joined:
-            self._sent.append(text)
-            self._output(stream, text)
+    def take(self, pieces: Any) -> None:
+        """Send pieces of output, each a stream and a text."""
+        for piece in pieces if isinstance(pieces, list) else ():
+            match piece:
+                case ["stdout" | "stderr" as stream, str(text)]:
+                    if len(text) > self._room:
+                        self.overflowed, text = True, text[: self._room]
+                    self._room -= len(text)
+                    if text:
+                        self._sent.append(text)
+                        self._output(stream, text)
 
     @property
     def transcript(self) -> str:

@@ -1,15 +1,14 @@
 """The session's files as a script sees them. Owns carrying them into the sandbox, and what changed back out.
 
-The sandbox has its own copy. What a script did to it becomes a plan, made of plain JSON: written to the journal before
-any of it is done, it is done once, whatever happens in between.
+The sandbox is in another process and has its own copy. What a script did to it comes back as data and becomes a plan,
+made of plain JSON: written to the journal before any of it is done, it is done once, whatever happens in between.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import unicodedata
-from typing import Any
+from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
@@ -18,10 +17,12 @@ from toolwright.tools.outcome import ToolError
 from toolwright.tools.services import FileInfo, FilesClient
 
 ROOT = "/workspace"
-"""Where the sandbox has the session's root, which is the other name it has in a session."""
+"""The other name of a session's root, in the sandbox and in every tool."""
 
 FILE_BYTES = 10_000_000
 """The largest file that the sandbox can hold."""
+
+_PIECE_BYTES = 256 * 1024
 
 
 class Loaded(Struct):
@@ -41,28 +42,36 @@ class Plan(Struct):
     links: list[str]
 
 
-async def load(files: FilesClient, sandbox: Any, most_files: int, most_bytes: int) -> Loaded:
-    """Copy the session's files into an empty file system. What is too much is left out, the largest files first."""
+async def choose(files: FilesClient, most_files: int, most_bytes: int) -> Loaded:
+    """Choose the session's files that a script gets. What is too much is left out, the largest files first."""
     found, directories = await _tree(files)
     left_out = [info.path for info in found if info.size > FILE_BYTES]
     fitting = sorted((info for info in found if info.size <= FILE_BYTES), key=lambda info: (info.size, info.path))
     room = most_bytes
     loaded: dict[str, FileInfo] = {}
-    for path in directories:
-        _put_directory(sandbox, path)
     for info in fitting:
         room -= info.size
         if room < 0 or len(loaded) + len(directories) >= most_files:
             left_out.append(info.path)
-            continue
-        content = await files.read_bytes(info.path)
-        try:
-            sandbox.write_file(info.path, content)
-        except RuntimeError:  # a name that the sandbox refuses, such as one with a line break
-            left_out.append(info.path)
         else:
             loaded[info.path] = info
-    return Loaded(loaded, set(directories), sorted(left_out))
+    return Loaded(loaded, set(directories), left_out)
+
+
+async def pieces(files: FilesClient, loaded: Loaded) -> AsyncIterator[list[tuple[str, str, bytes]]]:
+    """The content of the chosen files, in pieces that are sent to the sandbox; the last one is empty."""
+    piece: list[tuple[str, str, bytes]] = []
+    size = 0
+    for path, info in loaded.files.items():
+        content = await files.read_bytes(path)
+        piece.append((path, info.hash or "", content))
+        size += len(content) + 100
+        if size > _PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+    yield []
 
 
 async def _tree(files: FilesClient) -> tuple[list[FileInfo], list[str]]:
@@ -79,75 +88,49 @@ async def _tree(files: FilesClient) -> tuple[list[FileInfo], list[str]]:
     return found, sorted(directories)
 
 
-def _put_directory(sandbox: Any, path: str) -> None:
-    try:
-        sandbox.mkdir(path, recursive=True)
-    except RuntimeError:
-        return  # its name is refused; so are the files below it, which are left out
+class Changes(Struct):
+    """What differs after a script, as the sandbox tells it. It may tell anything: it is checked, and not believed."""
+
+    directories: list[str] = []
+    files: list[tuple[str, str]] = []
+    deleted: list[str] = []
+    gone: list[str] = []
+    links: list[str] = []
 
 
-def compare(sandbox: Any, before: Loaded, most_bytes: int) -> Plan:
-    """Find out what a script changed.
+def plan_of(changes: Changes, before: Loaded) -> Plan:
+    """What must be done to the session's files for a script's changes.
 
     Raises:
-        ToolError: it changed what it may not, or too much; then none of it is kept.
+        ToolError: it changed what it may not; then none of it is kept.
     """
-    directories: set[str] = set()
-    links: list[str] = []
-    changed: list[tuple[str, str, str]] = []
-    seen: set[str] = set()
-    room = most_bytes
-    waiting = ["/"]
-    while waiting:
-        directory = waiting.pop()
-        for entry in _entries(sandbox, directory):
-            path = f"{directory.rstrip('/')}/{entry['name']}"
-            kind = entry["metadata"]["file_type"]
-            if kind == "directory":
-                directories.add(path)
-                waiting.append(path)
-            elif kind == "file":
-                seen.add(path)
-                content = sandbox.read_file(path)
-                known = before.files.get(path)
-                if known is not None and known.hash == hashlib.sha256(content).hexdigest():
-                    continue
-                room -= len(content)
-                if room < 0:
-                    raise _refused(
-                        f"The script changed more than {most_bytes} bytes of files; write less in one call", "too_large"
-                    )
-                changed.append((path, (known.hash or "") if known else "", base64.b64encode(content).decode("ascii")))
-            else:
-                links.append(path)
     hidden = set(before.left_out)
-    deleted = sorted(path for path in before.files if path not in seen)
-    gone = [path for path in before.directories - directories if not any(_below(kept, path) for kept in hidden)]
-    for path in [*(path for path, _, _ in changed), *deleted]:
+    deleted = [path for path in changes.deleted if path in before.files]
+    gone = [
+        path for path in changes.gone if path in before.directories and not any(_below(kept, path) for kept in hidden)
+    ]
+    for path in [*(path for path, _ in changes.files), *deleted]:
         if path in hidden:
-            raise _refused(
+            raise refused(
                 f"The script wrote {path!r}, which is there but too large for it to see; use another name", "conflict"
             )
         if path in before.files and before.files[path].readonly:
-            raise _refused(f"The script changed {path!r}, which is read-only; leave it as it is", "readonly")
+            raise refused(f"The script changed {path!r}, which is read-only; leave it as it is", "readonly")
+    files = [
+        (path, (before.files[path].hash or "") if path in before.files else "", content)
+        for path, content in changes.files
+    ]
     # The deepest first, so that each directory is empty when its turn comes.
     deleted += sorted(gone, key=lambda path: (-path.count("/"), path))
-    return Plan(sorted(directories - before.directories), sorted(changed), deleted, sorted(links))
-
-
-def _entries(sandbox: Any, directory: str) -> list[dict[str, Any]]:
-    try:
-        entries: list[dict[str, Any]] = sandbox.read_dir(directory)
-    except RuntimeError:
-        return []  # the script removed the root itself
-    return entries
+    return Plan(changes.directories, files, deleted, changes.links)
 
 
 def _below(path: str, directory: str) -> bool:
     return path.startswith(f"{directory}/")
 
 
-def _refused(message: str, code: str) -> ToolError:
+def refused(message: str, code: str) -> ToolError:
+    """The failure of a script whose changes are not kept."""
     category = {"too_large": "resource_limit", "bad_name": "invalid_arguments"}.get(code, "permission_denied")
     return ToolError(f"{message}. Nothing that it did was kept.", category=category, code=code)
 
@@ -162,20 +145,20 @@ async def require_paths(files: FilesClient, plan: Plan) -> None:
     spelled: dict[str, str] = {}
     for path in new:
         if path == ROOT or _below(path, ROOT):
-            raise _refused(
+            raise refused(
                 f"The script made {ROOT + path!r}, and in the root {ROOT[1:]!r} is another name of the root itself; "
                 "use another name",
                 "bad_name",
             )
         twin = spelled.setdefault(unicodedata.normalize("NFC", path), path)
         if twin != path:
-            raise _refused(f"The script made {path!r} twice, spelled in two ways; keep one of them", "bad_name")
+            raise refused(f"The script made {path!r} twice, spelled in two ways; keep one of them", "bad_name")
         try:
             there = await files.stat(path)
         except ServiceError as error:
-            raise _refused(str(error), "bad_name") from error
+            raise refused(str(error), "bad_name") from error
         if there is not None and there.path not in plan.deleted:
-            raise _refused(f"The script made {path!r}, which is there by another spelling; use that one", "bad_name")
+            raise refused(f"The script made {path!r}, which is there by another spelling; use that one", "bad_name")
 
 
 async def carry_out(files: FilesClient, plan: Plan) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.argument_patterns import decides
@@ -21,12 +22,20 @@ from toolwright.calls.redact import shown_arguments
 from toolwright.effects.controller import EffectController, Opened
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
-from toolwright.tools.arguments import is_hidden
+from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import Failure
+from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
+
+
+_VERDICTS: dict[str, Verdict] = {
+    "ok": "approved",
+    "error": "denied",
+    "expired": "expired",
+    "cancelled": "cancelled",
+}
 
 
 class Approval(Struct, frozen=True, kw_only=True):
@@ -46,6 +55,10 @@ class Approval(Struct, frozen=True, kw_only=True):
     reason: str | None
     requested_at: float
     deadline: float | None
+    decision: Decision | None = None
+    """What was decided; None while it waits."""
+    number: int | None = None
+    """Its place among the decisions of the store: `runtime.decisions(before=number)` gives older ones."""
 
 
 class Question(Struct, frozen=True):
@@ -71,6 +84,8 @@ async def ask_leave(run: CallRun, question: Question) -> Failure | None:
         remembered = _matching(await host.effects.waits.remembered(call.session), run.tool.definition, run.raw)
         if remembered is not None:
             run.decided_by = f"{remembered.effect} always"
+            verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
+            run.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
             return None if remembered.effect == "allow" else _denied(run, question, remembered.reason)
     opened = functools.partial(say_waiting, run, question.kind, question.rule)
     try:
@@ -91,15 +106,16 @@ async def put_question(run: CallRun, question: Question, opened: Opened) -> Reso
         "arguments": jsonx.decode(shown_arguments(run)),
         "rule": question.rule,
         "reason": question.reason,
+        "secret": run.tool.definition.secret,
     }
     wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
     return await host.effects.enter(call, fresh=True).wait(wait, opened)
 
 
 def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure | None:
+    run.decision, said = _told(resolution)
     if resolution.status == "ok":
-        decision = jsonx.decode(resolution.payload, type=_Decision)
-        return None if decision.arguments is None else _edit(run, decision.arguments)
+        return None if said.arguments is None else _edit(run, said.arguments)
     if question.kind == "crash":
         return interrupted(run.name, why_not(resolution))
     if resolution.status == "expired":
@@ -126,9 +142,21 @@ def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
     if secret is not None and is_hidden(arguments.get(secret)):
         # Whoever decided did not see it, and gives back what stood in its place.
         arguments = {**arguments, secret: jsonx.decode(run.raw).get(secret)}
+    before = run.raw
     failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
-    run.record.raw_arguments = shown_arguments(run)
+    run.record.raw_arguments = shown = shown_arguments(run)
+    if run.raw != before and run.decision is not None:
+        run.decision = replace(run.decision, edited=True, arguments=jsonx.decode(shown))
     return failure
+
+
+def _told(resolution: Resolution) -> tuple[Decision, _Said]:
+    """What was decided, and what a person said of the arguments with it."""
+    said = jsonx.decode(resolution.payload, type=_Said | None) or _Said()
+    decision = Decision(
+        _VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason, always=said.always is not None
+    )
+    return decision, said
 
 
 def _denied(run: CallRun, question: Question, reason: str | None) -> Failure:
@@ -154,8 +182,11 @@ def interrupted(name: str, reason: str | None = None) -> Failure:
 # --- for whoever decides
 
 
-class _Decision(Struct, omit_defaults=True):
+class _Said(Struct, omit_defaults=True):
+    """What a person says with a decision: other arguments, and the pattern of later calls that it holds for."""
+
     arguments: dict[str, Any] | None = None
+    always: dict[str, Any] | None = None
 
 
 class _Asked(Struct):
@@ -164,12 +195,18 @@ class _Asked(Struct):
     arguments: Any
     rule: str
     reason: str | None
+    secret: str | None = None
 
 
-def to_approval(controller: EffectController, wait: Wait) -> Approval:
-    """A wait as the inbox shows it."""
+def to_approval(controller: EffectController, wait: Wait, number: int | None = None) -> Approval:
+    """A wait as the inbox shows it; with its decision and number, where it is over."""
     asked = jsonx.decode(wait.detail, type=_Asked)
-    call = wait.key.call
+    call, decision = wait.key.call, None
+    if wait.resolution is not None:
+        decision, said = _told(wait.resolution)
+        if said.arguments is not None and said.arguments != asked.arguments:
+            hidden = {asked.secret: HIDDEN} if asked.secret is not None and asked.secret in said.arguments else {}
+            decision = replace(decision, edited=True, arguments={**said.arguments, **hidden})
     return Approval(
         key=controller.write_key(wait.key),
         session=call.session,
@@ -182,27 +219,53 @@ def to_approval(controller: EffectController, wait: Wait) -> Approval:
         reason=asked.reason,
         requested_at=wait.opened_at or 0.0,
         deadline=wait.deadline,
+        decision=decision,
+        number=number,
     )
 
 
-def approved(at: float, arguments: Mapping[str, Any] | None, by: str | None) -> Resolution:
+def approved(
+    at: float, arguments: Mapping[str, Any] | None, by: str | None, always: Mapping[str, Any] | None = None
+) -> Resolution:
     """The resolution that lets a call run, with the arguments it asked for or with others.
 
     Raises:
-        ToolwrightError: the arguments have no JSON form.
+        ToolwrightError: the arguments or the pattern have no JSON form.
     """
     if arguments is not None and not isinstance(arguments, Mapping):
         raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
     try:
-        payload = jsonx.encode(_Decision(None if arguments is None else dict(arguments)))
+        payload = jsonx.encode(_Said(None if arguments is None else dict(arguments)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
-    return Resolution("ok", at, payload, by=by)
+    if always is not None:
+        payload = jsonx.encode({**jsonx.decode(payload), "always": jsonx.decode(_pattern(always))})
+    return Resolution("ok", at, payload, by=_who(by))
 
 
-def denied(at: float, reason: str | None, by: str | None) -> Resolution:
-    """The resolution that keeps a call from running."""
-    return Resolution("error", at, reason=reason, by=by)
+def denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:
+    """The resolution that keeps a call from running.
+
+    Raises:
+        ToolwrightError: the pattern has no JSON form.
+    """
+    payload = b"null" if always is None else jsonx.encode({"always": jsonx.decode(_pattern(always))})
+    return Resolution("error", at, payload, reason=reason, by=_who(by))
+
+
+def _who(by: Any) -> str | None:
+    if by is not None and (not isinstance(by, str) or not by):
+        raise ToolwrightError(f"by={by!r:.200} does not say who decides; use a name, or leave it out")
+    return None if by is None else encodable(by)
+
+
+def _pattern(pattern: Any) -> bytes:
+    if not isinstance(pattern, Mapping):
+        raise ToolwrightError(f"always={pattern!r:.200} is no pattern; use a mapping, {{}} for all later calls")
+    try:
+        return jsonx.canonical(dict(pattern))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolwrightError(f"The pattern {pattern!r:.200} has no JSON form: {error}") from error
 
 
 def remember(
@@ -214,11 +277,8 @@ def remember(
         ToolwrightError: the pattern has no JSON form.
     """
     asked = jsonx.decode(wait.detail, type=_Asked)
-    try:
-        written = jsonx.canonical(dict(pattern))
-    except (TypeError, ValueError) as error:
-        raise ToolwrightError(f"The pattern {pattern!r:.200} has no JSON form: {error}") from error
-    return Remembered(wait.key.call.session, asked.tool_id, effect, written, resolution.at, resolution.reason)
+    written, at, reason = _pattern(pattern), resolution.at, resolution.reason
+    return Remembered(wait.key.call.session, asked.tool_id, effect, written, at, reason, resolution.by)
 
 
 def _matching(decisions: list[Remembered], tool: ToolDefinition, raw: bytes) -> Remembered | None:

@@ -13,6 +13,7 @@ from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
 from toolwright.calls.prepare import PreparedCall
 from toolwright.calls.shell.patterns import Match
 from toolwright.tools.outcome import Failure, told
+from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
 
 log = logging.getLogger("toolwright.calls")
@@ -91,14 +92,7 @@ class Judge:
         settled = self.settled.get(tool) or self._settle(tool)
         if type(settled) is Verdict:
             return settled
-        request = Request(
-            self._session,
-            prepared.call_id,
-            tool,
-            MappingProxyType(prepared.arguments or {}),
-            prepared.source,
-            prepared.parent_id,
-        )
+        request = self._request(prepared, tool)
         verdict = ALLOWED
         try:
             # Sorted by level, then severity: the first rule that matches decides.
@@ -110,6 +104,31 @@ class Judge:
                 raise
             raise BrokenRule(verdict.rule) from error
         return self._without_rule(tool)
+
+    def shell_rules(self, prepared: PreparedCall, *, leave: bool) -> tuple[tuple[ShellRule, ...], ...]:
+        """The rules that hold while the script of an authorised call runs: those of each policy, in their order.
+
+        A policy without rules that look into scripts has none. `leave` says that a person let the call run, and so the
+        effects that rules would ask about.
+        """
+        tool = prepared.tool
+        assert tool is not None
+        found = [layer for judge in self._above for layer in judge.shell_rules(prepared, leave=leave)]
+        rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
+        if any(rule.commands or rule.writes for rule in rules):
+            request = self._request(prepared, tool)
+            found.insert(0, tuple(_kept_inside(rule, leave) for rule in rules if rule.matches(request)))
+        return tuple(found)
+
+    def _request(self, prepared: PreparedCall, tool: Tool) -> Request:
+        return Request(
+            self._session,
+            prepared.call_id,
+            tool,
+            MappingProxyType(prepared.arguments or {}),
+            prepared.source,
+            prepared.parent_id,
+        )
 
     def _settle(self, tool: Tool) -> Verdict | tuple[Test, ...]:
         """Decide about all calls of a tool, or choose the rules that must look at each."""
@@ -135,6 +154,18 @@ class Judge:
         if approval == "required":
             return _NEEDS_APPROVAL
         return _SUGGESTS_APPROVAL if approval == "suggest" and self._policy.approve == "suggested" else ALLOWED
+
+
+def _kept_inside(rule: Rule, leave: bool) -> ShellRule:
+    looks_inside = bool(rule.commands or rule.writes)
+    return ShellRule(
+        effect="allow" if rule.effect == "allow" or (rule.effect == "ask" and leave) else "deny",
+        name=rule.name or rule.effect,
+        reason=rule.reason,
+        asks=rule.effect == "ask",
+        commands=tuple(rule.commands) if looks_inside else None,
+        writes=tuple(rule.writes) if looks_inside else None,
+    )
 
 
 def _verdict(rule: Rule) -> Verdict:

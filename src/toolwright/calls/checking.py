@@ -18,6 +18,8 @@ QUOTE = ord('"')
 
 def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     """True when the outcome is done as it is: nothing to check, nothing to cut."""
+    if outcome.decision is not None and outcome.decision.edited:
+        return False  # the model reads more than the value
     if outcome.status == "success" and tool is not None:
         payload = outcome.payload
         return (

@@ -112,6 +112,12 @@ class _Services:
     def limited_children(self) -> Any:
         raise RuntimeError("a tool with isolation='process' has no children of its own; drop the isolation")
 
+    def shell_rules(self) -> Any:
+        raise RuntimeError("a tool with isolation='process' does not see the policy's rules; drop the isolation")
+
+    def refused_by(self, rule: str) -> None:
+        raise RuntimeError("a tool with isolation='process' does not see the policy's rules; drop the isolation")
+
     def open_child(self, name: str) -> Any:
         raise RuntimeError("a tool with isolation='process' can not open sessions; drop the isolation")
 

@@ -34,11 +34,15 @@ async def recover(run: CallRun, store: JournalStore) -> None:
         if run.owner.policy.on_connection != "wait":
             run.parked_for = None
         run.recovered = "run" if run.parked_for is None else "waiting"
+    elif run.crashes >= run.owner.policy.max_crashes and (policy == "rerun" or callable(policy)):
+        _give_up_for_good(run)
     elif policy == "rerun":
         run.recovered = "rerun"
     elif run.cut_off_after_start is None:
         run.recovered = "run"
     elif callable(policy):
+        # The probe may be what ends the process: that counts, as its start does.
+        await store.start(run.key, run.host.clock.now())
         try:
             found = await ask(policy, jsonx.decode(run.raw))
         except ToolError as error:
@@ -56,6 +60,20 @@ async def recover(run: CallRun, store: JournalStore) -> None:
     else:
         run.recovered = "interrupted"
         give_up(run, interrupted(run.name))
+
+
+def _give_up_for_good(run: CallRun) -> None:
+    """End a call that was running each time its process died, and perhaps is why."""
+    log.error("Call %r of tool %r is given up: its process died %d times", run.call_id, run.name, run.crashes)
+    run.recovered = "given_up"
+    failure = Failure(
+        category="interrupted",
+        code="given_up",
+        message=f"Tool {run.name!r} was running each of the {run.crashes} times that its process died; it may have "
+        "run, and is given up",
+        source="runtime",
+    )
+    give_up(run, failure)
 
 
 def give_up(run: CallRun, failure: Failure) -> None:

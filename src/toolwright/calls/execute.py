@@ -44,8 +44,9 @@ class CallRun(RunState):
             host.deadlines.bucket(self.turn.seconds).discard(self.turn)
             self.turn = None
         self.owner.report.call_started(self, started)
-        # It must be known after a crash whether the call had begun, if its tool may not simply run again.
-        if self.key is not None and not self.plan.rerun and host.journal.takes_time:
+        # It must be known after a crash whether the call had begun, if its tool may not simply run again. A call that
+        # was cut off before may be what ends the process: its crashes are counted by its starts.
+        if self.key is not None and (not self.plan.rerun or self.recovered is not None) and host.journal.takes_time:
             host.journal.mark_started(self, self._marked)
         else:
             self.owner.lane.add(self)

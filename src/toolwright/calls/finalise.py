@@ -59,7 +59,7 @@ class Finaliser:
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
                     return None
-                if MARK in payload:  # an image, perhaps, which goes beside the value
+                if run.decision is not None or MARK in payload:  # an image, perhaps, which goes beside the value
                     return self._settle_outcome(run, result, _outcome(run, result))
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))
@@ -133,6 +133,8 @@ class Finaliser:
 
 def _outcome(run: CallRun, result: Any) -> ToolOutcome:
     outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+    if run.decision is not None and outcome.decision is None:
+        outcome = replace(outcome, decision=run.decision)
     return replace(outcome, may_have_run=True) if run.ran and outcome.failure is not None else outcome
 
 

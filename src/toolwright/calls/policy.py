@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from toolwright.calls.shell.patterns import ScriptPatterns
-from toolwright.calls.shell.script import Script, parser, read_script
+from toolwright.calls.shell.patterns import Place, ScriptPatterns
+from toolwright.calls.shell.script import Script, read_script
 from toolwright.errors import PolicyError
 from toolwright.tools.call import CallSource
 from toolwright.tools.definition import CAPABILITIES
@@ -115,7 +115,6 @@ class Rule:
             raise PolicyError(
                 f"Rule unknown={self.unknown!r} can not be used; use ask or deny, in a rule that does either"
             )
-        parser()  # it says now if it is missing
         object.__setattr__(self, "_scripts", ScriptPatterns(self.commands, self.writes))
 
     def concerns(self, tool: Tool) -> bool:
@@ -142,8 +141,8 @@ class Rule:
         if scripts is None:
             return [(self.effect, self.test)]
 
-        def asking(question: Callable[[Script], Any]) -> Callable[[Request], Any]:
-            return lambda request: self.matches(request) and question(_script_of(request))
+        def asking(question: Callable[[Script, Place], Any]) -> Callable[[Request], Any]:
+            return lambda request: self.matches(request) and question(_script_of(request), _place_of(request.tool))
 
         if self.effect == "allow":
             return [("allow", asking(scripts.always))]
@@ -169,6 +168,11 @@ class Policy:
     """
 
     max_concurrency: int = 8
+    max_crashes: int = 3
+    """After how many deaths of its process, each while it ran, a call or a background run is given up for good.
+
+    Deaths count from its last finished step. A call that waits does not run, and a program that is closed does not die.
+    """
     session_concurrency: int = 16
     runtime_concurrency: int = 64
     timeout: float = 30.0
@@ -209,6 +213,7 @@ class Policy:
     def __post_init__(self) -> None:
         for name in (
             "max_concurrency",
+            "max_crashes",
             "session_concurrency",
             "runtime_concurrency",
             "max_lines",
@@ -285,6 +290,10 @@ def _script_of(request: Request) -> Script:
     nothing = Script()
     nothing.doubt("there is no script to look into")
     return nothing
+
+
+def _place_of(tool: Tool) -> Place:
+    return Place(tool.definition.directory, tool.definition.mount)
 
 
 def _tuple_of(given: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from toolwright.calls.told_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.tools.call import CallSource, ToolCall
-from toolwright.tools.outcome import Failure, ToolOutcome, encodable, told
+from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
 from toolwright.tools.tool import Tool
 
@@ -48,6 +48,7 @@ class PreparedCall:
     answer: Any = None
     payload: Any = None
     decided_by: str | None = None
+    decision: Decision | None = None
     parent_id: str | None = None
     source: CallSource = "model"
     call_id: str
@@ -62,6 +63,7 @@ class PreparedCall:
             status="failure",
             failure=failure,
             decided_by=self.decided_by,
+            decision=self.decision,
         )
 
 

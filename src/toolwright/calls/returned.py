@@ -93,6 +93,7 @@ def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, dec
         replayed=False,
         model_text=None,
         spilled_to=None,
+        decision=None,
     )
 
 
@@ -106,4 +107,5 @@ def failed_after(outcome: ToolOutcome, failure: Failure) -> ToolOutcome:
         decided_by=outcome.decided_by,
         failure=failure,
         may_have_run=True,
+        decision=outcome.decision,
     )

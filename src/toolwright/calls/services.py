@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls import durable
+from toolwright.calls.authorise import Judge
 from toolwright.calls.authority import origin_of
 from toolwright.calls.concluding import lose
 from toolwright.calls.emit import emit
@@ -25,6 +26,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.clients import ModelRequest
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.shell_rules import ShellRule
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -106,6 +108,14 @@ class RunServices:
     @property
     def limited_children(self) -> ChildPool:
         return self._run.host.limited_children
+
+    def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]:
+        run = self._run
+        judge: Judge = run.owner.setting.judge
+        return judge.shell_rules(run, leave=run.asked)
+
+    def refused_by(self, rule: str) -> None:
+        self._run.decided_by = rule
 
     def service(self, name: str) -> Any:
         """A client of the session's, for this attempt."""

@@ -14,7 +14,7 @@ from toolwright.calls.redact import Stream
 from toolwright.calls.tickets import Ticket
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -89,6 +89,7 @@ class RunState(Ticket):
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
+    crashes = 0
     pending_before = False
     doubt: str | None = None
     # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,
@@ -105,6 +106,8 @@ class RunState(Ticket):
     slot: asyncio.Future[None] | None = None
     asking: asyncio.Task[None] | None = None
     asked = False
+    # What a person decided about it, where one was asked or had decided for always.
+    decision: Decision | None = None
     fault: Exception | None = None
 
     def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:

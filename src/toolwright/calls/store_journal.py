@@ -161,6 +161,7 @@ class StoreJournal:
             self._live[key] = run
             run.recovered = LEFT
             run.cut_off_after_start = entry.started_at
+            run.crashes = entry.crashes
             run.pending_before = entry.pending
 
     def _drop(self, run: CallRun) -> None:

@@ -39,6 +39,7 @@ class Entry(Struct, frozen=True, gc=False):
 
     `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
     `pending` says that its completion decides its outcome: its tool has ended and waits for it, or it has come already.
+    `crashes` counts how often it was running when its process died, since one of its effects was last done.
     """
 
     intent: Intent
@@ -48,6 +49,7 @@ class Entry(Struct, frozen=True, gc=False):
     finished_at: float | None = None
     cut_off: bool = False
     pending: bool = False
+    crashes: int = 0
 
 
 NOT_ALL = "One of the calls is no longer this process's to write about; finish each of them alone"
@@ -83,8 +85,10 @@ class JournalStore(Protocol):
         """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
 
         Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
-        over, that entry is `cut_off`. While another living owner runs one of the calls, nothing is written at all: a
-        batch that waits must not hold what somebody else may be waiting for.
+        over, that entry is `cut_off`, and its crash is counted: if it was marked as started since the crash before, or
+        may simply run again and no crash of it was counted yet, unless it waits for something or was let go of.
+        While another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold
+        what somebody else may be waiting for.
         """
         ...
 

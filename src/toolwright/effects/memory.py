@@ -14,7 +14,9 @@ from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.waits import (
+    INBOX,
     Arrivals,
+    Decided,
     Refused,
     Remembered,
     Resolution,
@@ -90,15 +92,25 @@ class MemoryStore:
                 elif entry.outcome is None:
                     call = self._calls[intent.key]
                     completion = call.waits.get(WaitKey(intent.key, "completion"))
+                    self._count_crash(call, entry.started_at, intent.rerun)
                     known[intent.key] = replace(
                         entry,
                         owner=self.owner,
                         cut_off=entry.owner != self.owner,
                         pending=completion is not None
                         and (completion.opened_at is not None or was_answered(completion.resolution)),
+                        crashes=call.crashes[0],
                     )
                     call.owner = self.owner
         return [known.get(intent.key) for intent in intents]
+
+    def _count_crash(self, call: CallRow, started_at: float | None, may_rerun: bool) -> None:
+        count, counted, steps = call.crashes
+        ran = started_at != counted if started_at is not None else may_rerun and not count
+        waits = any(wait.resolution is None and wait.opened_at is not None for wait in call.waits.values())
+        if call.owner not in (self.owner, NOBODY) and ran and not waits:
+            done = sum(kept.done for kept in call.effects.values())
+            call.crashes = (count + 1 if done <= steps else 1, started_at, done)
 
     async def start(self, key: CallKey, started_at: float) -> bool:
         """Part of `JournalStore`."""
@@ -285,6 +297,23 @@ class MemoryStore:
         """Part of `WaitStore`."""
         call = self._calls.get(key.call)
         return [] if call is None else call.signals.get(key, [])[after:]
+
+    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+        """Part of `WaitStore`."""
+        found: list[Decided] = []
+        for number, (call, key) in reversed(list(enumerate(self._database.resolved, start=1))):
+            wait = call.waits.get(key)
+            if (
+                len(found) < limit
+                and wait is not None
+                and wait.opened_at is not None
+                and key.kind in INBOX
+                and (before is None or number < before)
+                and (session is None or key.call.session == session)
+                and self._calls.get(key.call) is call
+            ):
+                found.append(Decided(number, wait))
+        return found
 
     async def remembered(self, session: str) -> list[Remembered]:
         """Part of `WaitStore`."""

@@ -12,12 +12,14 @@ from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
 class CallRow:
     """One row: a call, what it did, and what it waits for. A call that only entered has no intent."""
 
-    __slots__ = ("effects", "entry", "over", "owner", "signals", "waits")
+    __slots__ = ("crashes", "effects", "entry", "over", "owner", "signals", "waits")
 
     def __init__(self, owner: str, entry: Entry | None = None) -> None:
         self.owner = owner
         self.entry = entry
         self.over = False
+        # How often it was running when its owner died, the start that was counted last, and the effects done by then.
+        self.crashes: tuple[int, float | None, int] = (0, None, 0)
         self.effects: dict[str, Kept] = {}
         self.waits: dict[WaitKey, Wait] = {}
         self.signals: dict[WaitKey, list[bytes]] = {}

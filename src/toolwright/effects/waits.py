@@ -120,6 +120,14 @@ class Remembered(Struct, frozen=True, gc=False):
     pattern: bytes
     at: float
     reason: str | None = None
+    by: str | None = None
+
+
+class Decided(Struct, frozen=True, gc=False):
+    """A request to a person that is over. `number` rises with each: the newest has the highest."""
+
+    number: int
+    wait: Wait
 
 
 class Arrivals(Struct, frozen=True, gc=False):
@@ -182,6 +190,10 @@ class WaitStore(Protocol):
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
         """The signals of a name in the order they came, without the first `after`."""
+        ...
+
+    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+        """The approvals that were asked for and have a resolution, the newest first, with numbers below `before`."""
         ...
 
     async def remembered(self, session: str) -> list[Remembered]:

@@ -51,7 +51,8 @@ class ChildTimeout(ChildFailed):
 class ChildJob(Struct, frozen=True):
     """What a child does, and its limits. Sizes in bytes, times in seconds.
 
-    `function` is "module:name" of a function of our own that takes a request and a `Link`. `memory` is what requests
+    `function` is "module:name", or "path/to/file.py:name" where the packages around it are not needed: a function of
+    our own that takes a request and a `Link`. `memory` is what requests
     may take beyond what the interpreter needs. `seconds` of the processor are for each request. `most_bytes` bounds
     each message that the child sends.
     """
@@ -174,7 +175,7 @@ class ChildPool:
                     async for message in feed:
                         await child.send(message)
                 answer = await _answer(child, seconds, hear)
-                answered = True
+                answered = answer[:1] == ["value"]  # A job that failed may not have taken all that it was fed.
             except (asyncio.IncompleteReadError, ConnectionError) as error:
                 raise await self._died(child) from error
             except (msgspec.DecodeError, RecursionError) as error:

@@ -109,7 +109,7 @@ class Process(Struct, frozen=True, kw_only=True):
     lease_until: float | None = None
     attempts: int = 0
     crashes: int = 0
-    """How many workers were gone before they ended it or handed it back."""
+    """How many workers in a row were gone while they ran it, without a step that was done in between."""
     cancel_reason: str | None = None
     progress: Progress | None = None
     tail: str = ""

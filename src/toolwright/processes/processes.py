@@ -211,6 +211,7 @@ class Processes:
             sink,
             start=partial(self._batch, worker, claimed.done),
             flush=worker.reporting.flush,
+            max_crashes=place.policy.max_crashes,
         )
 
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:

@@ -28,15 +28,14 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.processes")
 
-MOST_CRASHES = 20
-"""How many workers may be lost with a process: one that ends its worker each time must not end them for ever."""
 LOST = "the worker no longer runs this process"
 
 
 class Running:
     """A claimed process, from now until it is over or let go of.
 
-    `start` makes the batch of its call; `flush` writes what was reported before its end is.
+    `start` makes the batch of its call; `flush` writes what was reported before its end is. After `max_crashes`
+    workers in a row that were gone with it, it is given up: one that ends its worker must not end them for ever.
     """
 
     def __init__(
@@ -49,6 +48,7 @@ class Running:
         sink: Sink,
         start: Callable[[Process, Sink], Batch],
         flush: Callable[[Sink], Awaitable[None]],
+        max_crashes: int,
     ) -> None:
         self._process = claimed.process
         self._gone = claimed.before
@@ -60,6 +60,7 @@ class Running:
         self._sink = sink
         self._start = start
         self._flush = flush
+        self._max_crashes = max_crashes
         self._batch: Batch | None = None
         self._late = False
         self._reason: str | None = claimed.process.cancel_reason
@@ -128,7 +129,9 @@ class Running:
             return await self._known()
         if self._reason is not None:
             return stopped(process, begun=process.attempts > 1)  # this is one of them
-        if self._gone is not None and (process.options.disposition == "abandon" or process.crashes >= MOST_CRASHES):
+        if self._gone is not None and (
+            process.options.disposition == "abandon" or process.crashes >= self._max_crashes
+        ):
             return abandoned(process)
         if process.deadline is not None and process.deadline <= self._clock.now():
             return timed_out(process)

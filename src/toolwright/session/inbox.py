@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.approvals import Approval, approved, denied, remember, to_approval
@@ -13,6 +14,7 @@ from toolwright.clock import Clock
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.errors import KeyRefused, ToolwrightError
+from toolwright.tools.arguments import HIDDEN
 from toolwright.tools.outcome import Failure
 
 
@@ -67,6 +69,23 @@ class Inbox:
         waits = await self._controller.waits.waiting(session, INBOX)
         return [to_approval(self._controller, wait) for wait in waits]
 
+    async def decisions(self, session: str | None, limit: int, before: int | None) -> list[Approval]:
+        """What was decided, the newest first."""
+        decided = await self._controller.waits.decided(session, before, limit)
+        return [await self._shown(to_approval(self._controller, each.wait, each.number)) for each in decided]
+
+    async def _shown(self, approval: Approval) -> Approval:
+        """An approval without the secrets that a person may have put into other arguments."""
+        decision = approval.decision
+        if decision is None or not decision.edited:
+            return approval
+        written = await self._redacted(approval.session, jsonx.encode(decision.arguments).decode())
+        try:
+            arguments = jsonx.decode(written)
+        except jsonx.DecodeError:  # a handle stands where it breaks the JSON
+            arguments = HIDDEN
+        return replace(approval, decision=replace(decision, arguments=arguments))
+
     async def approve(
         self,
         key: str,
@@ -75,14 +94,14 @@ class Inbox:
         by: str | None,
     ) -> Resolved:
         """Let a call run."""
-        return await self._decide(key, approved(self._clock.now(), arguments, by), "allow", always)
+        return await self._decide(key, approved(self._clock.now(), arguments, by, always), "allow", always)
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
         """Keep a call from running."""
         said = reason
         if reason is not None:
             said = await self._redacted(self._read(key, *INBOX).call.session, reason)
-        return await self._decide(key, denied(self._clock.now(), said, by), "deny", always)
+        return await self._decide(key, denied(self._clock.now(), said, by, always), "deny", always)
 
     async def _decide(
         self, key: str, resolution: Resolution, effect: Literal["allow", "deny"], always: Mapping[str, Any] | None

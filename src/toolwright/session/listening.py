@@ -7,6 +7,7 @@ from typing import Any
 
 from toolwright.calls.approvals import Approval
 from toolwright.clock import Clock
+from toolwright.given import require_count
 from toolwright.session.inbox import Inbox, Resolved
 from toolwright.session.session import require_session_id
 from toolwright.session.shared import Shared
@@ -63,6 +64,20 @@ class Listening:
             require_session_id(session)
         return await self._inbox.approvals(session)
 
+    async def decisions(
+        self, session: str | None = None, *, limit: int = 100, before: int | None = None
+    ) -> list[Approval]:
+        """Approvals that were decided, expired or cancelled, the newest first, each with its `decision`.
+
+        For the next page, give the `number` of the last one as `before`. They are kept as long as their calls.
+        """
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
+        if before is not None:
+            require_count("before", before, 0)
+        return await self._inbox.decisions(session, limit, before)
+
     async def approve(
         self,
         key: str,
@@ -76,6 +91,8 @@ class Listening:
         `always` remembers the decision for later calls of the tool in the same session: `{}` for all of them, or
         `{"path": "/tmp/*"}` for those whose arguments match, text by a shell-style pattern. A parameter that is a path,
         as the tool's `reads=`, `writes=` or type says, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
+
+        `by` says who decides. It is kept, and is in `decisions` and in the `decision` of the outcome.
 
         Raises:
             KeyRefused: as for `resolve`.

@@ -16,7 +16,8 @@ from toolwright.tools.outcome import ToolOutcome
 class Recovered(NamedTuple):
     """What recovery did for one call, and the outcome it has now.
 
-    `action` is "rerun", "run" where it had not begun, "interrupted", "probed", "asked" where a person must decide,
+    `action` is "rerun", "run" where it had not begun, "interrupted", "given_up" where it was running each time that its
+    process died, "probed", "asked" where a person must decide,
     "waiting" where its completion, a connection or a person's leave is awaited, or "left" where its tool is not known
     or its arguments no longer fit. The outcome of a call that still waits is "pending": the call goes on in this
     process.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ResourcesClient,
         SecretsClient,
     )
+    from toolwright.tools.shell_rules import ShellRule
 
     Deps = TypeVar("Deps", default=Any)
 else:
@@ -53,6 +54,10 @@ class CallServices(Protocol):
 
     @property
     def limited_children(self) -> ChildPool: ...
+
+    def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]: ...
+
+    def refused_by(self, rule: str) -> None: ...
 
     def open_child(self, name: str) -> Any: ...
 
@@ -240,6 +245,18 @@ class ToolContext(Generic[Deps]):
     def limited_children(self) -> ChildPool:
         """Processes with limits that the operating system keeps, for code and data that strangers wrote."""
         return self._services.limited_children
+
+    def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]:
+        """The rules on commands and writes that hold for this call, of each policy that restricts it.
+
+        A tool with a sandbox of its own applies them to what its script really does; see
+        `toolwright.tools.shell_rules`.
+        """
+        return self._services.shell_rules()
+
+    def refused_by(self, rule: str) -> None:
+        """Name the rule by which the tool refuses what its script did; the outcome shows it as `decided_by`."""
+        self._services.refused_by(rule)
 
     def open_child(self, name: str) -> ChildSessionClient:
         """Open a session of this call's own: the same one for a name in every attempt, and no other call's."""

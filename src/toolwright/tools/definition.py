@@ -96,6 +96,13 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """What it may tell of with `ctx.emit`: the names of its own events, and the schema of what each says."""
     script: str | None = None
     """The parameter that holds the script, in tools of the kind "shell"; there it is "command" unless they say so."""
+    directory: str | None = None
+    """The directory in which each script of a tool of the kind "shell" starts; None when that is not known.
+
+    Rules on the paths that a script writes need it to judge a path that does not begin with a slash.
+    """
+    mount: str | None = None
+    """Where the scripts of a tool of the kind "shell" see the session's files: `/workspace/a` is the file `/a`."""
     secret: str | None = None
     """A parameter whose value is the tool's alone: it is neither shown nor written down."""
 
@@ -108,6 +115,9 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             force_setattr(self, "on_crash", "rerun" if self.hints.repeatable else "fail")
         if (self.script is None) is (self.kind == "shell"):
             force_setattr(self, "script", "command" if self.kind == "shell" else None)
+        if self.kind != "shell":
+            force_setattr(self, "directory", None)
+            force_setattr(self, "mount", None)
         self._check()
 
     def _check(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict, cast
 
@@ -28,6 +29,8 @@ class ToolOptions(TypedDict, total=False):
     output_schema: Mapping[str, Any] | type
     kind: Kind
     script: str
+    directory: str
+    mount: str
     secret: str
     category: str
     # hints
@@ -93,6 +96,16 @@ def define(
         raise ToolDefinitionError(
             f"Tool {name!r} has script={options['script']!r}, which is for kind='shell'; say that too"
         )
+    for option in ("directory", "mount"):
+        path: Any = options.get(option)
+        if path is None:
+            continue
+        if options.get("kind") != "shell":
+            raise ToolDefinitionError(f"Tool {name!r} has {option}={path!r}, which is for kind='shell'; say that too")
+        if not isinstance(path, str) or not path.startswith("/") or posixpath.normpath(path) != path:
+            raise ToolDefinitionError(
+                f"Tool {name!r} has {option}={path!r:.200}; use a whole path, such as '/srv/project', or leave it out"
+            )
     prepare = options.get("prepare")
     if prepare is not None and not callable(prepare):
         raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
@@ -116,6 +129,8 @@ def define(
         output_schema=_output_schema(options.get("output_schema"), name),
         kind=options.get("kind", "function"),
         script=options.get("script"),
+        directory=options.get("directory"),
+        mount=options.get("mount"),
         secret=options.get("secret"),
         category=options.get("category"),
         hints=hints,

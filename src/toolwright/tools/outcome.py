@@ -20,6 +20,7 @@ from toolwright.errors import ToolwrightError
 if TYPE_CHECKING:
     from toolwright.tools.services import AttachmentInfo
 
+Verdict = Literal["approved", "denied", "expired", "cancelled"]
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]
 Source = Literal["runtime", "tool", "policy", "hook"]
 
@@ -40,6 +41,8 @@ CATEGORIES = frozenset(
 """The classes of failure. A program branches on these; `code` says more."""
 
 
+LONGEST_NOTE = 2_000
+"""Characters of arguments that a model is shown when a person changed them."""
 LONGEST = 2**63
 """Seconds that can not be waited for, and that a store can not write."""
 
@@ -192,6 +195,39 @@ class ConnectionRequired(Struct, frozen=True, gc=False):
     provider: str
 
 
+class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What was decided about a call that needed an approval: by whom, when, why, and with which arguments.
+
+    `verdict` is "approved", "denied", "expired" where nobody decided in time, or "cancelled". `edited` says that a
+    person gave other arguments, which are `arguments` then. `always` says that the decision holds for later calls too;
+    these have it as it was made then. `at` is in seconds since the epoch.
+    """
+
+    unsearched: ClassVar[frozenset[str]] = frozenset({"verdict", "at", "edited", "always"})
+    untold: ClassVar[frozenset[str]] = frozenset()
+
+    verdict: Verdict
+    at: float
+    by: str | None = None
+    reason: str | None = None
+    edited: bool = False
+    always: bool = False
+    arguments: Any = None
+
+    @property
+    def note(self) -> str | None:
+        """What a model is told of it beside the result: that a person changed its arguments."""
+        if not self.edited:
+            return None
+        written = jsonx.encode(self.arguments).decode()
+        to = f" to {written}" if len(written) <= LONGEST_NOTE else ""
+        return f"A person changed the arguments of this call{to} before it ran."
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as plain data."""
+        return _told(self)
+
+
 INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in the log."
 """All that a model learns of an unexpected exception."""
 
@@ -201,7 +237,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `payload` is that value encoded; `value` and `text` are derived from it when first asked for. `may_have_run` says of
     a call that failed or was cancelled that it may have had an effect; one that was cancelled and has had none may run
-    another time.
+    another time. `decided_by` is the rule that decided whether it may run, and `decision` what a person said to that.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset(
@@ -225,6 +261,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     may_have_run: bool = False
     replayed: bool = False
     spilled_to: str | None = None
+    decision: Decision | None = None
     model_text: str | None = None
     cached_value: Any | UnsetType = UNSET
 
@@ -253,11 +290,14 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
 
     def full_text(self) -> str:
         """The text before any bound or projector."""
+        note = None if self.decision is None else self.decision.note
         if self.status == "success":
             payload = self.payload
+            if note is not None:
+                return f'{{"note":{jsonx.encode(note).decode()},"result":{payload.decode()}}}'
             return jsonx.decode(payload, type=str) if payload[:1] == b'"' else payload.decode("utf-8")
         if self.failure is not None:
-            return error_text(self.failure.message)
+            return error_text(self.failure.message if note is None else f"{self.failure.message} ({note})")
         if self.status == "connection_required":
             return jsonx.encode({"connection_required": self.provider}).decode("utf-8")
         if self.status == "pending":

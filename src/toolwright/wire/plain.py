@@ -9,7 +9,7 @@ from toolwright.ids import new_id
 from toolwright.jsonx import encode
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import CATEGORIES, Attachment, Failure, Image, Status, ToolOutcome
+from toolwright.tools.outcome import CATEGORIES, Attachment, Decision, Failure, Image, Status, ToolOutcome, Verdict
 from toolwright.tools.tool import Tool
 from toolwright.wire.arguments import read_arguments
 from toolwright.wire.part import Part
@@ -110,7 +110,7 @@ def _read_result(part: Part) -> ToolOutcome:
     if status.value not in get_args(Status):
         raise status.wrong(f"one of {', '.join(get_args(Status))}")
     failure = part.field("failure")
-    attempts = part.field("attempts")
+    attempts, decision = part.field("attempts"), part.field("decision")
     if attempts.value is not None and (type(attempts.value) is not int or not 0 <= attempts.value < 2**63):
         raise attempts.wrong("a whole number, 0 or more")
     return ToolOutcome(
@@ -140,6 +140,7 @@ def _read_result(part: Part) -> ToolOutcome:
         attempts=attempts.value or 0,
         replayed=given.get("replayed") is True,
         spilled_to=_text(part, "spilled_to"),
+        decision=None if decision.value is None else _read_decision(decision),
         model_text=_text(part, "text"),
     )
 
@@ -157,6 +158,24 @@ def _read_failure(part: Part, attempts: int) -> Failure:
         retry=given.get("retry") is True,
         retry_after=given.get("retry_after"),
         attempts=attempts,
+    )
+
+
+def _read_decision(part: Part) -> Decision:
+    given = part.object("a decision")
+    verdict, at = part.field("verdict"), part.field("at")
+    if verdict.value not in get_args(Verdict):
+        raise verdict.wrong(f"one of {', '.join(get_args(Verdict))}")
+    if isinstance(at.value, bool) or not isinstance(at.value, (int, float)):
+        raise at.wrong("an instant, in seconds since the epoch")
+    return Decision(
+        verdict.value,
+        at.value,
+        _text(part, "by"),
+        _text(part, "reason"),
+        given.get("edited") is True,
+        given.get("always") is True,
+        given.get("arguments"),
     )
 
 

@@ -32,7 +32,7 @@ class _UnsureError(Exception):
 
 
 def expand(pieces: Sequence[Piece]) -> Texts | None:
-    """The words that one word becomes, in order, each as its pieces; None when they can not be told."""
+    """The words that one word becomes, in order, each as its pieces; None when they cannot be told."""
     marks = [at for at, piece in enumerate(pieces) if isinstance(piece, Bare) and piece in ("{", "}")]
     opens = [at for at in marks if pieces[at] == "{"]
     within = pieces[opens[0] + 1 : marks[-1]] if opens else ()

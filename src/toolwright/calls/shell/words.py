@@ -1,43 +1,58 @@
 """The words of a script, as the shell sees them once quotes and escapes are gone. Owns what of a word can be known.
 
-A piece that only the shell can know, such as what a variable holds or what a pattern finds, is None.
+A piece that only the shell can know, such as the value of a variable or the files that a pattern finds, is None.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, takewhile
-from typing import Any
+from typing import Literal
 
 from msgspec import Struct
 
-from toolwright.calls.shell.braces import Bare, Piece, expand
+from toolwright.calls.shell.braces import Piece, expand
 
-_ANSI = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.S)
-_ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_UNQUOTED = re.compile(r"\\\n|\\(.)|([*?\[~])|([{},])|([^\\*?\[{},~]+|\\)", re.S)
-_QUOTED = re.compile(r"\\\n|\\([$`\"\\])|([^\\]+|\\)", re.S)
+
+class Hole(Struct, frozen=True):
+    """What stands where a piece of a word is not known.
+
+    `variable` holds the value of the variable `name`; `number` is digits for certain; `text` is `name` itself, one of
+    the values that the piece may have; `anything` is the output of a command or a value of another kind.
+    """
+
+    kind: Literal["variable", "number", "text", "anything"]
+    name: str = ""
 
 
 class Word(Struct, frozen=True):
-    """One word. `spelled` is how it is written; `splits` says that it may become several words, or none."""
+    """One word. `spelled` is how it is written; `splits` says that it may become several words, or none.
+
+    `process` is True for a process substitution such as `<(…)`, which stands for a path below /dev/fd.
+    """
 
     pieces: tuple[Piece, ...]
     spelled: str
     splits: bool = False
+    holes: tuple[Hole, ...] = ()
+    process: bool = False
 
     @property
     def text(self) -> str | None:
-        """What it is for sure, or None."""
-        if any(piece is None for piece in self.pieces):
+        """The text of the word where all of it is known, or None."""
+        if None in self.pieces:
             return None
         return "".join(piece for piece in self.pieces if piece is not None)
 
     @property
     def start(self) -> str:
-        """What it begins with for sure, however that is quoted."""
+        """The known text that the word begins with, however that is quoted."""
         return "".join(piece for piece in takewhile(lambda piece: piece is not None, self.pieces) if piece)
+
+    @property
+    def shown(self) -> str:
+        """The word for a message."""
+        return repr(self.spelled[:40])
 
 
 def names(text: str) -> frozenset[str]:
@@ -45,35 +60,53 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-UNKNOWN = Word((None,), "…", True)
+ANYTHING = Hole("anything")
+NUMBER = Hole("number")
+UNKNOWN = Word((None,), "…", True, (ANYTHING,))
 """A word, or several, of which nothing is known."""
 
 
 def literal(text: str) -> Word:
-    """A word that is what it says."""
+    """A word that is the text it says."""
     return Word((text,), text)
 
 
-def words_of(node: Any) -> list[Word]:
-    """The words that a node of the syntax tree stands for: several, or none, if it has braces."""
-    pieces, splits = _pieces(node)
-    spelled = node.text.decode()
-    expanded = expand(pieces)
-    if expanded is None:
-        return [Word((None,), spelled, True)]
-    words = [Word(tuple(_joined(found)), spelled, splits and None in found) for found in expanded]
-    return [word for word in words if word.pieces or len(words) == 1]
+class RawWord(Struct):
+    """A word as it was read, before its braces are expanded. `quoted` says that some of it was quoted or escaped."""
 
+    pieces: list[Piece]
+    spelled: str
+    holes: list[Hole]
+    splits: bool = False
+    quoted: bool = False
+    process: bool = False
 
-def word_of(node: Any) -> Word:
-    """The one word that a node stands for."""
-    words = words_of(node)
-    return words[0] if len(words) == 1 else Word((None,), node.text.decode(), True)
+    @property
+    def plain(self) -> str | None:
+        """The text of a word without quotes, escapes and expansions, such as a reserved word."""
+        if self.quoted or self.holes or self.splits:
+            return None
+        return self.spelled
 
+    def word(self) -> Word:
+        """The one word that it stands for, with its braces as they are."""
+        return Word(tuple(_joined(self.pieces)) or ("",), self.spelled, self.splits, tuple(self.holes), self.process)
 
-def bare_text(node: Any) -> str:
-    """What is known of a node once its quotes are gone, before its braces are looked at."""
-    return "".join(piece or "" for piece in _pieces(node)[0])
+    def words(self) -> list[Word]:
+        """The words that it becomes: several, or none, if it has braces."""
+        if "{" not in self.spelled:
+            return [self.word()]
+        expanded = expand(self.pieces)
+        if expanded is None:
+            return [Word((None,), self.spelled, True, (*self.holes, ANYTHING), self.process)]
+        holes = tuple(self.holes)
+        found = [Word(tuple(_joined(each)), self.spelled, self.splits and None in each, holes) for each in expanded]
+        return [word for word in found if word.pieces]
+
+    def expanded_word(self) -> Word:
+        """The one word that it becomes; one of which nothing is known when braces make it several."""
+        words = self.words()
+        return words[0] if len(words) == 1 else Word((None,), self.spelled, True, (ANYTHING,))
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -81,89 +114,17 @@ def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield "".join(piece or "" for piece in run) if known else None
 
 
-def _pieces(node: Any) -> tuple[list[Piece], bool]:
-    kind, text = node.type, node.text.decode()
-    if kind in ("word", "number", "variable_name", "test_operator", "heredoc_content", "brace_expression"):
-        return _unquoted(text)
-    if kind == "raw_string":
-        return [text[1:-1]], False
-    if kind == "ansi_c_string":
-        return [_ansi(text[2:-1])], False
-    if kind == "translated_string" and node.named_child_count == 1:
-        return _pieces(node.named_children[0])
-    if kind == "string":
-        return _string(node), '"$@"' in text or "[@]" in text
-    if kind in ("concatenation", "command_name"):
-        pieces: list[Piece] = []
-        splits = False
-        parts = _parts(node)
-        for (part, between), (following, _) in zip(parts, [*parts[1:], (None, "")], strict=True):
-            if following is not None and following.type == "string":
-                between = between.removesuffix("$")  # of a translated string
-            found, more = _pieces(part) if part is not None else _unquoted(between)
-            pieces += found
-            splits |= more
-        return pieces, splits
-    return [None], True  # an expansion or a substitution, or what this page does not know
+def after(word: Word, count: int) -> Word:
+    """The word without its first characters, all of which are known: the value in `-ofile`, or in `of=file`."""
+    rest: list[Piece] = []
+    for piece in word.pieces:
+        if count and piece is not None:
+            taken = min(count, len(piece))
+            piece, count = piece[taken:], count - taken
+        rest.append(piece)
+    return Word(tuple(rest), word.spelled, word.splits, word.holes)
 
 
-def _parts(node: Any) -> list[tuple[Any, str]]:
-    """The children of a node and the text between them, in order."""
-    parts: list[tuple[Any, str]] = []
-    at = node.start_byte
-    for child in node.named_children:
-        if child.start_byte > at:
-            parts.append((None, node.text[at - node.start_byte : child.start_byte - node.start_byte].decode()))
-        parts.append((child, ""))
-        at = child.end_byte
-    if at < node.end_byte:
-        parts.append((None, node.text[at - node.start_byte :].decode()))
-    return parts
-
-
-def _unquoted(text: str) -> tuple[list[Piece], bool]:
-    pieces: list[Piece] = []
-    splits = False
-    for found in _UNQUOTED.finditer(text):
-        escaped, special, mark, plain = found.groups()
-        if special == "~" and found.start() > 0 and text[found.start() - 1] not in "{,":
-            pieces.append(Bare("~"))
-        elif special:
-            pieces.append(None)
-            splits = True
-        elif escaped:
-            pieces.append(escaped)
-        elif mark or plain:
-            pieces.append(Bare(mark or plain))
-    return pieces, splits
-
-
-def _string(node: Any) -> list[Piece]:
-    """What is between double quotes: text, and expansions that stay one word."""
-    pieces: list[Piece] = []
-    for part, between in _parts(node):
-        if part is not None and part.type != "string_content":
-            pieces.append(None)
-            continue
-        text = between if part is None else part.text.decode()
-        if part is None:
-            # The quotes themselves, and the `$` of a translated string.
-            text = text.removeprefix("$") if not pieces and text.startswith('$"') else text
-            text = text.replace('"', "") if not text.strip('"') else text.strip('"')
-        pieces += [(escaped or plain or "") for escaped, plain in (found.groups() for found in _QUOTED.finditer(text))]
-    return pieces or [""]
-
-
-def _ansi(text: str) -> Piece:
-    def decode(found: re.Match[str]) -> str:
-        two, four, eight, octal, control, letter = found.groups()
-        for digits, base in ((two, 16), (four, 16), (eight, 16), (octal, 8)):
-            if digits is not None:
-                return chr(int(digits, base) & (0xFF if digits in (two, octal) else 0x10FFFF))
-        if control is not None:
-            return chr(ord(control.upper()) & 0x1F)
-        return _ANSI_LETTERS.get(letter, letter if letter in "\\'\"?" else f"\\{letter}")
-
-    decoded = _ANSI.sub(decode, text)
-    # The shell ends such a string at a zero byte; what follows it there is not worth knowing.
-    return None if "\0" in decoded else decoded
+def spelled(words: Sequence[Word]) -> str:
+    """Words on one line, as they are written, for a message."""
+    return " ".join(word.spelled for word in words[:20])[:80]

@@ -50,13 +50,27 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether a num
 
 
 def approvals(
-    context: typer.Context, db: options.Db = None, session: options.OfSession = None, as_json: options.Json = False
+    context: typer.Context,
+    db: options.Db = None,
+    session: options.OfSession = None,
+    decided: Annotated[
+        bool, typer.Option("--decided", help="List what was decided instead, the newest first: by whom, and when.")
+    ] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="With --decided, list so many at most.")] = 50,
+    before: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, help="With --decided, list older ones than that of this number."),
+    ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """List the calls that wait for a person, the oldest first; `approvals approve` and `approvals deny` decide."""
     if context.invoked_subcommand is not None:
         context.obj = options.Before(db, session, as_json)
         return
     with reported():
+        if decided:
+            _list_decided(require_store(db), session, limit, before, as_json)
+            return
         found = asyncio.run(_read(require_store(db), session))
         if as_json:
             print_json([msgspec.to_builtins(request) for request in found])
@@ -114,6 +128,23 @@ def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
     if matching is not None:
         return read_object(matching, "of --matching")
     return {} if always else None
+
+
+def _list_decided(store: Path, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
+    found = asyncio.run(_read_decided(store, session, limit, before))
+    if as_json:
+        print_json([msgspec.to_builtins(request) for request in found])
+    elif found:
+        Screen().print(decision_table(found))
+        if len(found) == limit:
+            Screen(stderr=True).print(f"There may be older ones: --before {found[-1].number} lists them.")
+    else:
+        Screen(stderr=True).print("Nothing was decided.")
+
+
+async def _read_decided(store: Path, session: str | None, limit: int, before: int | None) -> list[Approval]:
+    async with opened(store) as runtime:
+        return await runtime.decisions(session, limit=limit, before=before)
 
 
 async def _read(store: Path, session: str | None) -> list[Approval]:
@@ -218,5 +249,38 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
             Name(request.tool),
             about,
             until(request.deadline, now),
+        )
+    return table
+
+
+def decision_table(requests: Sequence[Approval]) -> Table:
+    """A line for each decision, with the arguments that were asked about, and those that a person gave."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("call", no_wrap=True)
+    table.add_column("session", no_wrap=True)
+    table.add_column("tool", no_wrap=True, style="cyan")
+    table.add_column("decision", ratio=1, overflow="fold")
+    table.add_column("by", no_wrap=True)
+    table.add_column("when", no_wrap=True)
+    for request in requests:
+        decision = request.decision
+        assert decision is not None
+        words = [decision.verdict, "edited" if decision.edited else None, "always" if decision.always else None]
+        said = ", ".join(word for word in words if word)
+        arguments = jsonx.encode(request.arguments).decode()
+        if decision.edited:
+            arguments += f" → {jsonx.encode(decision.arguments).decode()}"
+        about = Text.assemble(
+            plain(said if decision.reason is None else f"{said}: {decision.reason}"), "\n", (plain(arguments), "dim")
+        )
+        table.add_row(
+            str(request.number),
+            Name(request.call_id),
+            place(request.session, request.scope),
+            Name(request.tool),
+            about,
+            Name(decision.by or "-"),
+            moment(decision.at),
         )
     return table

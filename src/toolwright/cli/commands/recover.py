@@ -26,6 +26,7 @@ MEANINGS = {
     "rerun": "run again",
     "run": "run: it had not begun",
     "interrupted": "not run again",
+    "given_up": "given up",
     "probed": "asked its probe",
     "asked": "a person must decide",
     "waiting": "went on waiting",

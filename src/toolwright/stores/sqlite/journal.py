@@ -86,12 +86,20 @@ class SqliteJournalStore:
             known = _find(connection, [intent.key for intent in intents])
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
             dead = dead_among(owners, connection, self._place)
+            may_rerun = {intent.key for intent in intents if intent.rerun}
             if dead == owners:
                 for key, entry in known.items():
                     if entry.outcome is not None:
                         continue
                     left = entry.owner in dead
-                    known[key] = replace(entry, owner=self.owner, cut_off=left, pending=_is_pending(connection, key))
+                    crashed = left and entry.owner != NOBODY
+                    known[key] = replace(
+                        entry,
+                        owner=self.owner,
+                        cut_off=left,
+                        pending=_is_pending(connection, key),
+                        crashes=count_crash(connection, entry, crashed, key in may_rerun, intents[0].queued_at),
+                    )
                     if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
                 connection.executemany(_BEGIN, [row for row in rows if row[:3] not in known])
@@ -179,7 +187,7 @@ class SqliteJournalStore:
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FORGET, (*key, self.owner), connection):
                 return False
-            for table in ("effects", "waits", "signals"):
+            for table in ("effects", "crashes", "waits", "signals"):
                 # A process may be sent signals before its call begins: they are not the call's to forget.
                 if table != "signals" or not key.scope.startswith(PROCESS_SCOPE):
                     connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
@@ -282,6 +290,34 @@ def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Ent
 def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
     query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
     return one(connection, query, key) is not None or completion_came(connection, key)
+
+
+_WAITING = (
+    f"SELECT 1 FROM waits WHERE {KEY} AND open = 1 AND NOT (kind = 'signal' AND EXISTS (SELECT 1 FROM signals"
+    " WHERE signals.session = waits.session AND signals.scope = waits.scope AND signals.call_id = waits.call_id"
+    " AND signals.name = waits.name))"
+)
+_SLEEPING = f"SELECT 1 FROM effects WHERE {KEY} AND label LIKE 'sleep:%' AND CAST(payload AS REAL) > ?"
+
+
+def _is_waiting(connection: apsw.Connection, key: CallKey, now: float) -> bool:
+    """True when the code of a call was waiting for something outside, and not running."""
+    return one(connection, _WAITING, key) is not None or one(connection, _SLEEPING, (*key, now)) is not None
+
+
+def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_rerun: bool, now: float) -> int:
+    """How often a call was running when its process died, since it got a step further, this time included."""
+    key, started_at = entry.intent.key, entry.started_at
+    query = f"SELECT count, started_at, steps FROM crashes WHERE {KEY}"
+    count, counted, steps = connection.execute(query, key).fetchone() or (0, None, 0)
+    # Of a call that may simply run again no start is written the first time.
+    ran = started_at != counted if started_at is not None else may_rerun and not count
+    if not crashed or not ran or _is_waiting(connection, key, now):
+        return int(count)
+    done: int = one(connection, f"SELECT count(*) FROM effects WHERE {KEY} AND done", key)
+    count = count + 1 if done <= steps else 1
+    connection.execute("INSERT OR REPLACE INTO crashes VALUES (?, ?, ?, ?, ?, ?)", (*key, count, started_at, done))
+    return count
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

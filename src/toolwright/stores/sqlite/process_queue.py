@@ -125,8 +125,9 @@ def take_process(connection: apsw.Connection, process: Process, worker: str, at:
     query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
     finished = one(connection, query, process.call)
     done = bool(finished) or (finished is not None and completion_came(connection, process.call))
+    crashes = _crashes(connection, process, scope)
     if process.attempts and process.options.disposition == "rerun" and not done:
-        for table in ("calls", "effects", "waits"):
+        for table in ("calls", "effects", "crashes", "waits"):
             connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
     elif process.attempts:
         connection.execute(
@@ -136,16 +137,26 @@ def take_process(connection: apsw.Connection, process: Process, worker: str, at:
     timeout = process.options.timeout
     connection.execute(
         "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
-        " lease_until = ?3, attempts = attempts + 1, crashes = crashes + (state != 'queued'),"
+        " lease_until = ?3, attempts = attempts + 1, crashes = ?6,"
         " started_at = coalesce(started_at, ?4),"
         " deadline = coalesce(deadline, ?5) WHERE id = ?1",
-        (process.id, worker, until, at, None if timeout is None else at + timeout),
+        (process.id, worker, until, at, None if timeout is None else at + timeout, crashes),
     )
     started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
     add_event(connection, process.id, "started", started, at)
     taken = find_process(connection, process.id)
     assert taken is not None
     return Claimed(taken, process.worker, done)
+
+
+def _crashes(connection: apsw.Connection, process: Process, scope: str) -> int:
+    """How many workers in a row are gone with a process that got no step further. One that waited does not count."""
+    if process.status != "running":
+        return process.crashes
+    query = "SELECT at FROM process_events WHERE process = ? AND type = 'started' ORDER BY number DESC LIMIT 1"
+    since = one(connection, query, (process.id,))
+    query = "SELECT 1 FROM effects WHERE session = ? AND scope = ? AND done AND at > ?"
+    return 1 if one(connection, query, (process.session, scope, since)) is not None else process.crashes + 1
 
 
 def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:

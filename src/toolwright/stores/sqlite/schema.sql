@@ -44,6 +44,18 @@ CREATE TABLE effects (
     PRIMARY KEY (session, scope, call_id, label)
 ) WITHOUT ROWID;
 
+-- How often calls were running when their process died, since they last got a step further: `started_at` is the start
+-- that was counted last, `steps` how many effects were done then.
+CREATE TABLE crashes (
+    session    TEXT    NOT NULL,
+    scope      TEXT    NOT NULL,
+    call_id    TEXT    NOT NULL,
+    count      INTEGER NOT NULL,
+    started_at REAL,
+    steps      INTEGER NOT NULL,
+    PRIMARY KEY (session, scope, call_id)
+) WITHOUT ROWID;
+
 -- What calls wait for. A wait is open from when it begins until it is resolved or its call is over; one that was
 -- resolved before it began has no `opened_at`. `arrived` numbers the resolutions in the order they came.
 CREATE TABLE waits (

@@ -19,7 +19,7 @@ from toolwright.stores.sqlite.run_resources import abandon_resources
 from toolwright.stores.sqlite.visit import visit
 
 T = TypeVar("T")
-_CALLS = ("calls", "bundles", "effects", "waits", "signals", "remembered", "revoked")
+_CALLS = ("calls", "bundles", "effects", "crashes", "waits", "signals", "remembered", "revoked")
 _WORK = ("processes", "process_grants", "schedules", "triggers")
 _ORDER = {
     "files": "path",

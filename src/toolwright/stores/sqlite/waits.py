@@ -14,6 +14,7 @@ from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.waits import (
     INBOX,
     Arrivals,
+    Decided,
     Refused,
     Remembered,
     Resolution,
@@ -87,7 +88,8 @@ class SqliteWaitStore:
             _settle(connection, [key], resolution)
             if remember is not None:
                 connection.execute(
-                    "INSERT INTO remembered (session, tool_id, effect, pattern, at, reason) VALUES (?, ?, ?, ?, ?, ?)",
+                    'INSERT INTO remembered (session, tool_id, effect, pattern, at, reason, "by")'
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
                     msgspec.structs.astuple(remember),
                 )
             return Standing(True, resolution)
@@ -188,10 +190,27 @@ class SqliteWaitStore:
 
         return await self._writer.read(work)
 
+    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+        """Part of `WaitStore`."""
+        terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
+        if session is not None:
+            terms.append("session = ?")
+            values.append(session)
+        if before is not None:
+            terms.append("arrived < ?")
+            values.append(before)
+        query = f"SELECT {_COLUMNS}, arrived FROM waits WHERE {' AND '.join(terms)} ORDER BY arrived DESC LIMIT ?"
+
+        def work(connection: apsw.Connection) -> list[Decided]:
+            rows: Any = connection.execute(query, (*values, limit))
+            return [Decided(number, _wait(row)) for *row, number in rows]
+
+        return await self._writer.read(work)
+
     async def remembered(self, session: str) -> list[Remembered]:
         """Part of `WaitStore`."""
         query = (
-            "SELECT session, tool_id, effect, pattern, at, reason FROM remembered WHERE session = ?"
+            'SELECT session, tool_id, effect, pattern, at, reason, "by" FROM remembered WHERE session = ?'
             " ORDER BY number DESC"
         )
 
@@ -255,10 +274,10 @@ def _values(key: WaitKey) -> tuple[str, ...]:
     return (*key.call, key.kind, key.name)
 
 
-def _key(row: tuple[Any, ...]) -> WaitKey:
+def _key(row: Sequence[Any]) -> WaitKey:
     return WaitKey(CallKey(*row[:3]), row[3], row[4])
 
 
-def _wait(row: tuple[Any, ...]) -> Wait:
+def _wait(row: Sequence[Any]) -> Wait:
     opened_at, deadline, detail, resolution = row[5:]
     return Wait(_key(row), opened_at, deadline, detail, None if resolution is None else _decode(resolution))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from toolwright.effects.waits import Refused, Remembered, Standing, WaitKey
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 
-ALLOW = Remembered("s1", "travel.book", "allow", b'{"to":"K*"}', 200.5, "trusted")
+ALLOW = Remembered("s1", "travel.book", "allow", b'{"to":"K*"}', 200.5, "trusted", "ann")
 DENY = Remembered("s1", "travel.book", "deny", b"{}", 201.5)
 
 
@@ -31,6 +31,35 @@ async def a_session_cancels_the_waits_of_its_unfinished_calls(database: Database
     assert await other.waits.cancel_waits("s1", CANCELLED) == []
     later = wait(call("c1"), "event", "later")
     assert await store.waits.open_wait(later) == later
+
+
+async def what_a_person_decided_is_listed_from_the_newest_on(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    ids = ["c1", "c2", "c3"]
+    await store.journal.begin([intent(call(id)) for id in ids])
+    await store.journal.begin([intent(call("c1", "s2"))])
+    keys = [*(call(id) for id in ids), call("c1", "s2")]
+    for key in keys:
+        await store.waits.open_wait(wait(key, "approval", "a"))
+        await store.waits.open_wait(wait(key, "event", "e"))
+    assert await other.waits.decided(None, None, 10) == []
+    for number, key in enumerate(keys):
+        await other.waits.resolve(WaitKey(key, "event", "e"), resolved())
+        if key.call_id != "c2":
+            await other.waits.resolve(WaitKey(key, "approval", "a"), replace(resolved(), at=float(number), by="ann"))
+    await store.journal.finish(call("c1"), success(call("c1")), None, 200.0)
+
+    found = await other.waits.decided(None, None, 10)
+    assert [each.wait.key.call for each in found] == [keys[3], keys[2], keys[0]]
+    assert [each.wait.resolution for each in found] == [
+        replace(resolved(), at=float(number), by="ann") for number in (3, 2, 0)
+    ]
+    numbers = [each.number for each in found]
+    assert sorted(numbers, reverse=True) == numbers
+    assert await store.waits.decided("s1", None, 10) == found[1:]
+    assert await store.waits.decided(None, None, 2) == found[:2]
+    assert await store.waits.decided(None, found[1].number, 10) == found[2:]
+    assert await store.waits.decided("s1", found[2].number, 10) == []
 
 
 async def a_revoked_session_refuses_what_comes_later(database: Database) -> None:
@@ -92,6 +121,7 @@ async def a_remembered_decision_outlives_the_call_it_was_made_for(database: Data
 
 
 DECISIONS = cases(
+    what_a_person_decided_is_listed_from_the_newest_on,
     a_session_cancels_the_waits_of_its_unfinished_calls,
     a_revoked_session_refuses_what_comes_later,
     a_session_stays_revoked_for_whoever_opens_the_store_later,

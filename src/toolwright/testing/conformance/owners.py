@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from toolwright.effects.effect import Kept
 from toolwright.effects.waits import WaitKey
 from toolwright.testing.conformance.cases import Database, call, cases, intent, resolved, success, wait
@@ -158,6 +160,38 @@ async def unfinished_calls_of_dead_owners_are_listed_oldest_first(database: Data
     assert await living.journal.unfinished("nobody's") == []
 
 
+async def how_often_a_call_was_running_when_its_owner_died_is_counted(database: Database) -> None:
+    async def die(*, started_at: float | None, rerun: bool, let_go: bool = False, done: int = 0) -> int:
+        """Take the call over, do some of it, and die; the number of crashes that were found."""
+        owner = await database.open()
+        (entry,) = await owner.journal.begin([replace(intent(call()), rerun=rerun)])
+        if started_at is not None:
+            assert await owner.journal.start(call(), started_at)
+        for number in range(done):
+            assert await owner.journal.keep(call(), Kept(f"step:{number}", b"", 100.0, True))
+        if let_go:
+            assert await owner.journal.release(call())
+        await database.kill(owner)
+        return 0 if entry is None else entry.crashes
+
+    assert await die(started_at=101.0, rerun=False) == 0
+    assert await die(started_at=None, rerun=False) == 1
+    assert await die(started_at=102.0, rerun=True, let_go=True) == 1  # nor since that one
+    assert await die(started_at=103.0, rerun=True) == 1  # it was let go of, not cut off
+    assert await die(started_at=104.0, rerun=True, done=2) == 2
+    assert await die(started_at=105.0, rerun=True, done=2) == 1  # it got further
+    assert await die(started_at=106.0, rerun=True, done=2) == 2
+    assert await die(started_at=107.0, rerun=True, done=2) == 3
+
+
+async def the_first_crash_of_a_call_that_may_run_again_counts_without_a_start(database: Database) -> None:
+    for expected in (0, 1, 1):
+        owner = await database.open()
+        (entry,) = await owner.journal.begin([replace(intent(call()), rerun=True)])
+        assert (0 if entry is None else entry.crashes) == expected
+        await database.kill(owner)
+
+
 OWNERS = cases(
     every_owner_has_a_name_of_its_own,
     what_a_dead_owner_left_is_taken_over_as_cut_off,
@@ -170,4 +204,6 @@ OWNERS = cases(
     a_call_that_waits_for_its_completion_is_taken_over_as_pending,
     a_call_that_its_own_owner_begins_again_is_known_as_pending_too,
     unfinished_calls_of_dead_owners_are_listed_oldest_first,
+    how_often_a_call_was_running_when_its_owner_died_is_counted,
+    the_first_crash_of_a_call_that_may_run_again_counts_without_a_start,
 )
