@@ -516,3 +516,25 @@ async def test_a_lease_from_before_the_machine_was_started_anew_has_passed(tmp_p
     await after.close()
 
     assert (first.process.token, second.process.token) == (1, 2)
+
+
+@pytest.mark.promise("PROC-02", "PROC-04")
+async def test_an_event_without_a_key_is_kept_once_when_the_run_is_taken_over(pair: Pair, file: Path):
+    stand_still = [True]
+
+    @tool(supports_background=True, idempotent=True, events={"copied": int})
+    async def copy(ctx: ToolContext) -> str:
+        await ctx.emit("copied", 1)
+        await ctx.emit("copied", 1)
+        await ctx.emit("copied", 2)
+        if stand_still.pop() if stand_still else False:
+            await asyncio.Event().wait()
+        await ctx.emit("copied", 3)
+        return "done"
+
+    here, there = await pair.open(file, copy)
+    run = await here.spawn("copy")
+    handle = await pair.lose(run, there)
+    assert (await pair.other.until(handle.wait())).value == "done"
+    assert [event.payload async for event in handle.events() if event.type == "copied"] == [1, 1, 2, 3]
+    await pair.thaw(60)

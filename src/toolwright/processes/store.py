@@ -66,7 +66,10 @@ class Report(Struct, frozen=True, kw_only=True):
     """Characters of output that came between the pieces and are not kept. The tail so far goes with them: the output
     has one gap, after its head."""
     progress: Progress | None = None
+    opening_text: str | None = None
+    """What it said that it does, before the pieces."""
     status_text: str | None = None
+    """What it said last that it does, after the pieces."""
     waiting: Sequence[str] | None = None
     """What it waits for and its name; empty when it goes on; None where nothing changed."""
     tail: str | None = None

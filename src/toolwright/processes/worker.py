@@ -160,6 +160,13 @@ class Worker:
             if id in self._held:
                 self._held[id].cancel(reason)
 
+    async def stop_cancelled(self, id: str) -> None:
+        """Stop a run of this worker now, if it is to be cancelled."""
+        running = self._held.get(id)
+        reason = (await self._store.cancelled(self.name)).get(id) if running is not None else None
+        if running is not None and reason is not None:
+            running.cancel(reason)
+
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
         tools = self._tools()

@@ -42,6 +42,8 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
         connection.execute(statement, (report.id, tail_first))
         tail_first, tail_chars = None, 0
+    if report.opening_text is not None:
+        add_event(connection, report.id, "status", {"text": report.opening_text}, report.at)
     for piece in report.pieces:
         number = put_event(connection, report.id, "output", msgspec.json.encode(Output(*piece)), report.at)
         if tail_first is None and log_chars + piece.cost > HEAD:
@@ -60,7 +62,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         connection.execute("UPDATE processes SET progress = ? WHERE id = ?", (payload, report.id))
     if report.status_text is not None:
         add_event(connection, report.id, "status", {"text": report.status_text}, report.at)
-    text = report.status_text
+    text = report.opening_text if report.status_text is None else report.status_text
     if report.waiting is not None:
         text = f"Waiting for {' '.join(filter(None, report.waiting))}" if report.waiting else text or "Running"
         state = "waiting" if report.waiting else "running"

@@ -56,10 +56,10 @@ class WriteTurns:
         Raises:
             OSError: the file cannot be made.
         """
-        if self._fd < 0:
-            self._open()
         if not self._works:
             return True
+        if self._fd < 0:
+            self._open()
         with self._mutex:
             queued = self._wanted = self._queued
         if not queued:
@@ -82,6 +82,8 @@ class WriteTurns:
             self._queued = self._wanted = False
             self._came.clear()
             self._lock(fcntl.F_UNLCK, 0, 0)
+            if not self._works:
+                self.drop()  # What could not be unlocked must not hold up others.
 
     def settle(self) -> None:
         """The store is open: open the file again, if the last of its other users has just removed it."""
@@ -139,7 +141,11 @@ class WriteTurns:
             self._works = False
             return None
         finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            except OSError:
+                self._works = False
+                self.drop()
 
     def _lock(self, kind: int, start: int, length: int) -> bool:
         assert _SET_LOCK is not None
@@ -147,6 +153,8 @@ class WriteTurns:
             fcntl.fcntl(self._fd, _SET_LOCK, _LOCK.pack(kind, os.SEEK_SET, start, length, 0))
         except (BlockingIOError, PermissionError):
             return False
+        except OSError:  # There are no such locks here, or no more of them: without turns, SQLite decides.
+            self._works = False
         return True
 
     def _queue(self, ticket: int) -> None:
@@ -161,7 +169,10 @@ class WriteTurns:
     def _wait(self) -> None:
         assert _WAIT_FOR_LOCK is not None
         while (ticket := self._asked.get()) >= 0:
-            fcntl.fcntl(self._fd, _WAIT_FOR_LOCK, _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, ticket, 0))
+            try:
+                fcntl.fcntl(self._fd, _WAIT_FOR_LOCK, _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, ticket, 0))
+            except OSError:
+                self._works = False
             with self._mutex:
                 if self._wanted and not self._closed:
                     self._came.set()
