@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 
@@ -120,3 +121,10 @@ class DeadlineBucket:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def rfc3339(instant: float | None) -> str | None:
+    """An instant, given in seconds since the epoch, as text in UTC, such as "2026-04-16T15:30:00.250000Z"."""
+    if instant is None:
+        return None
+    return datetime.fromtimestamp(instant, UTC).isoformat().replace("+00:00", "Z")

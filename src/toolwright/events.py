@@ -6,6 +6,12 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
+from toolwright.plain_data import instant_text
+
+LARGEST = 64 * 1024
+"""Bytes of arguments or of a value in the JSON form of an event."""
+_INSTANTS = frozenset({"at", "deadline"})
+
 
 class CallFacts(Protocol):
     """What a call event needs to know of its call; the call's record has it."""
@@ -17,6 +23,9 @@ class CallFacts(Protocol):
     source: str
     parent: str | None
     attempts: int
+    scope: str
+    raw_arguments: bytes
+    outcome: Any
 
     @property
     def queued_at(self) -> float: ...
@@ -34,7 +43,7 @@ class CallFacts(Protocol):
     def run_time(self) -> float: ...
 
     @property
-    def arguments(self) -> dict[str, Any]: ...
+    def arguments(self) -> Any: ...
 
     @property
     def status(self) -> str: ...
@@ -50,7 +59,7 @@ class CallFacts(Protocol):
 
 
 class Event(Struct, frozen=True, gc=False):
-    """Something that happened in a session. `at` is in seconds since the epoch.
+    """Something that happened in a session. `at` is in seconds since the epoch, and RFC 3339 text in its JSON form.
 
     `unsearched` are the fields that hold nothing a tool wrote: redaction goes through all others, also those of a kind
     of event that is added later.
@@ -66,35 +75,42 @@ class Event(Struct, frozen=True, gc=False):
 
     def to_json(self) -> dict[str, Any]:
         """The event as plain data."""
-        return {"kind": self.kind} | {name: getattr(self, name) for name in self.__struct_fields__}
+        told = {"kind": self.kind} | {name: getattr(self, name) for name in self.__struct_fields__}
+        for name in _INSTANTS & told.keys():
+            if isinstance(told[name], (int, float)):
+                told[name] = instant_text(told[name])
+        return told
 
 
 class BatchStarted(Event, frozen=True, gc=False):
     """A batch was taken on: the id and tool of each of its calls, in order."""
 
     kind: ClassVar[str] = "batch.started"
-    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"calls", "parent"}
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"calls", "parent", "scope"}
 
     calls: tuple[tuple[str, str], ...]
     parent: str | None = None
+    scope: str = ""
 
 
 class BatchFinished(Event, frozen=True, gc=False):
     """Every call of a batch has its outcome."""
 
     kind: ClassVar[str] = "batch.finished"
-    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"statuses"}
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"statuses", "scope"}
 
     statuses: dict[str, int]
+    scope: str = ""
 
 
 class CallNote(Event, frozen=True, gc=False):
     """Something a running call says, or that is said about it."""
 
-    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"call_id", "tool"}
+    unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"call_id", "tool", "scope"}
 
     call_id: str
     tool: str
+    scope: str
 
 
 class CallProgress(CallNote, frozen=True, gc=False):
@@ -207,6 +223,11 @@ class CallEvent(Struct, frozen=True, gc=False):
         return self._record.batch
 
     @property
+    def scope(self) -> str:
+        """The scope of the batch, such as the message that it belongs to."""
+        return self._record.scope
+
+    @property
     def call_id(self) -> str:
         """The call's id."""
         return self._record.call_id
@@ -218,8 +239,9 @@ class CallEvent(Struct, frozen=True, gc=False):
 
     def to_json(self) -> dict[str, Any]:
         """The event as plain data."""
-        common = ("session", "batch", "at", "call_id", "tool")
-        return {"kind": self.kind} | {name: getattr(self, name) for name in (*common, *self.shown)}
+        told = {"kind": self.kind, "session": self.session, "batch": self.batch, "at": instant_text(self.at)}
+        told |= {"call_id": self.call_id, "tool": self.tool, "scope": self.scope}
+        return told | {name: getattr(self, name) for name in self.shown}
 
     def __repr__(self) -> str:
         """What `to_json` shows; a record holds more, which is not for everyone who watches."""
@@ -239,7 +261,7 @@ class CallStarted(CallEvent, frozen=True, gc=False):
         return self._record.queued_at if started is None else started
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> Any:
         """The arguments it was given."""
         return self._record.arguments
 
@@ -255,10 +277,51 @@ class CallStarted(CallEvent, frozen=True, gc=False):
 
 
 class CallFinished(CallEvent, frozen=True, gc=False):
-    """A call has its outcome."""
+    """A call has its outcome. In its JSON form, arguments and values of more than 64 KiB are left out, and so is the
+    content of images and attachments.
+    """
 
     kind: ClassVar[str] = "call.finished"
-    shown: ClassVar[tuple[str, ...]] = ("status", "category", "code", "attempts", "queue_time", "run_time", "replayed")
+    shown: ClassVar[tuple[str, ...]] = (
+        "status",
+        "category",
+        "code",
+        "attempts",
+        "queue_time",
+        "run_time",
+        "replayed",
+        "source",
+        "parent",
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain data."""
+        record = self._record
+        told = super().to_json()
+        size = len(record.raw_arguments)
+        told["arguments"] = self.arguments if size <= LARGEST else {"omitted_bytes": size}
+        told["outcome"] = None if record.outcome is None else _outcome(record.outcome)
+        return told
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments it ran with, as others may see them."""
+        return self._record.arguments
+
+    @property
+    def outcome(self) -> Any:
+        """Its `ToolOutcome`; without its value, if that is longer than a record may be."""
+        return self._record.outcome
+
+    @property
+    def source(self) -> str:
+        """Who called."""
+        return self._record.source
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the call it is part of."""
+        return self._record.parent
 
     @property
     def at(self) -> float:
@@ -299,6 +362,23 @@ class CallFinished(CallEvent, frozen=True, gc=False):
     def replayed(self) -> bool:
         """True when the outcome was a recorded one."""
         return self._record.replayed
+
+
+def _outcome(outcome: Any) -> dict[str, Any]:
+    """The JSON form of an outcome, bounded: without the content of images and attachments, or text that is too long."""
+    told: dict[str, Any] = outcome.to_json()
+    for name in ("call_id", "tool", "status", "attempts", "replayed"):
+        told.pop(name, None)  # the event has them
+    if len(outcome.payload) > LARGEST:
+        told["value"] = {"omitted_bytes": len(outcome.payload)}
+    elif outcome.status == "success":
+        told.pop("text", None)  # it says the same once more
+    if len(told.get("raw_output") or "") > LARGEST:
+        told["raw_output"] = None
+    for kind in ("images", "attachments"):
+        for item in told.get(kind, ()):
+            item["base64_characters"] = len(item.pop("data"))
+    return told
 
 
 AnyEvent = Event | CallEvent

@@ -10,6 +10,7 @@ from pathlib import Path
 from toolwright import jsonx
 from toolwright.events import AnyEvent
 from toolwright.hub import Subscription
+from toolwright.private_files import append_private
 
 log = logging.getLogger("toolwright.events")
 
@@ -18,7 +19,7 @@ class JsonLinesSink:
     """Appends each event of a subscription to a file as one line of JSON, off the event loop's thread."""
 
     def __init__(self, subscription: Subscription, path: str | Path) -> None:
-        self._file = Path(path).open("ab")  # noqa: SIM115  # open for as long as the sink is
+        self._file = append_private(Path(path))
         self._subscription = subscription
         self._task = asyncio.get_running_loop().create_task(self._write())
 

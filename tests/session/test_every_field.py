@@ -15,7 +15,15 @@ from toolwright.wire import plain
 
 VALUE = "correct horse battery staple"
 FAILURE = Failure(
-    message="m", category="external", code="c", source="policy", retry=True, retry_after=2.5, attempts=3, detail="d"
+    message="m",
+    category="external",
+    code="c",
+    source="policy",
+    retry=True,
+    retry_after=2.5,
+    attempts=3,
+    detail="d",
+    data={"seconds": 2},
 )
 IMAGE = Image("aGk=", "image/gif", "0" * 64)
 ATTACHMENT = Attachment("n.txt", "aGk=", "text/plain", "1" * 64)
@@ -37,6 +45,7 @@ OUTCOME = ToolOutcome(
     spilled_to="/x",
     decision=DECISION,
     model_text="text",
+    metadata={"rows": 3},
 )
 
 
@@ -94,7 +103,7 @@ def test_an_event_of_a_kind_that_is_not_known_yet_is_redacted():
         first: str
         deeper: dict[str, Any]
 
-    told = redact_fields(redactor(), Novel("s", "b", 1.0, "c", "t", VALUE, {"a": [VALUE]}))
+    told = redact_fields(redactor(), Novel("s", "b", 1.0, "c", "t", "", VALUE, {"a": [VALUE]}))
     assert VALUE not in repr(told.to_json())
     assert told.to_json()["deeper"] == {"a": ["[secret:k]"]}
 

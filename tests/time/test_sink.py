@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
@@ -47,10 +48,12 @@ async def test_every_event_becomes_a_line_in_order(tmp_path):
     ]
     assert {line["session"] for line in found} == {"s"}
     assert len({line["batch"] for line in found}) == 1
-    assert all(isinstance(line["at"], float) for line in found)
+    assert all(datetime.fromisoformat(line["at"]).tzinfo is UTC for line in found)
     assert found[1]["arguments"] == {"name": "a"}
     assert (found[2]["current"], found[2]["total"], found[2]["label"]) == (1, 2, "é\nline")
     assert (found[3]["stream"], found[3]["text"]) == ("stdout", "text\n")
+    assert (found[4]["arguments"], found[4]["outcome"]["value"]) == ({"name": "a"}, "a")
+    assert found[8]["outcome"]["failure"]["message"] == "no"
     assert (found[4]["status"], found[8]["status"], found[8]["code"]) == ("success", "failure", "denied")
     assert found[9]["statuses"] == {"success": 1, "failure": 1}
     assert "private" not in path.read_text(encoding="utf-8")

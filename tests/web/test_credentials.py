@@ -38,6 +38,11 @@ URLS = [
     'https://me:"{secret}\\"@pages.example/',
     "https://archive.example/2020/https://me:{secret}@pages.example/",
     "https://archive.example/?of=https://me:{secret}@pages.example/",
+    "https://archive.example/?of=https%3A%2F%2Fme%3A{secret}%40pages.example%2F",
+    "https://archive.example/?of=https%3a%2f%2f{secret}%40pages.example",
+    "https://archive.example/?of=https://me:{secret}%40pages.example/",
+    "https://archive.example/?of=a%3Fof%3Dhttps%253A%252F%252Fme%253A{secret}%2540pages.example",
+    "https://archive.example/?of=https%3A%2F%2Fme%3A{secret}%EF%BC%A0pages.example",
     "https://me:{secret}@a.example/https://you:{secret}@b.example/",
     "https://me:{secret}@pages.example/" + "a" * 5_000,
 ]
@@ -135,6 +140,8 @@ async def test_nobody_is_asked_about_a_call_with_credentials(tmp_path):
         "#me@pages.example",
         "/https://pages.example/@me",
         "/a%40b",
+        "/?mail=me%40pages.example",
+        "/?of=https%3A%2F%2Fpages.example%2F%40me",
     ],
 )
 async def test_an_at_sign_elsewhere_is_no_user_name(web: Web, path: str):

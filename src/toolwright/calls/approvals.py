@@ -22,6 +22,7 @@ from toolwright.calls.redact import shown_arguments
 from toolwright.effects.controller import EffectController, Opened
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import ToolwrightError
+from toolwright.plain_data import plain_data
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
@@ -59,6 +60,10 @@ class Approval(Struct, frozen=True, kw_only=True):
     """What was decided; None while it waits."""
     number: int | None = None
     """Its place among the decisions of the store: `runtime.decisions(before=number)` gives older ones."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 class Question(Struct, frozen=True):

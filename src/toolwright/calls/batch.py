@@ -139,7 +139,7 @@ class Batch:
         if not runs:
             self._ended(self)
             return self
-        self.report.batch_started(self.id, runs, self._calls, self.started_by)
+        self.report.batch_started(self.id, self.scope, runs, self._calls, self.started_by)
         self._launch = launch = Launch(self, runs, self._plain, self._prepares)
         launch.start(at_once)
         return self
@@ -159,7 +159,7 @@ class Batch:
         if watchers is not None and (watchers.changes or watchers.quiets):
             watchers.tell_change()
         if self._left == 0:
-            self.report.batch_finished(self.id, self._outcomes, self._all_well)
+            self.report.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
             self._runs.clear()
             self._launch = None
             self._ended(self)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from toolwright.calls.policy import Policy
 from toolwright.calls.returned import failed_after
 from toolwright.tools.outcome import Failure, ToolOutcome, told
+from toolwright.tools.problems import as_data
 from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
 
@@ -45,6 +47,7 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
             code="output_too_long",
             message=f"The tool returned {len(outcome.payload)} bytes and the limit is {policy.max_output_bytes}",
             source="runtime",
+            data={"bytes": len(outcome.payload), "limit": policy.max_output_bytes},
         )
     elif tool is not None and tool.check_output is not None:
         failure = _misfit(outcome, tool.check_output)
@@ -54,11 +57,12 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
     """What is wrong with a value by its schema; one that can not be checked does not fit either."""
     detail: str | None = None
+    data: dict[str, Any] | None = None
     try:
         problems = check(outcome.payload)
         if not problems:
             return None
-        wrong = f"does not fit its output schema:\n{summarise(problems)}"
+        wrong, data = f"does not fit its output schema:\n{summarise(problems)}", as_data(problems)
     except Exception as error:  # the validator gives up on some values, such as very deep ones
         log.exception("The value of call %r could not be checked", outcome.call_id)
         wrong, detail = "could not be held against its output schema", told(error)
@@ -68,4 +72,5 @@ def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
         message=f"What {outcome.tool!r} returned {wrong}",
         source="tool",
         detail=detail,
+        data=data,
     )

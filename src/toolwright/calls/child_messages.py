@@ -77,6 +77,7 @@ class Value(Message, frozen=True):
     raw_output: str | None
     images: tuple[Image, ...]
     attachments: tuple[Attachment, ...]
+    metadata: dict[str, Any] | None
 
 
 class Failed(Message, frozen=True):
@@ -149,7 +150,14 @@ def write_result(job: int, result: Any) -> bytes:
         if isinstance(encoded, Failure):
             message = Failed(job, _bounded(encoded))
         else:
-            message = Value(job, Raw(encoded.payload), encoded.raw_output, encoded.images, encoded.attachments)
+            message = Value(
+                job,
+                Raw(encoded.payload),
+                encoded.raw_output,
+                encoded.images,
+                encoded.attachments,
+                encoded.metadata,
+            )
     data = jsonx.encode(message)
     return data if len(data) <= LARGEST_MESSAGE else jsonx.encode(Failed(job, too_long(len(data))))
 
@@ -200,7 +208,7 @@ def _bounded(failure: Failure) -> Failure:
 def _of_outcome(outcome: ToolOutcome) -> Any:
     """What a tool that returns the outcome of another call gives with it."""
     if outcome.status == "success":
-        return Encoded(outcome.payload, outcome.raw_output, outcome.images, outcome.attachments)
+        return Encoded(outcome.payload, outcome.raw_output, outcome.images, outcome.attachments, outcome.metadata)
     if outcome.status == "connection_required" and outcome.provider is not None:
         return ConnectionRequired(outcome.provider)
     return outcome.failure or Failure(message=f"The call {outcome.call_id!r} ended as {outcome.status!r}")

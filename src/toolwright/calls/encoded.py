@@ -5,13 +5,15 @@ A child process imports this module to answer, so it imports little.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.calls.media import MARK, take_media
-from toolwright.tools.outcome import Attachment, Failure, Image, Success, encodable, told
+from toolwright.errors import ToolwrightError
+from toolwright.tools.outcome import Attachment, Failure, Image, Success, bounded_json, encodable, told
 from toolwright.tools.services import AttachmentInfo
 
 
@@ -22,6 +24,7 @@ class Encoded(Struct, frozen=True):
     raw_output: str | None = None
     images: tuple[Image, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    metadata: dict[str, Any] | None = None
 
 
 def encode_result(result: Any) -> Encoded | Failure:
@@ -41,7 +44,7 @@ def encode_result(result: Any) -> Encoded | Failure:
         return encoded
     try:
         return _with_extras(encoded, result)
-    except TypeError as error:
+    except (TypeError, ToolwrightError) as error:
         return unserialisable(result, error)
 
 
@@ -83,4 +86,9 @@ def _with_extras(encoded: Encoded, result: Success) -> Encoded:
         if not isinstance(raw_output, str):
             raise TypeError(f"a Success has a {type(raw_output).__name__} as its raw_output; use a string")
         raw_output = encodable(raw_output)
-    return Encoded(encoded.payload, raw_output, tuple(images), tuple(attachments))
+    metadata = result.metadata
+    if metadata is not None:
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"a Success has a {type(metadata).__name__} as its metadata; use a dict")
+        metadata = bounded_json("Success metadata", dict(metadata))
+    return Encoded(encoded.payload, raw_output, tuple(images), tuple(attachments), metadata)

@@ -21,7 +21,7 @@ from toolwright.calls.encoded import unserialisable
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks, ProjectedCall
 from toolwright.calls.host import CallHost
-from toolwright.calls.media import MARK
+from toolwright.calls.media import MARK, SHORTEST
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
 from toolwright.calls.returned import SPECIAL, to_outcome
@@ -59,7 +59,8 @@ class Finaliser:
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
                     return None
-                if run.decision is not None or MARK in payload:  # an image, perhaps, which goes beside the value
+                # A decision is part of the outcome, and an image, perhaps, goes beside the value.
+                if run.decision is not None or (len(payload) >= SHORTEST and MARK in payload):
                     return self._settle_outcome(run, result, _outcome(run, result))
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))

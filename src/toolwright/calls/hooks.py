@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from toolwright.given import unusable
+from toolwright.plain_data import plain_data
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
 
@@ -25,6 +26,10 @@ class HookCall(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Any]
     source: str
     parent: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as plain data."""
+        return plain_data(self)
 
 
 class ReplaceArguments(Struct, frozen=True):
@@ -61,6 +66,10 @@ class ProjectedCall(Struct, frozen=True, kw_only=True):
     source: str
     parent: str | None
     duration: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as plain data."""
+        return plain_data(self)
 
 
 Projector = Callable[[ToolOutcome], str | Awaitable[str]] | Callable[[ToolOutcome, ProjectedCall], str | Awaitable[str]]

@@ -38,7 +38,7 @@ from toolwright.calls.child_messages import (
 )
 from toolwright.calls.encoded import Encoded
 from toolwright.errors import MachineError, ToolwrightError
-from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
+from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, bounded_json
 
 HEADER = struct.Struct(">Q")
 READY = b"ready"
@@ -325,7 +325,9 @@ class ProcessPool:
 
 def _result(message: Value | Failed | Waits | Unconnected | Raised) -> Any:
     if isinstance(message, Value):
-        return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments)
+        # What a child gives is bounded here again: it need not have kept to our rules.
+        metadata = None if message.metadata is None else bounded_json("Success metadata", message.metadata)
+        return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments, metadata)
     if isinstance(message, Failed):
         return message.failure
     if isinstance(message, Waits):

@@ -15,6 +15,8 @@ from toolwright.tools.outcome import Attachment, Image
 
 MARK = b'"media_type":"'
 """Stands in the JSON of every image and attachment. A value without it needs no search."""
+SHORTEST = 30
+"""Bytes that the JSON of an image has at least."""
 
 
 def take_media(value: Any) -> tuple[Any, tuple[Image, ...], tuple[Attachment, ...]]:

@@ -32,6 +32,7 @@ def timed_out(tool: Tool, name: str, seconds: float) -> Failure:
         message=f"Tool {name!r} did not finish within {seconds:g} s and was stopped{doubt}",
         source="runtime",
         retry=_is_retried(TimeoutError(), tool),
+        data={"seconds": seconds},
     )
 
 
@@ -42,6 +43,7 @@ def queued_too_long(name: str, seconds: float) -> Failure:
         code="queue_timeout",
         message=f"Tool {name!r} waited {seconds:g} s for its turn and never ran",
         source="runtime",
+        data={"seconds": seconds},
     )
 
 

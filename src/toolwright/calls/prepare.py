@@ -239,6 +239,7 @@ def _wrong_kind(name: str, expected: str, got: str) -> Failure:
         code="kind_mismatch",
         message=f"Tool {name!r} expected a {expected!r} call and got a {got!r} call",
         source="runtime",
+        data={"expected": expected, "got": got},
     )
 
 
@@ -249,6 +250,7 @@ def _cut_off(why: str) -> Failure:
         message=f"The call was not run: the answer that it stands in was cut off ({encodable(str(why))[:100]}), so its "
         "arguments may not be whole; make the call again, with shorter arguments if they were long",
         source="runtime",
+        data={"reason": encodable(str(why))[:100]},
     )
 
 
@@ -262,6 +264,7 @@ def _too_long(size: int, limit: int) -> Failure:
         code="arguments_too_long",
         message=f"The arguments have {size} bytes and the limit is {limit}; send less, or refer to a file",
         source="runtime",
+        data={"bytes": size, "limit": limit},
     )
 
 
@@ -302,4 +305,5 @@ def _unknown(name: str, snapshot: Snapshot) -> Failure:
         code="unknown_tool",
         message=f"Tool {name[:128]!r} is not registered; {remedy}",
         source="runtime",
+        data={"name": encodable(name[:128]), "nearest": near},
     )

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.clock import rfc3339
 from toolwright.given import require_count
+from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
 
 
@@ -18,7 +20,8 @@ class CallRecord(Struct, gc=False):
     """What is kept of one call: opened before the tool runs, closed after it.
 
     Instants (`queued_at`, `started_at`, `finished_at`) are seconds since the epoch. They are derived from marks of a
-    clock that never goes back, so that durations are real even where the wall clock jumps.
+    clock that never goes back, so that durations are real even where the wall clock jumps. `scope` is that of the
+    batch.
     """
 
     session: str
@@ -36,6 +39,7 @@ class CallRecord(Struct, gc=False):
     attempts: int = 0
     outcome: ToolOutcome | None = None
     waited_for: tuple[str, ...] = ()
+    scope: str = ""
 
     @property
     def queued_at(self) -> float:
@@ -90,6 +94,29 @@ class CallRecord(Struct, gc=False):
         """True when the outcome was a recorded one."""
         return self.outcome is not None and self.outcome.replayed
 
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain data; instants are RFC 3339 text."""
+        return {
+            "session": self.session,
+            "scope": self.scope,
+            "batch": self.batch,
+            "call_id": self.call_id,
+            "tool": self.tool,
+            "tool_id": self.tool_id,
+            "source": self.source,
+            "parent": self.parent,
+            "arguments": self.arguments,
+            "status": self.status,
+            "queued_at": rfc3339(self.queued_at),
+            "started_at": rfc3339(self.started_at),
+            "finished_at": rfc3339(self.finished_at),
+            "queue_time": self.queue_time,
+            "run_time": self.run_time,
+            "attempts": self.attempts,
+            "waited_for": list(self.waited_for),
+            "outcome": None if self.outcome is None else self.outcome.to_json(),
+        }
+
 
 class CallLog(Protocol):
     """Where records go. A log that raises is reported and changes no outcome."""
@@ -114,6 +141,10 @@ class Percentiles(Struct, frozen=True):
             return cls(0.0, 0.0, 0.0)
         return cls(*(ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.50, 0.95, 0.99)))
 
+    def to_json(self) -> dict[str, Any]:
+        """The seconds as plain data."""
+        return plain_data(self)
+
 
 class CallStatistics(Struct, frozen=True, kw_only=True):
     """Counts and times of a set of calls."""
@@ -125,6 +156,10 @@ class CallStatistics(Struct, frozen=True, kw_only=True):
     attempts: int
     queue_time: Percentiles
     run_time: Percentiles
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts and times as plain data."""
+        return plain_data(self)
 
 
 class MemoryCallLog:
@@ -153,6 +188,7 @@ class MemoryCallLog:
         batch: str | None = None,
         call_id: str | None = None,
         tool: str | None = None,
+        scope: str | None = None,
         status: str | None = None,
         category: str | None = None,
         source: str | None = None,
@@ -170,6 +206,7 @@ class MemoryCallLog:
                 and (batch is None or record.batch == batch)
                 and (call_id is None or record.call_id == call_id)
                 and (tool is None or tool in (record.tool, record.tool_id))
+                and (scope is None or record.scope == scope)
                 and (status is None or record.status == status)
                 and (category is None or record.category == category)
                 and (source is None or record.source == source)

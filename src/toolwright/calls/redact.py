@@ -385,7 +385,7 @@ def publish(host: CallHost, run: CallRun, event: CallNote) -> None:
     host.channel.publish(event)
 
 
-def rest_of_output(run: CallRun, about: tuple[str, str, float, str, str]) -> list[CallOutput]:
+def rest_of_output(run: CallRun, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
     """What the streams of a call that is over held back."""
     streams, run.streams = run.streams or {}, None
     rest = [(name, stream.end()) for name, stream in streams.items()]

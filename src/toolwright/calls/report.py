@@ -36,7 +36,7 @@ class Report:
         self._record_bytes = record_bytes
 
     def batch_started(
-        self, batch: str, runs: Sequence[CallRun], calls: Iterable[tuple[str, str]], parent: str | None
+        self, batch: str, scope: str, runs: Sequence[CallRun], calls: Iterable[tuple[str, str]], parent: str | None
     ) -> None:
         """Open a record for every call. `calls` are their ids and names."""
         session, keep, clock = self._session, self._open, self._clock
@@ -58,12 +58,14 @@ class Report:
                 offset,
                 queued,
             )
+            if scope:
+                record.scope = scope
             try:
                 keep(record)
             except Exception:  # a user's log at the edge of the pipeline: the call goes on
                 _log_failed(record)
         if self._channel.pushes:
-            self._channel.publish(BatchStarted(session, batch, queued + offset, tuple(calls), parent))
+            self._channel.publish(BatchStarted(session, batch, queued + offset, tuple(calls), parent, scope))
 
     def call_started(self, run: CallRun, started: float | None) -> None:
         """A call begins; one that never runs begins when it ends."""
@@ -99,7 +101,7 @@ class Report:
             for push in pushes:
                 push(event)
 
-    def batch_finished(self, batch: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
+    def batch_finished(self, batch: str, scope: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
         """Every call has its outcome; `all_well` when each is a success."""
         if not self._channel.pushes:
             return
@@ -108,13 +110,11 @@ class Report:
             for outcome in outcomes:
                 if outcome is not None:
                     statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
-        self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses))
+        self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses, scope))
 
     def warn(self, run: CallRun, code: str, message: str) -> None:
         """Say something about a call that its owner should look at."""
-        record = run.record
-        facts = (record.session, record.batch, self._clock.now(), run.call_id, run.name)
-        publish(run.host, run, CallWarning(*facts, code, message))
+        publish(run.host, run, CallWarning(*about(run), code, message))
 
 
 def _log_failed(record: CallRecord) -> None:

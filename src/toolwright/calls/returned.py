@@ -77,6 +77,7 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
         raw_output=encoded.raw_output,
         images=encoded.images,
         attachments=encoded.attachments,
+        metadata=encoded.metadata,
     )
 
 

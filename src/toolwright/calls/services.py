@@ -148,7 +148,9 @@ class RunServices:
             options = await off_loop(size, run.host.redactor.value, options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
-            return await model.complete(ModelRequest(run.host.session_id, messages, options))
+            return await model.complete(
+                ModelRequest(run.host.session_id, messages, options, run.call_id, run.name, run.owner.scope)
+            )
 
         # Asked again after a crash: that costs, and changes nothing.
         return await durable.step(run, f"complete:{name}", ask, (messages, options), "rerun")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from toolwright import jsonx
 from toolwright.ids import new_id
+from toolwright.private_files import create_private
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -27,11 +28,11 @@ def save_output(folder: Path, call_id: str, data: bytes) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}.txt"
     try:
-        file = target.open("xb")
+        file = create_private(target)
     except FileExistsError:
         # Never over another file: its name may stand in a conversation.
         target = folder / f"{name}-{new_id('file')}.txt"
-        file = target.open("xb")
+        file = create_private(target)
     try:
         with file:
             file.write(data)

@@ -138,6 +138,6 @@ def identity(run: CallRun) -> CallKey:
     return run.key if type(run.key) is CallKey else CallKey(run.host.session_id, run.owner.scope, run.call_id)
 
 
-def about(run: CallRun) -> tuple[str, str, float, str, str]:
+def about(run: CallRun) -> tuple[str, str, float, str, str, str]:
     """The fields that every event of a running call begins with."""
-    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name
+    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name, run.owner.scope

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from toolwright.errors import InvalidArguments, RunRefused, ServiceError
 from toolwright.tools.outcome import Failure, ToolError
-from toolwright.tools.problems import summarise
+from toolwright.tools.problems import as_data, summarise
 
 CATEGORY_OF_SERVICE = {
     "invalid_arguments": "invalid_arguments",
@@ -50,4 +50,5 @@ def invalid(name: str, error: InvalidArguments) -> Failure:
         code="invalid_arguments",
         message=f"The arguments of {name!r} do not fit its schema:\n{summarise(error.problems)}",
         source="runtime",
+        data=as_data(error.problems),
     )

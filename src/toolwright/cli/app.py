@@ -18,7 +18,7 @@ from toolwright.cli.commands.spawn import spawn
 from toolwright.cli.commands.tools import tools
 from toolwright.cli.commands.worker import worker
 from toolwright.cli.exits import MEANINGS, reported
-from toolwright.cli.output import print_json
+from toolwright.cli.output import echo, print_json
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
 EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."
@@ -102,5 +102,5 @@ def show_version(
         if as_json:
             print_json({"version": toolwright.__version__})
         else:
-            typer.echo(f"toolwright {toolwright.__version__}")
+            echo(f"toolwright {toolwright.__version__}")
         raise typer.Exit()

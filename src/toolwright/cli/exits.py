@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 import apsw
 import typer
 
-from toolwright.cli.states import readable
+from toolwright.cli.output import echo, echo_error
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -71,8 +71,7 @@ def is_damage(error: Exception) -> bool:
 def complain(message: str) -> None:
     """Say on stderr what is wrong, if somebody reads it: the exit code says it too."""
     with suppress(BrokenPipeError):
-        typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
-        typer.echo(readable(message), err=True)
+        echo_error(message)
 
 
 @contextmanager
@@ -96,6 +95,6 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the edge of the process: a fault of ours must not look like a failed call
-        traceback.print_exc()
+        echo(traceback.format_exc(), err=True, nl=False)
         complain(f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above")
         raise typer.Exit(BROKEN) from None

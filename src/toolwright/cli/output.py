@@ -1,17 +1,21 @@
-"""What goes to stdout and stderr. Owns how wide it is, and keeping stdout for the command's own output."""
+"""What goes to stdout and stderr. Owns how wide it is, that nothing in it steers a terminal, and keeping stdout clean.
+
+Names, texts and messages come from tools, models and stores. Every command prints through here, and nowhere else.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, NoReturn
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 
 from toolwright import jsonx
@@ -42,28 +46,66 @@ class Screen(Console):
             super().print(*objects, **options)
         typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False, err=self.stderr)
 
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What rich prints of something, without what could steer a terminal; what rich itself steers it by stays."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable() or segment.text == "\n":
+                yield segment
+            else:
+                yield Segment(readable(segment.text), segment.style)
+
     def on_broken_pipe(self) -> NoReturn:
         """Let the command end as it does whoever wrote; rich would end it as if a call had failed."""
         raise BrokenPipeError
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print lines, without what could steer a terminal."""
+    typer.echo(readable(text).encode("utf-8", "replace"), err=err, nl=nl)
+
+
+def echo_error(message: str) -> None:
+    """Say on stderr what is wrong."""
+    typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+    echo(message, err=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON: indented for a person on a terminal, one line for a program."""
-    data = jsonx.encode(value)
+    data = safe_json(value)
     typer.echo(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
 
 
-def print_text(text: str) -> None:
+def print_json_line(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    typer.echo(safe_json(value))
+
+
+def safe_json(value: Any) -> bytes:
+    """JSON in which every character that cannot be seen is escaped. It means the same."""
+    data = jsonx.encode(value)
+    text = data.decode()
+    if text.isprintable():
+        return data
+    return "".join(character if character.isprintable() else _escaped(character) for character in text).encode()
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def print_text(text: str, *, nl: bool = True) -> None:
     """Print text, with an end of line only if it has none: as it is, but on a terminal nothing that could steer it."""
     text = readable(text) if sys.stdout.isatty() else text
-    typer.echo(text.encode("utf-8", "replace"), nl=not text.endswith("\n"))
+    typer.echo(text.encode("utf-8", "replace"), nl=nl and not text.endswith("\n"))
 
 
 class StderrHandler(logging.Handler):
     """Writes to whatever stderr is at the moment: a live table puts itself in its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        typer.echo(self.format(record), err=True)
+        echo(self.format(record), err=True)
 
 
 def set_up_log(verbose: bool, *, warnings: bool = False) -> None:

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from toolwright.app import App
 from toolwright.calls.batch import Batch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallRecord
 from toolwright.cli.exits import BadInput, exit_code
+from toolwright.cli.output import echo
 from toolwright.cli.stores import MEMORY
 from toolwright.effects.effect import CallKey
 from toolwright.effects.waits import INBOX
@@ -131,10 +130,10 @@ async def _say_what_waits(events: Subscription, store: Path) -> None:
         if event.what in INBOX:
             why = "it was cut off by a crash, and may have run" if event.what == "crash" else "it needs approval"
             remedy = shown_command("approvals", store, "approve", event.call_id)
-            typer.echo(f"{who} waits for a person, as {why}: {remedy}", err=True)
+            echo(f"{who} waits for a person, as {why}: {remedy}", err=True)
         else:
             named = f" {event.name!r}" if event.name else ""
-            typer.echo(f"{who} waits for its {event.what}{named}; Ctrl-C leaves it waiting", err=True)
+            echo(f"{who} waits for its {event.what}{named}; Ctrl-C leaves it waiting", err=True)
 
 
 def shown_command(name: str, store: Path, *words: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwright.errors import ProcessError
+from toolwright.plain_data import plain_data
 from toolwright.processes.process import OVER, Progress
 
 
@@ -102,6 +103,10 @@ class ProcessEvent(NamedTuple):
     def last(self) -> bool:
         """True when nothing follows, unless a person lets an abandoned run continue."""
         return self.type in OVER
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 def checked(type: str, payload: Any) -> bytes:

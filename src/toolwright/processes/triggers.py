@@ -18,6 +18,7 @@ from toolwright.calls.authority import Origin, RuleBook, combine, require_not_de
 from toolwright.clock import Clock
 from toolwright.errors import ProcessError, ServiceError
 from toolwright.ids import uuid7
+from toolwright.plain_data import plain_data
 from toolwright.processes.process import Options, Registration, new_process_id
 from toolwright.processes.runs import backgroundable, limits_of, options_of, require_arguments, title_of
 from toolwright.processes.store import Limits
@@ -40,6 +41,10 @@ class Occurrence(Struct, frozen=True, kw_only=True):
     key: str
     digest: str
     at: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The occurrence as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 class Start(NamedTuple):

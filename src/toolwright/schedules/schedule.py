@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from toolwright.errors import ScheduleError
 from toolwright.ids import uuid7
+from toolwright.plain_data import plain_data
 from toolwright.processes.process import Options
 from toolwright.schedules.misfires import Misfire
 from toolwright.schedules.timing import Timing
@@ -79,6 +80,10 @@ class Fired(NamedTuple):
     at: float
     what: str
     run: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """What it did as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 def new_schedule_id() -> str:

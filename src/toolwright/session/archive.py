@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
+from toolwright.plain_data import plain_data
 from toolwright.tools.services import Sender
 
 T = TypeVar("T")
@@ -124,6 +125,10 @@ class Usage(Struct, frozen=True):
     entries: int
     bytes: int
 
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        return plain_data(self)
+
 
 class SessionInfo(Struct, frozen=True):
     """A session that a store knows: how many calls it has, how many of them are unfinished, and what it keeps."""
@@ -133,6 +138,10 @@ class SessionInfo(Struct, frozen=True):
     unfinished: int
     usage: dict[str, Usage]
 
+    def to_json(self) -> dict[str, Any]:
+        """What is known of the session as plain data."""
+        return plain_data(self)
+
 
 class Exported(Struct, frozen=True):
     """What was written to an archive: rows by service, the secrets among them sealed."""
@@ -141,6 +150,10 @@ class Exported(Struct, frozen=True):
     counts: dict[str, int]
     bytes: int
 
+    def to_json(self) -> dict[str, Any]:
+        """What was written as plain data."""
+        return plain_data(self)
+
 
 class Imported(Struct, frozen=True):
     """What was read from an archive. `secrets_left_out` names those that could not be opened here."""
@@ -148,6 +161,10 @@ class Imported(Struct, frozen=True):
     session: str
     counts: dict[str, int]
     secrets_left_out: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What was read as plain data."""
+        return plain_data(self)
 
 
 class SessionRows(Protocol):

@@ -12,6 +12,7 @@ from pathlib import Path
 from toolwright import jsonx
 from toolwright.errors import ArchiveError
 from toolwright.ids import new_id
+from toolwright.private_files import create_private
 from toolwright.session.archive import FORMAT, MANIFEST, TABLES, VERSION, Exported, Manifest, SessionRows
 
 JUST_MADE = 5.0
@@ -31,7 +32,7 @@ def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, re
         _remove_left(path)
         try:
             # Sealed or not, it is a conversation: nobody else is to read it.
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with create_private(partial) as file:
                 # Held until the file is whole: without this lock, it is what a killed export left.
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 counts = _fill(file, session, rows, now)

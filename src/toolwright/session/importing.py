@@ -41,11 +41,14 @@ from toolwright.session.archive import (
     Table,
 )
 from toolwright.session.connections import DETAIL_BYTES, MOST
+from toolwright.session.paths import SLASHES
 from toolwright.session.store import Quotas, Room, require_name
 
 PIECE = 1024 * 1024
 _MANIFEST_BYTES = 64 * 1024
 _AROUND = 64 * 1024
+_MOST_NUMBER = 2**53
+"""The number of a message, at most: those after it must have numbers, too, and be read from JSON as they are."""
 """Bytes of a row beside its content."""
 _DIRECTORY_ENTRY = 256
 """Bytes that the zip's directory may have for each member; ours have about 120."""
@@ -223,7 +226,7 @@ def _check_row(row: Row, directories: set[str]) -> None:
     elif isinstance(row, SecretRow):
         require_name("name of a secret", row.name)
     elif isinstance(row, MessageRow):
-        if row.number < 1:
+        if not 1 <= row.number <= _MOST_NUMBER:
             raise ArchiveError(f"A message in the archive has the number {row.number}; export it again")
         msgspec.json.decode(row.content)
         _require_object(row.metadata)
@@ -267,6 +270,6 @@ def _is_name(name: str) -> bool:
         bool(plain.strip(" ."))
         and len(name.encode()) <= 255
         and name == unicodedata.normalize("NFC", name)
-        and not {"/", "\\"} & set(plain + name)
+        and not SLASHES & set(plain + name)
         and not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in name)
     )

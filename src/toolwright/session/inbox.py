@@ -14,6 +14,7 @@ from toolwright.clock import Clock
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.errors import KeyRefused, ToolwrightError
+from toolwright.plain_data import plain_data
 from toolwright.tools.arguments import HIDDEN
 from toolwright.tools.outcome import Failure
 
@@ -30,6 +31,10 @@ class Resolved(Struct, frozen=True):
     failure: Failure | None = None
     reason: str | None = None
     at: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 class Inbox:

@@ -211,6 +211,8 @@ def key_id(key: bytes) -> str:
 def _opened(path: Path, flags: int) -> Iterator[int]:
     number = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
+        if flags & os.O_CREAT and os.name != "nt":
+            os.fchmod(number, 0o600)  # whatever the umask is
         yield number
     finally:
         os.close(number)

@@ -24,6 +24,15 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Characters that are not seen, or change how others are seen."""
 
 
+SLASHES = frozenset(
+    "/\\"
+    # as they are, and what a reader takes for one of them
+    "\u1735\u2041\u2044\u2215\u2571\u27cb\u29f8\u2cc6\u2f03\u3033\u31d3\uff0f\U0001d23a"
+    "\u2216\u2572\u27cd\u29f5\u29f9\u2f02\u31d4\ufe68\uff3c\U0001d20f\U0001d23b"
+)
+"""What stands between names, in the eyes of somebody: only the first may, and only there."""
+
+
 def clean_path(path: Any) -> str:
     """The one spelling of a path: it begins with a slash and has no empty name, no `.` and no `/workspace`.
 
@@ -76,7 +85,7 @@ def _require_name(path: str, name: str) -> None:
     plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
     if not plain.strip(" ."):
         raise _refused(path, "a name may not be made of dots and spaces; there is no way up, so use the whole path")
-    if "/" in plain or "\\" in plain:
+    if not SLASHES.isdisjoint(plain) or not SLASHES.isdisjoint(name):
         raise _refused(path, "it has a character that looks like a slash; use / between names")
     if len(name.encode()) > MAX_NAME:
         raise _refused(path, f"the name {name[:40]!r}… is longer than {MAX_NAME} bytes; use a shorter one")

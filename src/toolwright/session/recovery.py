@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute import CallRun
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.plain_data import plain_data
 from toolwright.session.session import Session
 from toolwright.tools.outcome import ToolOutcome
 
@@ -29,6 +30,10 @@ class Recovered(NamedTuple):
     tool: str
     action: str
     outcome: ToolOutcome
+
+    def to_json(self) -> dict[str, Any]:
+        """The call and its outcome as plain data."""
+        return plain_data(self)
 
 
 async def recover(journal: JournalStore, session_of: Callable[[str], Session]) -> list[Recovered]:

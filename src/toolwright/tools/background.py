@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
+from toolwright.plain_data import plain_data
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -203,6 +205,10 @@ class Trigger(Struct, frozen=True, kw_only=True):
     created_at: float
     authority: bytes = b""
     """JSON of what its runs may do, as far as whoever added it may; for the runtime."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The trigger as plain data; instants are RFC 3339 text."""
+        return plain_data(self, without=("authority",))
 
 
 class TriggersClient(Protocol):

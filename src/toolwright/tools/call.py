@@ -26,3 +26,7 @@ class ToolCall(Struct, frozen=True, gc=False):
     kind: str | None = None
     cut_off: str | None = None
     meta: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as plain data, which a batch takes as a call."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}

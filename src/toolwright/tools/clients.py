@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from toolwright.plain_data import plain_data
+
 if TYPE_CHECKING:
     from toolwright.tools.call import ToolCall
     from toolwright.tools.definition import ToolDefinition
@@ -94,11 +96,21 @@ class CatalogueClient(Protocol):
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a tool asks the model of its session. `options` is what the tool gave beside the messages."""
+    """What a tool asks the model of its session. `options` is what the tool gave beside the messages.
+
+    `call_id` and `tool` say which call asks, so that its tokens can be counted as its own; `scope` is its batch's.
+    """
 
     session: str
     messages: list[Any]
     options: dict[str, Any]
+    call_id: str = ""
+    tool: str = ""
+    scope: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data."""
+        return plain_data(self)
 
 
 class ModelClient(Protocol):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert, structs
 from msgspec.structs import force_setattr
 
-from toolwright.errors import ToolDefinitionError
-from toolwright.tools.claims import Concurrency
+from toolwright.errors import PolicyError, ToolDefinitionError
+from toolwright.tools.claims import Concurrency, Resource
 from toolwright.tools.names import is_mapped
 from toolwright.tools.retry import NEVER, RetryPolicy
 
@@ -120,6 +121,48 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             force_setattr(self, "mount", None)
         self._check()
 
+    def to_json(self) -> dict[str, Any]:
+        """The definition as plain data. Of code it says only that it is there: `on_crash` is "probe" for a function,
+        and exceptions to retry on are named.
+        """
+        told = {name: getattr(self, name) for name in self.__struct_fields__}
+        told["hints"] = structs.asdict(self.hints)
+        told["capabilities"] = sorted(self.capabilities)
+        told["retry"] = {
+            **{field.name: getattr(self.retry, field.name) for field in dataclasses.fields(self.retry)},
+            "on": [kind.__qualname__ for kind in self.retry.on],
+        }
+        resources = {name: [item._asdict() for item in getattr(self.concurrency, name)] for name in ("reads", "writes")}
+        told["concurrency"] = {**self.concurrency._asdict(), **resources}
+        told["on_crash"] = "probe" if callable(self.on_crash) else self.on_crash
+        return told
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> ToolDefinition:
+        """The definition that `to_json` told. Code does not come back: a probe reads as "fail", and the exceptions to
+        retry on are left out.
+
+        Raises:
+            ToolDefinitionError: it is not the JSON form of a definition.
+        """
+        given = dict(told)
+        try:
+            unknown = given.keys() - set(cls.__struct_fields__)
+            if unknown:
+                raise ValueError(f"it has unknown fields {sorted(map(str, unknown))}")
+            given["hints"] = convert(given.get("hints", {}), Hints)
+            given["capabilities"] = frozenset(given.get("capabilities", ()))
+            given["retry"] = RetryPolicy(**{**given.get("retry", {}), "on": ()})
+            if given.get("concurrency") is not None:
+                given["concurrency"] = _read_concurrency(given["concurrency"])
+            if given.get("on_crash") == "probe":
+                given["on_crash"] = "fail"
+            return cls(**given)
+        except (TypeError, ValueError, LookupError, AttributeError, PolicyError) as error:
+            raise ToolDefinitionError(
+                f"{told!r:.200} is not the JSON form of a tool's definition ({error}); give what to_json returned"
+            ) from error
+
     def _check(self) -> None:
         name = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -164,6 +207,14 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                 f"Tool {name!r} has a retry policy but may not be run twice; "
                 "mark it idempotent=True or readonly=True, or drop the retry"
             )
+
+
+def _read_concurrency(told: Mapping[str, Any]) -> Concurrency:
+    resources = {
+        name: tuple(Resource(item["kind"], item["source"]) for item in told.get(name, ()))
+        for name in ("reads", "writes")
+    }
+    return Concurrency(**{**told, **resources})
 
 
 def implied_approval(capabilities: frozenset[str]) -> Approval:

@@ -8,7 +8,7 @@ are the fields that its JSON form leaves out, or has in another way: it has all 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -47,11 +47,31 @@ LONGEST = 2**63
 """Seconds that can not be waited for, and that a store can not write."""
 
 
+LARGEST_DATA = 64 * 1024
+"""Bytes of the JSON of a failure's data and of a success' metadata."""
+
+
+def bounded_json(what: str, value: Any) -> Any:
+    """A value in its JSON form, as it is after a replay; of one that is too long, only how long it is.
+
+    Raises:
+        ToolwrightError: it has no JSON form.
+    """
+    try:
+        encoded = jsonx.encode(value)
+        if len(encoded) > LARGEST_DATA:
+            return {"omitted_bytes": len(encoded)}
+        return jsonx.decode(encoded)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ToolwrightError(f"{what} {value!r:.200} has no JSON form ({error}); use plain values") from error
+
+
 class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """Why a call failed, as a value that a model reads.
 
     Return one from a tool, or raise `ToolError`, which makes one. `message` is for the model; `detail` is private: it
-    goes to the log and the record, never into text, artifacts or events.
+    goes to the log and the record, never into text, artifacts or events. `data` is for programs: what a message says in
+    words, such as the limit that was passed, as JSON of up to 64 KiB. The model does not read it.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset({"category", "source", "retry", "retry_after", "attempts"})
@@ -65,8 +85,11 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     retry_after: float | None = None
     attempts: int = 1
     detail: str | None = None
+    data: Any = None
 
     def __post_init__(self) -> None:
+        if self.data is not None:
+            force_setattr(self, "data", bounded_json("Failure data", self.data))
         if self.category not in CATEGORIES:
             raise ToolwrightError(
                 f"Failure category {self.category!r} is not known; use one of {', '.join(sorted(CATEGORIES))}"
@@ -81,6 +104,10 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
         if type(self.message) is not str or not self.message.isascii():
             force_setattr(self, "message", encodable(self.message))
 
+    def to_json(self) -> dict[str, Any]:
+        """The failure as plain data. Leaves out private detail."""
+        return _told(self)
+
 
 class ToolError(Exception):
     """Raise it inside a tool to fail with a message that the model may read.
@@ -94,6 +121,7 @@ class ToolError(Exception):
         retry: whether running the call again is safe and may help.
         retry_after: seconds to wait before that; implies `retry`.
         detail: private text for the record and the log, never for the model.
+        data: JSON of up to 64 KiB for programs, which the model does not read.
     """
 
     def __init__(
@@ -105,6 +133,7 @@ class ToolError(Exception):
         retry: bool = False,
         retry_after: float | None = None,
         detail: str | None = None,
+        data: Any = None,
     ) -> None:
         super().__init__(message)
         self.failure = Failure(
@@ -115,6 +144,7 @@ class ToolError(Exception):
             retry=retry or retry_after is not None,
             retry_after=retry_after,
             detail=detail,
+            data=data,
         )
 
 
@@ -147,6 +177,10 @@ class Image(Struct, frozen=True, gc=False):
         """Make an image of an attachment of the session."""
         return cls("", info.media_type, info.hash)
 
+    def to_json(self) -> dict[str, Any]:
+        """The image as plain data."""
+        return _told(self)
+
 
 class Attachment(Struct, frozen=True, gc=False):
     """Content that travels with an outcome: a name, a media type, base64 data, or the `hash` of an attachment."""
@@ -164,18 +198,24 @@ class Attachment(Struct, frozen=True, gc=False):
         """Make one of an attachment of the session."""
         return cls(info.name, "", info.media_type, info.hash)
 
+    def to_json(self) -> dict[str, Any]:
+        """The attachment as plain data."""
+        return _told(self)
+
 
 class Success(Struct, frozen=True):
     """Return it from a tool that has more to give than a value.
 
     `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it. What
     `ctx.attachments.put` gave may stand among the images and attachments; pictures go to the images by themselves.
+    `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read it.
     """
 
     value: Any = None
     raw_output: str | None = None
     images: Sequence[Image | AttachmentInfo] = ()
     attachments: Sequence[Attachment | AttachmentInfo] = ()
+    metadata: Mapping[str, Any] | None = None
 
 
 class Pending(Struct, frozen=True, gc=False):
@@ -238,6 +278,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     `payload` is that value encoded; `value` and `text` are derived from it when first asked for. `may_have_run` says of
     a call that failed or was cancelled that it may have had an effect; one that was cancelled and has had none may run
     another time. `decided_by` is the rule that decided whether it may run, and `decision` what a person said to that.
+    `metadata` is what a tool gave beside its value for programs, and not for the model.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset(
@@ -263,6 +304,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     spilled_to: str | None = None
     decision: Decision | None = None
     model_text: str | None = None
+    metadata: dict[str, Any] | None = None
     cached_value: Any | UnsetType = UNSET
 
     @property

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from toolwright import jsonx
+from toolwright.plain_data import plain_data
 
 PREVIEW_LENGTH = 120
 PROBLEMS_SHOWN = 50
@@ -26,6 +27,10 @@ class ArgumentProblem(msgspec.Struct, frozen=True):
     given: str
     expected: str
 
+    def to_json(self) -> dict[str, Any]:
+        """The problem as plain data."""
+        return plain_data(self)
+
 
 def summarise(problems: Sequence[ArgumentProblem]) -> str:
     """Return the text a model reads: one line a problem, the first fifty of them."""
@@ -33,6 +38,22 @@ def summarise(problems: Sequence[ArgumentProblem]) -> str:
     if len(problems) > PROBLEMS_SHOWN:
         lines.append(f"and {len(problems) - PROBLEMS_SHOWN} more")
     return "\n".join(lines)
+
+
+def as_data(problems: Sequence[ArgumentProblem]) -> dict[str, Any]:
+    """The same for programs: the first fifty, with paths that are cut."""
+    return {
+        "problems": [
+            {
+                "path": shorten(p.path, 300),
+                "message": shorten(p.message, 300),
+                "given": p.given,
+                "expected": shorten(p.expected, 300),
+            }
+            for p in problems[:PROBLEMS_SHOWN]
+        ],
+        "count": len(problems),
+    }
 
 
 def shorten(text: str, length: int = PREVIEW_LENGTH) -> str:

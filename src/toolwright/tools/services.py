@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from toolwright.plain_data import plain_data
+
 Sender = Literal["user", "assistant", "tool", "runtime"]
 
 
@@ -31,6 +33,10 @@ class FileInfo(Struct, frozen=True, gc=False):
         """The last part of its path."""
         return self.path.rpartition("/")[2]
 
+    def to_json(self) -> dict[str, Any]:
+        """The file as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
 
 class GrepMatch(Struct, frozen=True):
     """A line that matches: its number, from 1, and its text."""
@@ -38,6 +44,10 @@ class GrepMatch(Struct, frozen=True):
     path: str
     line: int
     text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as plain data."""
+        return plain_data(self)
 
 
 class FilesClient(Protocol):
@@ -89,6 +99,10 @@ class KeyInfo(Struct, frozen=True):
     created_at: float
     updated_at: float
 
+    def to_json(self) -> dict[str, Any]:
+        """The key as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
 
 class KeyValueClient(Protocol):
     """What the session keeps under names it chose, as JSON."""
@@ -125,6 +139,10 @@ class Message(Struct, frozen=True):
     metadata: dict[str, Any]
     at: float
 
+    def to_json(self) -> dict[str, Any]:
+        """The message as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
 
 class MessagesClient(Protocol):
     """The conversation of a session."""
@@ -149,6 +167,10 @@ class AttachmentInfo(Struct, frozen=True):
     size: int
     at: float
 
+    def to_json(self) -> dict[str, Any]:
+        """What is known of the content as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
 
 class AttachmentsClient(Protocol):
     """Content that travels with messages and outcomes."""
@@ -172,6 +194,10 @@ class Resource(Struct, frozen=True):
     metadata: dict[str, Any]
     created_at: float
     updated_at: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The resource as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 class ResourcesClient(Protocol):
@@ -198,6 +224,10 @@ class Connection(Struct, frozen=True):
     provider: str
     detail: Any
     connected_at: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The connection as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
 
 
 class ConnectionsClient(Protocol):

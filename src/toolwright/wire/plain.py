@@ -142,6 +142,7 @@ def _read_result(part: Part) -> ToolOutcome:
         spilled_to=_text(part, "spilled_to"),
         decision=None if decision.value is None else _read_decision(decision),
         model_text=_text(part, "text"),
+        metadata=None if (metadata := part.field("metadata")).value is None else metadata.object("metadata"),
     )
 
 
@@ -158,6 +159,7 @@ def _read_failure(part: Part, attempts: int) -> Failure:
         retry=given.get("retry") is True,
         retry_after=given.get("retry_after"),
         attempts=attempts,
+        data=given.get("data"),
     )
 
 

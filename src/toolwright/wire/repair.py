@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright.errors import ConversionError
+from toolwright.plain_data import plain_data
 from toolwright.wire.history import AskedCall, Asking, Entry, Layout, Result
 from toolwright.wire.history_anthropic import AnthropicLayout
 from toolwright.wire.history_openai import ChatLayout, ResponsesLayout
@@ -23,6 +24,10 @@ class Repaired(Struct, frozen=True):
 
     messages: list[Any]
     changes: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The history and the changes as plain data."""
+        return plain_data(self)
 
 
 class _Slot:

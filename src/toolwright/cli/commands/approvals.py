@@ -25,7 +25,7 @@ from toolwright.cli.arguments import read_object
 from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.moments import moment, until
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.states import Name, place, plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
@@ -166,7 +166,7 @@ def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[
         if isinstance(end, KeyRefused):
             complain(str(end))
         elif not given.as_json:
-            typer.echo(plain(_told(one, end)))
+            echo(plain(_told(one, end)))
     if any(isinstance(end, KeyRefused) for end in ends):
         raise typer.Exit(BAD_INPUT)
     raise typer.Exit(SUCCEEDED if all(isinstance(end, Resolved) and end.first for end in ends) else OUTRUN)

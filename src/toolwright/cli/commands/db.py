@@ -15,7 +15,7 @@ from rich.table import Table
 from toolwright.cli import options
 from toolwright.cli.exits import DAMAGED, BadInput, complain, is_damage, reported
 from toolwright.cli.moments import moment, read_moment
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.stores import require_store
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite import care, upgrade
@@ -45,7 +45,7 @@ def check(db: options.Db = None, as_json: options.Json = False) -> None:
         if as_json:
             print_json({"sound": not told, "problems": told})
         elif not told:
-            typer.echo(f"{store} is sound.")
+            echo(f"{store} is sound.")
         else:
             for line in told:
                 complain(line)
@@ -75,7 +75,7 @@ def prune(
         store, instant = require_store(db), read_moment(before, "--before")
         planned = asyncio.run(care.prune(store, instant, sessions=session, dry_run=True))
         if not as_json:
-            typer.echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
+            echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
         something = bool(planned.calls or planned.processes or planned.firings or vacuum)
         if not dry_run and not yes and something:
             if as_json or not sys.stdin.isatty():
@@ -88,9 +88,9 @@ def prune(
         if as_json:
             print_json({"before": instant, "dry_run": dry_run, **msgspec.to_builtins(removed)})
         elif not dry_run and not something:
-            typer.echo("Nothing was removed.")
+            echo("Nothing was removed.")
         elif not dry_run:
-            typer.echo(f"Removed: {_pruned(removed)}; the file is {removed.bytes:,} bytes smaller")
+            echo(f"Removed: {_pruned(removed)}; the file is {removed.bytes:,} bytes smaller")
 
 
 def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
@@ -101,9 +101,9 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
         if as_json:
             print_json({"before": was, "after": now})
         elif was == now:
-            typer.echo(f"{store} is up to date, at version {now}.")
+            echo(f"{store} is up to date, at version {now}.")
         else:
-            typer.echo(f"{store} went from version {was} to {now}.")
+            echo(f"{store} went from version {was} to {now}.")
 
 
 def _pruned(counts: care.Pruned) -> str:

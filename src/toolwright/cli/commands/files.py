@@ -17,7 +17,7 @@ from rich.text import Text
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdout
@@ -93,7 +93,7 @@ def put(
         if as_json:
             print_json({"session": session, **msgspec.to_builtins(written)})
         else:
-            typer.echo(f"{written.path} is written ({written.size:,} bytes)")
+            echo(f"{written.path} is written ({written.size:,} bytes)")
 
 
 def get(
@@ -132,7 +132,7 @@ def get(
         if as_json:
             print_json({"session": session, "path": path, "to": str(place), "size": size})
         else:
-            typer.echo(f"{place} is written ({size:,} bytes)")
+            echo(f"{place} is written ({size:,} bytes)")
 
 
 async def _list(files: Files, path: str) -> list[FileInfo]:
@@ -187,11 +187,9 @@ def _tell(session: str, where: dict[str, str], place: str, written: Written, as_
         counts = {"files": written.files, "size": written.size, "left_out": written.left_out}
         print_json({"session": session, **where, **counts})
         return
-    typer.echo(f"{place} is written ({written.files} files, {written.size:,} bytes)")
+    echo(f"{place} is written ({written.files} files, {written.size:,} bytes)")
     if written.left_out:
-        typer.echo(
-            f"Left out, for they are links, devices or the store itself: {', '.join(written.left_out)}", err=True
-        )
+        echo(f"Left out, for they are links, devices or the store itself: {', '.join(written.left_out)}", err=True)
 
 
 def _use(store: Path, session: str, what: Callable[[Files], Awaitable[T]]) -> T:

@@ -14,7 +14,7 @@ from toolwright.cli import options
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
-from toolwright.cli.output import Screen, print_json, print_text
+from toolwright.cli.output import Screen, echo, print_json, print_text
 from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
 
@@ -67,7 +67,7 @@ def set_(
         if as_json:
             print_json({"session": session, "key": key, "value": found})
         else:
-            typer.echo(f"{key} is set")
+            echo(f"{key} is set")
 
 
 def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -78,7 +78,7 @@ def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = Fal
         if as_json:
             print_json({"session": session, "key": key, "removed": True})
         else:
-            typer.echo(f"{key} is removed")
+            echo(f"{key} is removed")
 
 
 def _use(store: Path, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:

@@ -16,7 +16,7 @@ from toolwright.cli.apps import app_of_store
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import print_json
+from toolwright.cli.output import echo, print_json
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.runtime import Runtime
@@ -50,7 +50,7 @@ def resolve(
         if as_json:
             print_json(msgspec.to_builtins(stands))
         else:
-            typer.echo(_told(stands))
+            echo(_told(stands))
         raise typer.Exit(SUCCEEDED if stands.first else OUTRUN)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,15 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwright import jsonx
 from toolwright.cli import options
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
 from toolwright.cli.following import follow_runs
 from toolwright.cli.outcomes import explain
-from toolwright.cli.output import Screen, print_json, print_text
+from toolwright.cli.output import Screen, echo, print_json, print_json_line, print_text
 from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
-from toolwright.cli.states import plain, readable, seconds, state_text
+from toolwright.cli.states import plain, seconds, state_text
 from toolwright.cli.stores import opened, require_store
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.output import LogText, render
@@ -158,13 +156,13 @@ def cancel(
         if given.as_json:
             print_json({**run_data(process), "cancelled": asked})
         elif not asked:
-            typer.echo(f"{plain(process.id)} was over already: {process.status}")
+            echo(f"{plain(process.id)} was over already: {process.status}")
         elif process.over:
-            typer.echo(f"{plain(process.id)} is cancelled")
+            echo(f"{plain(process.id)} is cancelled")
         elif lost(process, time.time()):
-            typer.echo(f"{plain(process.id)} is to stop; its worker is gone, it is cancelled when another takes it up")
+            echo(f"{plain(process.id)} is to stop; its worker is gone, it is cancelled when another takes it up")
         else:
-            typer.echo(f"{plain(process.id)} is to stop; its worker is told")
+            echo(f"{plain(process.id)} is to stop; its worker is told")
         raise typer.Exit(SUCCEEDED if asked else OUTRUN)
 
 
@@ -186,7 +184,7 @@ def resume(
         if given.as_json:
             print_json(run_data(process))
         else:
-            typer.echo(f"{plain(process.id)} is queued again")
+            echo(f"{plain(process.id)} is queued again")
 
 
 def signal(
@@ -209,7 +207,7 @@ def signal(
         if given.as_json:
             print_json({"run_id": id, "name": name, "number": number})
         else:
-            typer.echo(f"{plain(name)} is sent to {plain(id)}; it is number {number} of this name")
+            echo(f"{plain(name)} is sent to {plain(id)}; it is number {number} of this name")
 
 
 @asynccontextmanager
@@ -236,7 +234,7 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
         if given.as_json:
             async for event in run.follow() if follow else run.events():
                 if event.type == "output":
-                    typer.echo(jsonx.encode({"number": event.number, "at": event.at, **event.payload}))
+                    print_json_line({"number": event.number, "at": event.at, **event.payload})
             return
         if not follow:
             if log := await run.log():
@@ -260,12 +258,7 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
 
 def _write(text: str) -> None:
     if text:
-        typer.echo(_shown(text).encode("utf-8", "replace"), nl=False)
-
-
-def _shown(text: str) -> str:
-    """What a tool printed, as it is for a program; what could steer a terminal does not reach one."""
-    return readable(text) if sys.stdout.isatty() else text
+        print_text(text, nl=False)
 
 
 async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[Process]:
@@ -281,7 +274,7 @@ async def _follow(store: Path, words: Sequence[str], given: options.Before) -> l
             return await runtime.runs(given.session, active=True, limit=_MOST)
 
         for_person = console.is_terminal and not given.as_json
-        told = None if for_person else (lambda line: typer.echo(line, err=given.as_json))
+        told = None if for_person else (lambda line: echo(line, err=given.as_json))
         ended = await follow_runs(named if ids else active, console, told=told)
         return [await run.refresh() for run in ended]
 

@@ -20,7 +20,7 @@ from toolwright.cli import options
 from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
 from toolwright.cli.moments import length, moment
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.starting import Start, read_start
 from toolwright.cli.states import Name, plain
@@ -99,8 +99,8 @@ def add(
         if as_json:
             print_json(found.to_json())
         else:
-            typer.echo(found.id)
-            typer.echo(f"It is due next at {_local(found, found.next_at)}", err=True)
+            echo(found.id)
+            echo(f"It is due next at {_local(found, found.next_at)}", err=True)
 
 
 def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -116,7 +116,7 @@ def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json
         elif not found:
             Screen(stderr=True).print(f"None: it is {schedule.state}.")
         for instant in [] if as_json else found:
-            typer.echo(_local(schedule, instant))
+            echo(_local(schedule, instant))
 
 
 def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -156,7 +156,7 @@ def run_now(id: Id, app: options.AppName = None, db: options.Db = None, as_json:
         if as_json:
             print_json({"schedule_id": schedule.id, "run_id": run})
         else:
-            typer.echo(run)
+            echo(run)
 
 
 def _change(
@@ -166,7 +166,7 @@ def _change(
     if as_json:
         print_json({**schedule.to_json(), "changed": done})
     else:
-        typer.echo(f"{schedule.id} is {told if done else schedule.state + ' already'}")
+        echo(f"{schedule.id} is {told if done else schedule.state + ' already'}")
     raise typer.Exit(SUCCEEDED if done else OUTRUN)
 
 

@@ -13,7 +13,7 @@ from toolwright.cli import options
 from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime import Runtime
@@ -51,7 +51,7 @@ def set_(
         if as_json:
             print_json({"session": session, "name": name, "set": True})
         else:
-            typer.echo(f"{name} is set")
+            echo(f"{name} is set")
 
 
 def list_(session: Of, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -75,7 +75,7 @@ def rm(name: Name, session: Of, db: options.Db = None, as_json: options.Json = F
         if as_json:
             print_json({"session": session, "name": name, "removed": True})
         else:
-            typer.echo(f"{name} is removed")
+            echo(f"{name} is removed")
 
 
 def _asked(name: str) -> str:

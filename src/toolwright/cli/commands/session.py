@@ -19,7 +19,7 @@ from toolwright.cli import options
 from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, print_json
+from toolwright.cli.output import Screen, echo, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import opened, require_store, store_to_fill
 from toolwright.session.archive import Exported, Imported, SessionInfo
@@ -64,7 +64,7 @@ def export(
         if as_json:
             print_json(msgspec.to_builtins(written))
         else:
-            typer.echo(f"{plain(session_id)} is in {file} ({_counted(written.counts)}; {written.bytes:,} bytes)")
+            echo(f"{plain(session_id)} is in {file} ({_counted(written.counts)}; {written.bytes:,} bytes)")
 
 
 def import_(
@@ -89,9 +89,9 @@ def import_(
         if as_json:
             print_json(msgspec.to_builtins(read))
             return
-        typer.echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
+        echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
         if read.secrets_left_out:
-            typer.echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
+            echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
 
 
 def delete(
@@ -114,7 +114,7 @@ def delete(
         if as_json:
             print_json({"session": session_id, "removed": True})
         else:
-            typer.echo(f"{plain(session_id)} is removed")
+            echo(f"{plain(session_id)} is removed")
 
 
 async def _list(store: Path) -> list[SessionInfo]:

@@ -10,7 +10,7 @@ import typer
 
 from toolwright.cli import options
 from toolwright.cli.exits import reported
-from toolwright.cli.output import print_json
+from toolwright.cli.output import echo, print_json
 from toolwright.cli.running import shown_command
 from toolwright.cli.starting import Start, read_start
 from toolwright.cli.stores import opened
@@ -57,9 +57,9 @@ def spawn(
         if as_json:
             print_json(process.to_json())
             return
-        typer.echo(process.id)
+        echo(process.id)
         if not served and not process.over:
-            typer.echo(f"It waits for a worker: {shown_command('worker', start.store)}{_how(app, tools)}", err=True)
+            echo(f"It waits for a worker: {shown_command('worker', start.store)}{_how(app, tools)}", err=True)
 
 
 def _how(app: str | None, tools: list[str] | None) -> str:

@@ -22,7 +22,7 @@ from toolwright.cli.apps import load_app
 from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
 from toolwright.cli.moments import moment
-from toolwright.cli.output import set_up_log, stdout_kept_clean
+from toolwright.cli.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.states import plain, seconds, short
 from toolwright.cli.stores import opened, store_to_fill
 from toolwright.processes.process import Process
@@ -207,7 +207,7 @@ def told_to_stop() -> Iterator[asyncio.Event]:
 
 
 def _say(line: str) -> None:
-    typer.echo(f"{moment(time.time())} {line}", err=True)
+    echo(f"{moment(time.time())} {line}", err=True)
 
 
 def _silent(line: str) -> None:

@@ -92,6 +92,7 @@ def _lock(name: str, directory: int) -> int:
     while True:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
         try:
+            os.fchmod(fd, 0o600)  # whatever the umask is
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between making it and locking it, somebody may have taken it for what a dead owner left.
             if os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=directory)):

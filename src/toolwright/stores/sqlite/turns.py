@@ -51,15 +51,11 @@ class WriteTurns:
         self._closed = False
 
     def take(self, seconds: float) -> bool:
-        """Wait for the turn of this program; False when it did not come in time, and its place is kept.
-
-        Raises:
-            OSError: the file cannot be made.
-        """
+        """Wait for the turn of this program; False when it did not come in time, and its place is kept."""
         if not self._works:
             return True
-        if self._fd < 0:
-            self._open()
+        if self._fd < 0 and not self._open():
+            return True
         with self._mutex:
             queued = self._wanted = self._queued
         if not queued:
@@ -112,10 +108,15 @@ class WriteTurns:
         if fd >= 0:
             os.close(fd)
 
-    def _open(self) -> None:
+    def _open(self) -> bool:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(self._place.name + ENDING, flags, 0o600, dir_fd=self._place.directory)
+        try:
+            self._fd = os.open(self._place.name + ENDING, flags, 0o600, dir_fd=self._place.directory)
+        except OSError:  # It is another user's, or there is no room: without turns, SQLite decides.
+            self._works = False
+            return False
         _open_turns.add(self)
+        return True
 
     def _draw(self, seconds: float) -> int | None:
         """Draw a ticket, and lock its byte; None when that took too long, or cannot be done here."""

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.private_files import make_private, tighten
 from toolwright.stores.sqlite.faults import reason
 from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.turns import WriteTurns
@@ -167,6 +168,8 @@ class Writer:
 
     def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
         try:
+            if vfs is None and str(self._path) != ":memory:":
+                self._make_private()
             connection = apsw.Connection(str(self._path), vfs=vfs)
             try:
                 connection.set_busy_timeout(BUSY)
@@ -204,22 +207,16 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             return False
         began = time.monotonic()
-        try:
-            while not self._turns.take(self._stall):
-                if _begin_now(connection):
-                    self._stall = STALL / 20  # Nor will the queue move soon.
-                    return False
-                waited = time.monotonic() - began
-                if waited > PATIENCE:
-                    raise StoreError(
-                        f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s for its turn to "
-                        "write, while others wrote; let fewer programs write to it, or put it on a faster disk"
-                    )
-        except OSError as error:
-            raise StoreError(
-                f"The store {str(self._path)!r} can not be opened: no file may be made beside it ({error.strerror}); "
-                "check the permissions of its directory"
-            ) from error
+        while not self._turns.take(self._stall):
+            if _begin_now(connection):
+                self._stall = STALL / 20  # Nor will the queue move soon.
+                return False
+            waited = time.monotonic() - began
+            if waited > PATIENCE:
+                raise StoreError(
+                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s for its turn to "
+                    "write, while others wrote; let fewer programs write to it, or put it on a faster disk"
+                )
         self._stall = STALL
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -259,6 +256,13 @@ class Writer:
                 connection.set_busy_timeout(BUSY)
         # Unless the log begins anew, not with each commit: what could be moved was, and each time costs syncs.
         self._checkpoint_at = self._log_pages + (LARGEST_LOG // 2 if long else CHECKPOINT // 4)
+
+    def _make_private(self) -> None:
+        """The file has a conversation in it, and the key that signs waits: SQLite would let everybody read it."""
+        with contextlib.suppress(OSError):  # SQLite says better what is wrong with the place
+            make_private(self._path)
+            for beside in ("-wal", "-shm"):  # made by SQLite, with the mode of the file
+                tighten(self._path.with_name(self._path.name + beside))
 
     def _become_wal(self, connection: apsw.Connection) -> None:
         """Switch to the write-ahead log. SQLite does not wait for others here, so we do."""

@@ -1,0 +1,51 @@
+"""Values of ours as plain data. Owns the JSON form of a value by its fields; outcomes and definitions have their own.
+
+An instant, which a field named `at`, `instant` or `deadline` holds, or one whose name ends in `_at`, is RFC 3339 text
+in UTC. Durations stay seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from toolwright.clock import rfc3339
+
+
+def plain_data(item: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of a struct or a named tuple as plain data, but for those that are left out."""
+    names = item.__struct_fields__ if isinstance(item, Struct) else item._fields
+    return {name: _field(name, getattr(item, name)) for name in names if name not in without}
+
+
+def instant_text(seconds: float) -> str | float:
+    """An instant as RFC 3339 text; the number itself, where it is beyond every calendar."""
+    try:
+        return rfc3339(seconds) or seconds
+    except (ValueError, OverflowError, OSError):
+        return seconds
+
+
+def _field(name: str, value: Any) -> Any:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_instant(name):
+        return instant_text(value)
+    return _value(value)
+
+
+def _is_instant(name: str) -> bool:
+    return name in ("at", "instant", "deadline") or name.endswith("_at")
+
+
+def _value(value: Any) -> Any:
+    tell = getattr(value, "to_json", None)
+    if tell is not None and not isinstance(value, type):
+        return tell()
+    if isinstance(value, Struct) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return plain_data(value)
+    if isinstance(value, Mapping):
+        return {name: _value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_value(item) for item in value]
+    return to_builtins(value)

@@ -1,0 +1,70 @@
+"""Files that only their owner may read. Owns their mode, whatever the umask; does not own what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+log = logging.getLogger("toolwright.session")
+
+MODE = 0o600
+_GROUP_WRITES = 0o020
+
+
+def make_private(path: Path) -> None:
+    """Make a file that only its owner may read and write, or tighten the mode of the one that is there.
+
+    A file that its group may write to was set up to be shared with the group: it keeps that, and nobody else may read
+    it. The mode of a file of another user cannot be changed, and is told in the log.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), MODE)
+    except FileExistsError:
+        tighten(path)
+        return
+    try:
+        if os.name != "nt":
+            os.fchmod(number, MODE)  # the umask may have taken even the owner's part of it
+    finally:
+        os.close(number)
+
+
+def tighten(path: Path) -> None:
+    """Take a file away from those whom it does not concern, if it is there; see `make_private`."""
+    if os.name == "nt":
+        return
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(path)
+        mode = stat.S_IMODE(status.st_mode)
+        kept = mode & (0o660 if mode & _GROUP_WRITES else MODE)
+        if not stat.S_ISREG(status.st_mode) or mode == kept:
+            return
+        try:
+            os.chmod(path, kept)
+        except PermissionError:
+            log.warning("The file %r may be read by others (mode %04o), and belongs to another user", str(path), mode)
+
+
+def append_private(path: Path) -> BinaryIO:
+    """Open a file to add to it; only its owner may read it."""
+    make_private(path)
+    return path.open("ab")
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Make a new file that only its owner may read, and open it.
+
+    Raises:
+        FileExistsError: there is one already.
+    """
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), MODE)
+    if os.name != "nt":
+        os.fchmod(number, MODE)
+    return os.fdopen(number, "wb")
