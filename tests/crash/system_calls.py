@@ -1,8 +1,11 @@
 """A program that is killed, or given an error, at its n-th system call of a kind. Owns tracing it.
 
 The program runs in a child process under `ptrace`, which needs nothing installed: Linux on x86-64 only. Every thread is
-traced. Of the calls that touch a file of the store, the n-th of a kind is counted before it happens. Then the program
-is killed, or the call does not happen and gives an error, or the program is killed when the call has happened.
+traced. Of the calls that touch a file of the store, the n-th of a kind is found before it happens. Then the program is
+killed, or the call does not happen and gives an error, or the program is killed when the call has happened.
+
+Where programs cannot be traced, the same is done between SQLite and the system (`--untraced`): its writes, syncs,
+truncations, deletions and locks are counted by a VFS in the program itself. Locks of our own are not seen then.
 
 As a program it tries every kind at random places, for as long as one likes:
 
@@ -24,13 +27,17 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import apsw
 
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite import writer
 from toolwright.stores.sqlite.care import check
+from toolwright.stores.sqlite.store import SqliteStore
 
 # The numbers of the kernel for x86-64.
 CALLS = {
@@ -176,7 +183,61 @@ class Trace:
 # --- the program that is traced, and what must hold after it
 
 
-async def work(folder: Path) -> None:
+class CountingVFS(apsw.VFS):
+    """SQLite's own way to files, counted; what is injected happens there."""
+
+    def __init__(self, injection: Injection) -> None:
+        self._injection = injection
+        self.counts: Counter[str] = Counter()
+        self.hit = False
+        super().__init__("counting", "unix")
+
+    def xOpen(self, name: Any, flags: list[int]) -> "CountingFile":
+        return CountingFile(name, flags, self)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:
+        with self.at("unlink"):
+            super().xDelete(filename, syncdir)
+
+    @contextlib.contextmanager
+    def at(self, kind: str) -> Iterator[None]:
+        """Around an operation of a kind."""
+        self.counts[kind] += 1
+        wanted, nth, what = self._injection
+        if kind != wanted or self.counts[kind] != nth or what == WHOLE:
+            yield
+            return
+        self.hit = True
+        if what == KILL_AFTER:
+            yield
+        if what in (KILL, KILL_AFTER):
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise {"ENOSPC": apsw.FullError, "ENOLCK": apsw.BusyError}.get(what, apsw.IOError)(what)
+
+
+class CountingFile(apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int], vfs: CountingVFS) -> None:
+        self._vfs = vfs
+        super().__init__("unix", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        with self._vfs.at("write"):
+            super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        with self._vfs.at("sync"):
+            super().xSync(flags)
+
+    def xTruncate(self, newsize: int) -> None:
+        with self._vfs.at("truncate"):
+            super().xTruncate(newsize)
+
+    def xLock(self, level: int) -> None:
+        with self._vfs.at("lock"):
+            super().xLock(level)
+
+
+async def work(folder: Path, vfs: str | None = None) -> None:
     """Open a store and use it in many ways. What it did and what it was told is written down outside the store."""
     ledger = os.open(folder / "ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
@@ -185,7 +246,7 @@ async def work(folder: Path) -> None:
 
     pay, look = make_tools(note)
     with contextlib.suppress(StoreError):
-        async with Runtime.open(folder / "agent.db", tools=[pay, look]) as runtime:
+        async with Runtime.open(SqliteStore(folder / "agent.db", vfs=vfs), tools=[pay, look]) as runtime:
             session = runtime.session("s")
             for number in range(4):
                 names = [f"{number}.{place}" for place in range(3)]
@@ -266,12 +327,37 @@ def run(folder: Path, injection: Injection) -> Trace:
     return trace
 
 
-def run_and_judge(injection: Injection) -> tuple[Trace, list[str]]:
+def run_untraced(folder: Path, injection: Injection) -> CountingVFS:
+    """The same without tracing: what was counted is told through a file, unless the program is killed."""
+    child = os.fork()
+    if child == 0:
+        vfs = CountingVFS(injection)
+        try:
+            asyncio.run(work(folder, "counting"))
+            (folder / "counts").write_text(json.dumps([vfs.counts, vfs.hit]))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+        raise AssertionError(f"The program failed with {injection}")
+    seen = CountingVFS(injection)
+    if (folder / "counts").exists():
+        counts, seen.hit = json.loads((folder / "counts").read_text())
+        seen.counts.update(counts)
+    else:
+        seen.hit = True
+    seen.unregister()
+    return seen
+
+
+def run_and_judge(injection: Injection, *, traced: bool) -> tuple[Trace | CountingVFS, list[str]]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made).resolve()
-        trace = run(folder, injection)
-        child_problems = asyncio.run(judge(folder))
-    return trace, child_problems
+        seen = run(folder, injection) if traced else run_untraced(folder, injection)
+        problems = asyncio.run(judge(folder))
+    return seen, problems
 
 
 def main() -> None:
@@ -280,24 +366,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--most", type=int, default=10**9)
+    parser.add_argument("--untraced", action="store_true")
     asked = parser.parse_args()
-    if not can_trace():
-        print(json.dumps({"cannot": "trace"}))
-        return
+    traced = not asked.untraced and can_trace()
     writer.CHECKPOINT = 20  # so that a short program moves its log into the file, too
     seed = random.SystemRandom().randrange(10**9) if asked.seed is None else asked.seed
     chance = random.Random(seed)
-    whole, problems = run_and_judge(Injection("write", 0, WHOLE))
-    print(json.dumps({"seed": seed, "counts": whole.counts, "problems": problems}), flush=True)
+    whole, problems = run_and_judge(Injection("write", 0, WHOLE), traced=traced)
+    print(json.dumps({"seed": seed, "traced": traced, "counts": whole.counts, "problems": problems}), flush=True)
     until = time.monotonic() + asked.seconds
-    ways = [(kind, what) for kind in whole.counts for what in (KILL, KILL_AFTER, *ERRORS[kind])]
+    ways = [(kind, what) for kind in sorted(whole.counts) for what in (KILL, KILL_AFTER, *ERRORS[kind])]
+    chance.shuffle(ways)
     tried = 0
     while time.monotonic() < until and tried < asked.most:
         kind, what = ways[tried % len(ways)]
         injection = Injection(kind, chance.randint(1, whole.counts[kind]), what)
-        trace, problems = run_and_judge(injection)
+        seen, problems = run_and_judge(injection, traced=traced)
         tried += 1
-        print(json.dumps({"injection": injection, "hit": trace.hit, "problems": problems}), flush=True)
+        print(json.dumps({"injection": injection, "hit": seen.hit, "problems": problems}), flush=True)
         if problems:
             sys.exit(1)
 
