@@ -109,11 +109,17 @@ class WriteTurns:
             os.close(fd)
 
     def _open(self) -> bool:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        name, directory = self._place.name + ENDING, self._place.directory
         try:
-            self._fd = os.open(self._place.name + ENDING, flags, 0o600, dir_fd=self._place.directory)
+            try:
+                self._fd = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
+            except FileNotFoundError:
+                self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
+                # Whoever may write to the store takes turns, whatever the umask.
+                os.fchmod(self._fd, os.stat(self._place.name, dir_fd=directory).st_mode & 0o660)
         except OSError:  # It is another user's, or there is no room: without turns, SQLite decides.
             self._works = False
+            self.drop()
             return False
         _open_turns.add(self)
         return True
