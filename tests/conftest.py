@@ -27,6 +27,10 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs with Ctrl-C ignored, and programs inherit that; tests send it to theirs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 PATIENCE = 2.0  # seconds that a thread or child process on its way out is given
 LOOP_TURNS = 10  # the same for tasks, in turns of the loop: a cancelled task needs a few, no real time
 

@@ -1,6 +1,7 @@
 """The checks around every test, tried on small suites in a pytest of their own."""
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,21 @@ def test_a_stalled_loop_fails_the_test_that_watches_it_and_no_other(run):
     """)
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_stalls*", "*The event loop did not turn for 0.*"])
+
+
+def test_programs_of_the_tests_can_be_interrupted_also_where_the_suite_itself_can_not(run):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        result = run("""
+            import signal, subprocess, sys
+
+            def test_interrupts():
+                sleeper = "import signal; print(flush=True); signal.pause()"
+                with subprocess.Popen([sys.executable, "-c", sleeper], stdout=-1, stderr=subprocess.DEVNULL) as child:
+                    child.stdout.readline()
+                    child.send_signal(signal.SIGINT)
+                    assert child.wait(10) == -signal.SIGINT
+        """)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    result.assert_outcomes(passed=1)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from toolwright.runtime import Runtime
     from toolwright.session.inbox import Resolved
-    from toolwright.session.recovery import Recovered
+    from toolwright.session.recovery import Recovered, Unfinished
     from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
@@ -80,6 +80,7 @@ _HOMES = {
     "PolicyError": "toolwright.errors",
     "ProjectedCall": "toolwright.calls.hooks",
     "Recovered": "toolwright.session.recovery",
+    "Unfinished": "toolwright.session.recovery",
     "Resolved": "toolwright.session.inbox",
     "RegistryError": "toolwright.errors",
     "ReplaceArguments": "toolwright.calls.hooks",
@@ -163,6 +164,7 @@ __all__ = [
     "ToolOutcome",
     "ToolRegistry",
     "ToolwrightError",
+    "Unfinished",
     "filtered",
     "overridden",
     "path",

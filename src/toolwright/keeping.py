@@ -51,6 +51,8 @@ class Keeping:
         services: ServiceStores | None = getattr(store, "services", None)
         shared.stores = self._stores_in_memory if services is None else lambda: services
         self._keep_secrets(None if services is None else getattr(store, "path", None))
+        if services is not None and (kept := getattr(store, "fingerprints", None)) is not None:
+            shared.vault = Vault(self._master_key or default_keys(getattr(store, "path", None)), kept)
         shared.kept_before = services is not None
 
     def _keep_secrets(self, path: Path | None) -> None:

@@ -23,7 +23,7 @@ from toolwright.options import AppOptions, OpenOptions, RuntimeOptions, check_op
 from toolwright.schedules.working import Working
 from toolwright.session.archiving import Archiving
 from toolwright.session.listening import Listening
-from toolwright.session.recovery import Recovered, recover
+from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
 from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared
 from toolwright.session.store import Quotas
@@ -63,7 +63,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
         # They live as long as their calls, or whoever else has taken one of them.
         self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._sinks: list[JsonLinesSink] = []
-        self._ended = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
         self._master_key = options.get("master_key") or app.master_key
         self._lifespan: LifespanTask | None = None
         self._use_memory()
@@ -171,14 +171,23 @@ class Runtime(Working, Listening, Archiving, Keeping):
         """What a model should be told of the active capabilities."""
         return "\n\n".join(one.prompt.strip() for one in self.capabilities if one.prompt.strip())
 
-    async def recover(self) -> list[Recovered]:
+    async def unfinished(self, session: str | None = None, *, scope: str | None = None) -> list[Unfinished]:
+        """The calls that a crash cut off and that nobody continued yet, of a session and a scope or of all."""
+        self._require_open()
+        if session is not None:
+            require_session_id(session)
+        return [] if self._store is None else await unfinished(self._store.journal, session, scope)
+
+    async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
         """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
 
-        The same happens to a call when its batch is run again. It returns when every call has its outcome or waits
-        for something outside; those that wait go on in this process.
+        Without a session and a scope, all of it. The same happens to a call when its batch is run again. It returns
+        when every call has its outcome or waits for something outside; those that wait continue in this process.
         """
         self._require_open()
-        return [] if self._store is None else await recover(self._store.journal, self.session)
+        if session is not None:
+            require_session_id(session)
+        return [] if self._store is None else await recover(self._store.journal, self.session, session, scope)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -186,20 +195,21 @@ class Runtime(Working, Listening, Archiving, Keeping):
         return self._shared.hub.subscribe(None, limit)
 
     async def close(self) -> None:
-        """Cancel what runs, wait for it to stop within its grace, and end threads and processes."""
-        shared = self._shared
-        if shared.closed:
-            await self._ended.wait()
-            return
-        shared.closed = True
+        """Cancel what runs, wait for it to stop within its grace, and end threads and processes.
+
+        One that is cancelled goes on without its caller; the next one waits until everything is closed.
+        """
+        self._shared.closed = True
+        if self._closing is None or (self._closing.done() and not _succeeded(self._closing)):
+            self._closing = asyncio.ensure_future(self._close_all())
+        await asyncio.shield(self._closing)
+
+    async def _close_all(self) -> None:
         try:
             await self._close()
         finally:
-            try:
-                if self._lifespan is not None:
-                    await self._lifespan.exit()
-            finally:
-                self._ended.set()
+            if self._lifespan is not None:
+                await self._lifespan.exit()
 
     async def _close(self) -> None:
         shared = self._shared
@@ -224,6 +234,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
 
     def _require_open(self) -> None:
         self._shared.require_open()
+
+
+def _succeeded(task: asyncio.Task[None]) -> bool:
+    return not task.cancelled() and task.exception() is None
 
 
 def _split(owner: str, options: RuntimeOptions) -> tuple[App, OpenOptions]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 
 RECOVER = ("recover", "--tools", "crashing.py", "--db", "agent.db")
@@ -101,3 +103,17 @@ def test_arguments_are_cut_to_the_screen_and_whole_in_json(run: Run, left: Calla
         run("batches", "show", batch["batch"], "--db", "agent.db", "--json").json["calls"][0]["arguments"]["text"]
         == long
     )
+
+
+@pytest.mark.promise("EFF-15")
+def test_a_call_that_was_refused_before_it_ran_is_shown_with_its_batch(run: Run, left: Callable[..., Path]) -> None:
+    left(NOTE, {"id": "x1", "name": "nobody"}, {"id": "n2", "name": "note", "arguments": {"text": 5}})
+    (batch,) = run("batches", "--db", "agent.db", "--json").json
+    shown = run("batches", "show", batch["batch"], "--db", "agent.db", "--json").json
+    assert [(call["call_id"], call["tool"], call["status"]) for call in shown["calls"]] == [
+        ("n1", "note", "success"),
+        ("x1", "nobody", "failure"),
+        ("n2", "note", "failure"),
+    ]
+    assert shown["calls"][1]["outcome"]["failure"]["code"] == "unknown_tool"
+    assert "not registered" in run("batches", "show", batch["batch"], "--db", "agent.db").out

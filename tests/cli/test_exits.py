@@ -1,5 +1,6 @@
 """How commands end: exit codes, Ctrl-C, a reader that goes away, a missing extra."""
 
+import json
 import os
 import signal
 import subprocess
@@ -157,3 +158,20 @@ def test_a_missing_extra_is_one_line_with_the_remedy(missing: str, command: list
     assert ended.stderr.count("\n") == 1
     assert repr(missing) in ended.stderr
     assert "pip install 'toolwright[cli]'" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["batches", "--db", "missing.db"], "bad_input"),
+        (["call", "nothing", "--tools", "nowhere"], "bad_input"),
+        (["runs", "show", "--nonsense"], "usage"),
+        (["no-such-command"], "usage"),
+    ],
+)
+def test_an_error_is_told_in_json_where_json_is_asked_for(command, project, words, code):
+    ended = subprocess.run([*command, *words, "--json"], cwd=project, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    error = json.loads(ended.stderr)["error"]
+    assert error["code"] == code
+    assert error["message"]

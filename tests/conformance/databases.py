@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Entry, Intent
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
@@ -44,8 +45,8 @@ class InBundles(InFile):
         store = await super().open()
         begin = store.journal.begin
 
-        def begin_rerun(intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
-            return begin([replace(intent, rerun=True) for intent in intents])
+        def begin_rerun(intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+            return begin([replace(intent, rerun=True) for intent in intents], refused)
 
         store.journal.begin = begin_rerun  # type: ignore[method-assign]
         return store

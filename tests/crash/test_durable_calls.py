@@ -330,3 +330,47 @@ async def test_a_step_that_is_cut_off_again_asks_again(crashes):
     crashes.crash(ASKED, dies=True, decide="approve")
     asked, outcome = crashes.start(ASKED, dies=False, decide="approve").wait().said
     assert (asked[1], outcome["value"], crashes.ledger) == ("crash", "done", ["act"] * 3)
+
+
+SCOPES = """
+import asyncio
+from pathlib import Path
+
+def ledger():
+    return Path("ledger").read_text().splitlines() if Path("ledger").exists() else []
+
+def call(number, *where):
+    return ToolCall(id=f"c{number}", name="work", arguments={"name": f"{where} {number}"})
+
+@tool(parallel=True)
+async def work(name: str) -> str:
+    note(name)
+    if dies:
+        await asyncio.Event().wait()
+    return name
+
+async def main():
+    async with Runtime.open(store, tools=[work]) as runtime:
+        if dies:
+            for session, scope in (("s", "m1"), ("s", "m2"), ("t", "m1")):
+                calls = [call(number, session, scope) for number in (1, 2)]
+                runtime.session(session).start_batch(calls, scope=scope)
+            while len(ledger()) < 6:
+                await asyncio.sleep(0.01)
+            die()
+        found = await runtime.unfinished("s", scope="m2")
+        say([[one.session, one.scope, one.call_id, one.tool, one.position, one.began] for one in found])
+        done = await runtime.recover("s", scope="m2")
+        say([[one.session, one.scope, one.call_id, one.action] for one in done])
+        say(sorted({(one.session, one.scope) for one in await runtime.unfinished()}))
+        say(len(await runtime.unfinished("t")))
+"""
+
+
+@pytest.mark.promise("EFF-05", "EFF-11")
+async def test_what_a_crash_cut_off_is_listed_and_finished_by_session_and_scope(crashes):
+    crashes.crash(SCOPES, dies=True)
+    found, done, left, of_t = crashes.start(SCOPES, dies=False).wait().said
+    assert found == [["s", "m2", "c1", "work", 0, True], ["s", "m2", "c2", "work", 1, True]]
+    assert done == [["s", "m2", "c1", "interrupted"], ["s", "m2", "c2", "interrupted"]]
+    assert (left, of_t) == ([["s", "m1"], ["t", "m1"]], 2)

@@ -1,13 +1,15 @@
 """What a runtime that is closed in the middle of its work leaves behind."""
 
 import asyncio
+import contextlib
+import threading
 from typing import Any
 
 import pytest
 
 from tests.effects.watching import until, waiting
 from tests.support import fail_after
-from toolwright import Runtime, RuntimeClosed, StoreError, ToolCall, ToolContext, tool
+from toolwright import Policy, Runtime, RuntimeClosed, StoreError, ToolCall, ToolContext, tool
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.stores.sqlite.store import SqliteStore
@@ -151,3 +153,78 @@ async def test_a_runtime_opens_on_a_store_of_ones_own_and_closes_it():
             (outcome,) = await runtime.session("s").run_batch(calls)
             assert (outcome.value, outcome.replayed) == (7, replayed)
         assert rows.owners == set()
+
+
+@pytest.mark.promise("CANCEL-02")
+async def test_a_close_that_is_cancelled_is_finished_by_the_next_one(file, open_runtime):
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def stubborn() -> None:
+        begun.set()
+        while not end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await end.wait()
+
+    def writers() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "toolwright-journal"]
+
+    others = len(writers())
+    runtime = await open_runtime(file, stubborn, policy=Policy(grace=3600))
+    batch = runtime.session("s").start_batch([ToolCall(id="c1", name="stubborn")])
+    async with fail_after(10):
+        await begun.wait()
+        closing = asyncio.create_task(runtime.close())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert not batch.done
+        again = asyncio.create_task(runtime.close())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not again.done()
+        end.set()
+        await again
+        assert batch.done
+        assert len(writers()) == others
+        await runtime.close()
+
+
+@pytest.mark.promise("CANCEL-01", "CANCEL-02", "SCHED-06")
+@pytest.mark.parametrize("how", ["cancel", "close"])
+async def test_calls_that_are_nested_deeper_than_the_stack_can_be_cancelled(place, open_runtime, how):
+    reached, depth = asyncio.Event(), 1100
+
+    @tool(parallel=True)
+    async def descend(ctx: ToolContext, left: int) -> str:
+        if left == 0:
+            reached.set()
+            await asyncio.Event().wait()
+        return (await ctx.call("descend", left=left - 1)).status
+
+    policy = Policy(on_loop="ignore", timeout=3600, max_nesting=2000)
+    runtime = await open_runtime(place, descend, policy=policy)
+    batch = runtime.session("s").start_batch([ToolCall(id="c1", name="descend", arguments={"left": depth})])
+    async with fail_after(60):
+        await reached.wait()
+        if how == "cancel":
+            batch.cancel()
+            (outcome,) = await batch
+            assert outcome.status in ("cancelled", "success")
+        await runtime.close()
+    assert batch.done
+
+
+@pytest.mark.promise("SCHED-06")
+async def test_calls_are_nested_no_deeper_than_the_policy_says(place, open_runtime):
+    @tool(parallel=True)
+    async def descend(ctx: ToolContext, left: int) -> str:
+        outcome = await ctx.call("descend", left=left - 1)
+        return outcome.value if outcome.ok else f"{left} {outcome.failure.code}"  # type: ignore[union-attr]
+
+    runtime = await open_runtime(place, descend, policy=Policy(on_loop="ignore", max_nesting=5))
+    async with fail_after(10):
+        (outcome,) = await runtime.session("s").run_batch([ToolCall(id="c1", name="descend", arguments={"left": 10})])
+    assert outcome.value == "5 nested_too_deeply"

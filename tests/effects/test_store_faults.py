@@ -412,10 +412,10 @@ async def test_a_fault_under_a_nested_call_is_not_the_outcome_of_the_one_that_ma
     class Failing(MemoryStore):
         fails = True
 
-        async def begin(self, intents):
+        async def begin(self, intents, refused=()):
             if self.fails and intents[0].parent is not None:
                 raise StoreError("the disk is full")
-            return await super().begin(intents)
+            return await super().begin(intents, refused)
 
     @tool(idempotent=True)
     async def trip(ctx: ToolContext) -> str:

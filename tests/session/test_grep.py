@@ -177,3 +177,23 @@ async def test_a_search_that_is_cancelled_leaves_nothing_behind(place, open_runt
     with pytest.raises(asyncio.CancelledError):
         await search
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.promise("SES-02")
+@pytest.mark.parametrize(
+    ("glob", "paths"),
+    [
+        ("*.py", ["/a.py", "/src/b.py", "/src/deep/c.py"]),
+        ("/src/*.py", ["/src/b.py", "/src/deep/c.py"]),
+        ("b.*", ["/src/b.py"]),
+    ],
+)
+async def test_only_files_of_a_path_pattern_are_searched(place, open_runtime, glob, paths):
+    files = (await open_runtime(place)).session("s").files
+    for path in ("/a.py", "/a.txt", "/src/b.py", "/src/deep/c.py"):
+        await files.write(path, "apple")
+    assert [match.path for match in await files.grep("apple", glob=glob)] == paths
+    assert [match.path for match in await files.grep("apple", "/src/deep", glob="*.py")] == ["/src/deep/c.py"]
+    for wrong in ("", "x" * 201, 3):
+        with pytest.raises(ServiceError, match="glob"):
+            await files.grep("apple", glob=wrong)

@@ -226,6 +226,7 @@ async def grep_files(
     ctx: ToolContext,
     pattern: Annotated[str, Field(min_length=1, max_length=1_000)],
     path: Path = "/",
+    glob: Annotated[str | None, Field(min_length=1, max_length=200)] = None,
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
 ) -> object:
     """Find the lines of the session's files that match a regular expression, with path and line number.
@@ -233,11 +234,12 @@ async def grep_files(
     Args:
         pattern: The regular expression, without look-around or back-references.
         path: The file or directory to search, with all that is below it.
+        glob: Search only files of this name, such as '*.py', or of this path if it has a slash, such as '/src/*.py'.
         limit: How many matches to show at most; `more` tells whether there are others.
     """
     if await ctx.files.stat(path) is None:
         raise _no_directory(path)
-    found = await ctx.files.grep(pattern, path, limit=limit + 1)
+    found = await ctx.files.grep(pattern, path, glob=glob, limit=limit + 1)
     matches = [{"path": match.path, "line": match.line, "text": _cut(match.text)} for match in found[:limit]]
     return {"matches": matches, "count": len(matches), "more": len(found) > limit}
 

@@ -16,7 +16,7 @@ from toolwright.calls.concluding import UNRECORDED
 from toolwright.calls.execute import CallRun
 from toolwright.calls.lanes import Lane
 from toolwright.calls.launch import Launch
-from toolwright.calls.nesting import child_id
+from toolwright.calls.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare import prepare, read_call
 from toolwright.calls.redact import learn_secret, written_arguments
 from toolwright.calls.setting import BatchSetting
@@ -117,7 +117,10 @@ class Batch:
                 learn_secret(run, at_once=parent is not None)
                 self._plain = self._plain and run.outcome is None
             if parent is not None:
-                run.parent_id, run.source = parent.call_id, "tool"
+                run.parent_id, run.source, run.depth = parent.call_id, "tool", parent.depth + 1
+                if run.depth > self.policy.max_nesting and run.outcome is None:
+                    run.fail(nested_too_deeply(run.name, self.policy.max_nesting))
+                    self._plain = False
                 raw = written_arguments(run)
                 if not run.named:
                     run.call_id = child_id(parent, run.name, raw)
@@ -191,7 +194,11 @@ class Batch:
     @property
     def fault(self) -> Exception | None:
         """Part of `RunOwner`: why what the calls do, or the call that made them, could not be written down."""
-        return self._fault or (None if self.parent is None else self.parent.owner.fault)
+        batch: Any = self
+        while batch._fault is None and batch.parent is not None:
+            batch = batch.parent.owner
+        fault: Exception | None = batch._fault
+        return fault
 
     def store_failed(self, fault: Exception) -> None:
         """Part of `RunOwner`: what happened can not be written down; say so to whoever waits, and start no more."""

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.mishaps import Cancelled
+from toolwright.calls.past import AGAIN, LEFT
 from toolwright.calls.state import identity
 from toolwright.effects.waits import Resolution, WaitKey, failure_of
 from toolwright.errors import StoreError
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import NOT_KNOWN, ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -107,7 +108,7 @@ def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> No
     for sharer in run.sharers:
         if fault is not None:
             sharer.owner.store_failed(fault)
-        elif outcome.status == "cancelled" and not outcome.may_have_run and not sharer.concluded:
+        elif outcome.status == "cancelled" and not (outcome.may_have_run and run.ran) and not sharer.concluded:
             sharer.owner.start_over(sharer)
             continue
         end_now(sharer, replace(outcome, replayed=True))
@@ -125,7 +126,31 @@ def _given(run: CallRun, outcome: ToolOutcome) -> None:
 def cancelled(run: CallRun) -> Cancelled:
     """What a call that is stopped ends with. One that only reads has had no effect, however far it came."""
     reads = run.tool is not None and run.tool.definition.hints.readonly
-    return Cancelled(run.cancel_reason or "the program is stopping", may_have_run=run.ran and not reads)
+    reason = run.cancel_reason or "the program is stopping"
+    if run.ran:
+        return Cancelled(reason, may_have_run=not reads)
+    if _has_unknown_past(run):
+        return Cancelled(reason + NOT_KNOWN, may_have_run=not reads)
+    if run.shares is not None:
+        return Cancelled(reason, may_have_run=run.shares.ran and not reads)
+    if has_run_before(run):
+        run.attempt = run.attempt or 1  # the one that was cut off
+        return Cancelled(reason, may_have_run=not reads)
+    return Cancelled(reason, may_have_run=False)
+
+
+def _has_unknown_past(run: CallRun) -> bool:
+    """True when a call that may have come before is stopped before the journal said so."""
+    comes_again = run.named or run.parent_id is not None
+    return comes_again and run.key is None and run.shares is None and run.host.journal.takes_time
+
+
+def has_run_before(run: CallRun) -> bool:
+    """True when a crash cut the call off where it may have run, and it has not run since."""
+    if run.recovered == LEFT:
+        may_run_again = run.tool is not None and run.tool.definition.on_crash == "rerun"  # its start is not written
+        return may_run_again or run.pending_before or run.cut_off_after_start is not None
+    return run.recovered not in (None, AGAIN, "run")
 
 
 def lose(run: CallRun, fault: Exception) -> None:

@@ -57,7 +57,7 @@ class Endings:
                 then(run, outcome, None)
 
         ended = [
-            Ended(run.key, outcome, run.record.started_at, now, run.entered or run.recovered is not None)
+            Ended(run.key, outcome, run.record.started_at, now, run.entered or run.recovered is not None, run.refused)
             for run, outcome, _ in calls
         ]
         try:

@@ -26,7 +26,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
 from toolwright.calls.returned import SPECIAL, to_outcome
 from toolwright.calls.review import ask_after, project, project_now
-from toolwright.calls.shorten import bounded
+from toolwright.calls.shorten import bounded, persisted
 from toolwright.calls.state import identity
 from toolwright.tools.outcome import Pending, ToolOutcome
 
@@ -102,6 +102,8 @@ class Finaliser:
         text = outcome.full_text()
         if not within(text, policy.max_lines, policy.max_bytes):
             outcome = await bounded(outcome, text, policy, functools.partial(self._keep_output, run))
+        elif outcome.ok and run.tool is not None and run.tool.definition.hints.persist_output:
+            outcome = await persisted(outcome, text, policy, functools.partial(self._keep_output, run))
         outcome = await project(outcome, policy, hooks, functools.partial(self._projected_call, run))
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
 

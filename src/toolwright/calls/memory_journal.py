@@ -47,11 +47,12 @@ class MemoryJournal:
         calls, met, past = self._scopes.setdefault(scope, {}), [], False
         try:
             for run in runs:
-                if not run.named or run.outcome is not None or run.tool is None:
+                if not run.named or run.repeated:
                     continue
                 known = calls.get(run.call_id)
                 if known is None:
-                    run.key = calls[run.call_id] = Met(run.tool.definition.id, run.raw, run)
+                    tool_id = "" if run.tool is None else run.tool.definition.id
+                    run.key = calls[run.call_id] = Met(tool_id, run.raw, run)
                 else:
                     past = True
                     self._meet(run, known)
@@ -77,11 +78,13 @@ class MemoryJournal:
         assert past is not None
         if isinstance(past, CallRun):
             require_same(run, past.name, known.tool_id, known.arguments)
+            run.outcome = None  # of a call that could not run now: what the other one gives stands
             run.shares = past
             past.sharers = (*past.sharers, run)
         else:
             require_same(run, past.tool, known.tool_id, known.arguments)
-            if past.status == "connection_required" and past.provider in run.host.connected:
+            again = run.outcome is None and past.status == "connection_required"
+            if again and past.provider in run.host.connected:
                 run.key, known.end, run.before, run.recovered = known, run, past, AGAIN
             else:
                 run.outcome = replace(past, replayed=True)

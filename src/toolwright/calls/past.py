@@ -24,9 +24,8 @@ def require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> Non
     Raises:
         ReplayMismatch: its tool or its arguments differ from those it had before.
     """
-    assert run.tool is not None
     # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
-    if tool_id != run.tool.definition.id and tool != run.name:
+    if tool != run.name and (run.tool is None or tool_id != run.tool.definition.id):
         differing = [f"tool: {tool!r} before, {run.name!r} now"]
     elif arguments not in (run.raw, written_arguments(run)):
         before, now = shown_arguments(run, arguments), shown_arguments(run)

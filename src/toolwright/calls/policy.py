@@ -175,6 +175,8 @@ class Policy:
     """
     session_concurrency: int = 16
     runtime_concurrency: int = 64
+    max_nesting: int = 500
+    """How deep calls may be nested that tools make, each inside of the one before."""
     timeout: float = 30.0
     long_timeout: float = 3600.0
     """The timeout of tools that say `long_running` and give none of their own; for other tools it is `timeout`."""
@@ -214,6 +216,7 @@ class Policy:
         for name in (
             "max_concurrency",
             "max_crashes",
+            "max_nesting",
             "session_concurrency",
             "runtime_concurrency",
             "max_lines",

@@ -53,6 +53,7 @@ class PreparedCall:
     source: CallSource = "model"
     call_id: str
     named = False  # True when the call was given its id.
+    repeated = False  # True when an earlier call of its batch has the same id.
     name: str
 
     def fail(self, failure: Failure) -> None:
@@ -109,7 +110,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         try:
             entry.raw = raw = jsonx.canonical(given)
             if len(raw) > max_bytes:
-                failure = _too_long(len(raw), max_bytes)
+                entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
         except (TypeError, ValueError, OverflowError, RecursionError):
             failure = read_arguments(entry, given, max_bytes)
     elif given is not None:
@@ -131,6 +132,8 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
                 entry.arguments = tool.validate(entry.raw)
             except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
+    if call_id in seen:
+        entry.repeated = True
     seen.add(call_id)
     if call.cut_off is not None:
         failure = _cut_off(call.cut_off)

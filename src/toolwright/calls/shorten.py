@@ -41,6 +41,11 @@ async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -
     return replace(outcome, model_text=shown, spilled_to=where)
 
 
+async def persisted(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
+    """Keep what a tool gave whole in a file, though it is short enough for the model."""
+    return replace(outcome, spilled_to=await _spill(outcome, text, policy, keep))
+
+
 async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> str | None:
     """Write the whole text to a file named after the call; None when that fails, for the marker must not lie.
 

@@ -14,6 +14,7 @@ from toolwright.calls.redact import Stream
 from toolwright.calls.tickets import Ticket
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Intent
 from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class RunState(Ticket):
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
     crashes = 0
+    # How many calls are above it, of which each made the next.
+    depth = 0
+    # The intent of a call that was refused before it could run, to be written together with its outcome.
+    refused: Intent | None = None
     pending_before = False
     doubt: str | None = None
     # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,

@@ -21,8 +21,8 @@ from toolwright.calls.execute import CallRun
 from toolwright.calls.past import AGAIN, LEFT, require_same
 from toolwright.calls.redact import written_arguments
 from toolwright.clock import Clock
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -57,10 +57,14 @@ class StoreJournal:
         """
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
-        if not waiting:
+        refused: Sequence[CallRun] = ()
+        if len(waiting) < len(runs) and not scope.startswith(PROCESS_SCOPE):
+            refused = [run for run in runs if run.outcome is not None and not run.repeated]
+        if not waiting and not refused:
             return
         intents = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in waiting]
-        while not await self._written(waiting, intents):
+        refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
+        while not await self._written(waiting, intents, refused, refusals):
             await self._clock.sleep(POLL)
         for run, intent in zip(waiting, intents, strict=True):
             if run.outcome is not None and run.outcome.status == "connection_required":
@@ -105,10 +109,13 @@ class StoreJournal:
             sharer.owner.start_over(sharer)
         await self.begin(key.session, key.scope, batch, [run])
 
-    async def _written(self, waiting: list[CallRun], intents: list[Intent]) -> bool:
+    async def _written(
+        self, waiting: list[CallRun], intents: list[Intent], refused: Sequence[CallRun], refusals: list[Intent]
+    ) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
         self._beginning.append(intents)
-        job = asyncio.ensure_future(self._store.begin(intents))
+        begun = self._store.begin(intents, [one.key for one in refusals]) if refusals else self._store.begin(intents)
+        job = asyncio.ensure_future(begun)
         # When it is done, and no later: what the store answers next may be that one of these calls is finished.
         job.add_done_callback(functools.partial(self._meet, waiting, intents))
         stopped: asyncio.CancelledError | None = None
@@ -120,7 +127,9 @@ class StoreJournal:
                 stopped = error
             except Exception:
                 break
-        entries = job.result()
+        entries = job.result()[: len(waiting)]
+        if refusals:
+            self._meet_refused(refused, refusals, job.result()[len(waiting) :])
         if any(entries):  # else none has a past, as nearly always
             for run, entry in zip(waiting, entries, strict=True):
                 if entry is not None:
@@ -134,7 +143,7 @@ class StoreJournal:
         self._beginning = [others for others in self._beginning if others is not intents]
         if job.cancelled() or job.exception() is not None:
             return
-        entries = job.result()
+        entries = job.result()[: len(waiting)]
         if not self._run_elsewhere(entries):
             for run, intent, entry in zip(waiting, intents, entries, strict=True):
                 if entry is None:
@@ -142,6 +151,20 @@ class StoreJournal:
                     self._live[key] = run
                 else:
                     self._claim(run, intent.key, entry)
+
+    def _meet_refused(
+        self, refused: Sequence[CallRun], refusals: Sequence[Intent], entries: Sequence[Entry | None]
+    ) -> None:
+        """Let calls that cannot run meet their past: an outcome that was told stands, and so will this one."""
+        for run, intent, entry in zip(refused, refusals, entries, strict=True):
+            if entry is None:
+                run.key, run.refused = intent.key, intent
+                continue
+            before = entry.intent
+            require_same(run, before.tool, before.tool_id, before.arguments)
+            if entry.outcome is not None:
+                run.outcome = replace(entry.outcome, replayed=True)
+            # Else it is unfinished: whoever can run it decides what becomes of it.
 
     def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
         """True when another process runs one of the calls."""
@@ -190,7 +213,7 @@ class StoreJournal:
         if not self.will_keep(run, outcome):
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
-        elif outcome.may_have_run:
+        elif outcome.may_have_run and run.ran:
             self._finish_alone(run, outcome, then)
             return
         else:
@@ -206,7 +229,10 @@ class StoreJournal:
     def _finish_alone(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
         job: Awaitable[bool]
         try:
-            job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+            if run.refused is not None:
+                job = self._refuse_alone(run, run.refused, outcome)
+            else:
+                job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
         except Exception as error:  # at what a tool put into its outcome
             told = StoreError(
                 f"The outcome of call {run.call_id!r} can not be written: {type(error).__name__}: {error}"
@@ -214,6 +240,10 @@ class StoreJournal:
             job = asyncio.get_running_loop().create_future()
             job.set_exception(told)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
+
+    async def _refuse_alone(self, run: CallRun, intent: Intent, outcome: ToolOutcome) -> bool:
+        await self._store.finish_all([Ended(intent.key, outcome, None, self._clock.now(), intent=intent)])
+        return True
 
     def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
         self._drop(run)
@@ -257,7 +287,8 @@ class StoreJournal:
 
 
 def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
-    assert run.tool is not None
+    if run.tool is None:
+        return Intent(key, batch, run.position, run.name, "", run.raw, run.source, run.parent_id, now, True)
     about = run.tool.definition
     arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
     rerun = about.on_crash == "rerun"

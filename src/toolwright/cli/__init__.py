@@ -4,6 +4,7 @@ Only `main` lives here, so that it can say what is missing when the packages of 
 """
 
 import sys
+from typing import Any, NoReturn
 
 _NEEDED = ("rich", "typer")
 
@@ -19,4 +20,20 @@ def main() -> None:
         remedy = "pip install 'toolwright[cli]'"
         print(f"The toolwright command needs {missing!r}, which is missing; run: {remedy}", file=sys.stderr)
         sys.exit(2)
-    app(prog_name="toolwright")
+    if "--json" in sys.argv[1:]:
+        _run_for_a_program(app)
+    else:
+        app(prog_name="toolwright")
+
+
+def _run_for_a_program(app: Any) -> NoReturn:
+    """Run a command with --json: wrong usage is told in JSON, too."""
+    from toolwright.cli.exits import BAD_INPUT, error_json
+
+    try:
+        sys.exit(app(prog_name="toolwright", standalone_mode=False))
+    except Exception as error:  # typer's own, of a class that it does not export
+        if not hasattr(error, "format_message"):
+            raise
+        print(error_json(error.format_message(), "usage"), file=sys.stderr)
+        sys.exit(BAD_INPUT)

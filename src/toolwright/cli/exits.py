@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 import apsw
 import typer
 
-from toolwright.cli.output import echo, echo_error
+from toolwright.cli.output import echo, echo_error, safe_json
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 
@@ -68,10 +68,29 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error.__cause__, apsw.CorruptError)
 
 
-def complain(message: str) -> None:
-    """Say on stderr what is wrong, if somebody reads it: the exit code says it too."""
+_in_json = False
+
+
+def tell_errors_in_json(context: typer.Context, wanted: bool) -> bool:
+    """Let errors of the command be told in JSON, or in words. Called by the option --json, whose value it returns."""
+    global _in_json
+    above = context.parent
+    _in_json = wanted or (above is not None and bool(above.params.get("as_json")))
+    return wanted
+
+
+def error_json(message: str, code: str) -> str:
+    """An error of a command as one line of JSON."""
+    return safe_json({"error": {"code": code, "message": message}}).decode()
+
+
+def complain(message: str, code: str = "bad_input") -> None:
+    """Say on stderr what is wrong, if somebody reads it: the exit code says it too. With --json, it is said in JSON."""
     with suppress(BrokenPipeError):
-        echo_error(message)
+        if _in_json:
+            echo(error_json(message, code), err=True)
+        else:
+            echo_error(message)
 
 
 @contextmanager
@@ -86,8 +105,9 @@ def reported() -> Iterator[None]:
     except typer.Exit:
         raise
     except ToolwrightError as error:
-        complain(str(error))
-        raise typer.Exit(DAMAGED if is_damage(error) else BAD_INPUT) from None
+        damage = is_damage(error)
+        complain(str(error), "damaged" if damage else getattr(error, "code", None) or "bad_input")
+        raise typer.Exit(DAMAGED if damage else BAD_INPUT) from None
     except BrokenPipeError:
         # Python flushes stdout once more when it ends, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,5 +116,8 @@ def reported() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the edge of the process: a fault of ours must not look like a failed call
         echo(traceback.format_exc(), err=True, nl=False)
-        complain(f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above")
+        complain(
+            f"toolwright failed with {type(error).__name__}: {error}; please report it with the lines above",
+            "internal_error",
+        )
         raise typer.Exit(BROKEN) from None

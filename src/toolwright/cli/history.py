@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +13,7 @@ from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.cli.moments import moment
 from toolwright.cli.outcomes import explain, first_line
+from toolwright.cli.output import data_of, instant
 from toolwright.cli.states import Name, look_of, place, plain, readable, seconds, state_text
 from toolwright.stores.sqlite.history import PastBatch, PastCall
 
@@ -97,7 +97,7 @@ def _took(call: PastCall) -> str:
 
 def batch_data(batch: PastBatch) -> dict[str, Any]:
     """A batch as plain data."""
-    data: dict[str, Any] = msgspec.to_builtins(batch)
+    data: dict[str, Any] = data_of(batch)
     return {**data, "unfinished": batch.statuses.get("unfinished", 0)}
 
 
@@ -112,9 +112,9 @@ def call_data(call: PastCall) -> dict[str, Any]:
         "arguments": jsonx.decode(call.arguments),
         "source": call.source,
         "parent": call.parent,
-        "queued_at": call.queued_at,
-        "started_at": call.started_at,
-        "finished_at": call.finished_at,
+        "queued_at": instant(call.queued_at),
+        "started_at": instant(call.started_at),
+        "finished_at": instant(call.finished_at),
         "cut_off": call.cut_off,
         "waits_for": list(call.waits_for),
         "resolved": call.resolved,

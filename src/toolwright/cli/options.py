@@ -12,7 +12,7 @@ import typer
 
 from toolwright.app import App
 from toolwright.calls.policy import Policy, Rule
-from toolwright.cli.exits import BadInput
+from toolwright.cli.exits import BadInput, tell_errors_in_json
 from toolwright.errors import PolicyError
 
 _POLICY = "Policy"
@@ -94,7 +94,9 @@ Scope = Annotated[
 ]
 Owner = Annotated[str, typer.Option("--session", metavar="ID", help="The session that it belongs to.")]
 OfSession = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only those of this session.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON on stdout and nothing else there.", callback=tell_errors_in_json)
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the log on stderr, with tracebacks.")]
 Timeout = Annotated[
     float | None,

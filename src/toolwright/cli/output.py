@@ -20,6 +20,7 @@ from rich.table import Table
 
 from toolwright import jsonx
 from toolwright.cli.states import ENDLESS, readable
+from toolwright.clock import rfc3339
 
 
 class Screen(Console):
@@ -74,6 +75,38 @@ def print_json(value: Any) -> None:
     """Print a value as JSON: indented for a person on a terminal, one line for a program."""
     data = safe_json(value)
     typer.echo(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
+
+
+_INSTANTS = {
+    *("at", "instant", "deadline", "lease_until", "first_at", "last_at", "created_at", "updated_at", "queued_at"),
+    *("started_at", "finished_at", "ended_at", "requested_at", "decided_at"),
+}
+"""Fields of our values that hold seconds since the epoch."""
+
+
+def data_of(value: Any) -> Any:
+    """A value of ours as plain data, with instants as RFC 3339 text. Data of a tool or a model stays as it is."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _field(name, getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: _field(name, getattr(value, name)) for name in value._fields}
+    if isinstance(value, (list, tuple)):
+        return [data_of(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+def _field(name: str, value: Any) -> Any:
+    if name in _INSTANTS and isinstance(value, (int, float)):
+        return instant(value)
+    return data_of(value)
+
+
+def instant(seconds: float | None) -> str | None:
+    """An instant as RFC 3339 text; as a number where it is beyond every calendar, for a file may hold any number."""
+    try:
+        return rfc3339(seconds)
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
 
 
 def print_json_line(value: Any) -> None:

@@ -17,6 +17,7 @@ from toolwright import jsonx
 from toolwright.cli.exits import BadInput
 from toolwright.cli.moments import length, moment, until
 from toolwright.cli.outcomes import explain
+from toolwright.cli.output import instant
 from toolwright.cli.states import Name, plain, readable, seconds, state_text
 from toolwright.processes.happenings import ProcessEvent
 from toolwright.processes.process import PREFIX, Process, Progress
@@ -118,8 +119,8 @@ def run_data(process: Process) -> dict[str, Any]:
         **process.to_json(),
         "arguments": process.arguments,
         "worker": process.worker,
-        "lease_until": process.lease_until,
-        "deadline": process.deadline,
+        "lease_until": instant(process.lease_until),
+        "deadline": instant(process.deadline),
         "disposition": process.options.disposition,
         "timeout": process.options.timeout,
         "signal_on_completion": process.options.signal_on_completion,
@@ -131,7 +132,8 @@ def run_data(process: Process) -> dict[str, Any]:
 
 def event_data(event: ProcessEvent) -> dict[str, Any]:
     """An event of a run as plain data."""
-    return {"number": event.number, "type": event.type, "at": event.at, "payload": msgspec.to_builtins(event.payload)}
+    payload = msgspec.to_builtins(event.payload)
+    return {"number": event.number, "type": event.type, "at": instant(event.at), "payload": payload}
 
 
 def run_details(tree: Sequence[Process], events: Sequence[ProcessEvent], now: float) -> RenderableType:

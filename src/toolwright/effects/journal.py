@@ -59,7 +59,9 @@ NOT_ALL = "One of the calls is no longer this process's to write about; finish e
 class Ended(Struct, frozen=True, gc=False):
     """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written.
 
-    `waited` says that it may have waited for something, here or elsewhere: that can not be resolved from then on.
+    `waited` says that it may have waited for something, here or elsewhere: that can not be resolved from then on. With
+    an `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless
+    it knows the call by then.
     """
 
     key: CallKey
@@ -67,6 +69,7 @@ class Ended(Struct, frozen=True, gc=False):
     started_at: float | None
     finished_at: float
     waited: bool = False
+    intent: Intent | None = None
 
 
 class JournalStore(Protocol):
@@ -81,7 +84,7 @@ class JournalStore(Protocol):
 
     owner: str
 
-    def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
         """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
 
         Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
@@ -89,6 +92,8 @@ class JournalStore(Protocol):
         may simply run again and no crash of it was counted yet, unless it waits for something or was let go of.
         While another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold
         what somebody else may be waiting for.
+
+        The entries of `refused`, calls that cannot run, come last. They are only looked up.
         """
         ...
 

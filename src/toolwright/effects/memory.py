@@ -76,8 +76,14 @@ class MemoryStore:
 
     # --- the journal
 
-    async def begin(self, intents: Sequence[Intent]) -> list[Entry | None]:
+    async def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> list[Entry | None]:
         """Part of `JournalStore`."""
+        if refused:
+            rows = [self._calls.get(key) for key in refused]
+            known_before = [
+                None if row is None or row.entry is None else replace(row.entry, owner=row.owner) for row in rows
+            ]
+            return [*(await self.begin(intents)), *known_before]
         known: dict[CallKey, Entry] = {}
         for intent in intents:
             call = self._calls.get(intent.key)
@@ -132,9 +138,13 @@ class MemoryStore:
 
     async def finish_all(self, ended: Sequence[Ended]) -> None:
         """Part of `JournalStore`."""
-        if any(self._mine(end.key) is None for end in ended):
+        if any(self._mine(end.key) is None for end in ended if end.intent is None):
             raise StoreError(NOT_ALL)
         for end in ended:
+            if end.intent is not None:
+                known = self._calls.get(end.key)
+                if known is None or known.entry is None:
+                    self._calls[end.key] = CallRow(self.owner, Entry(end.intent, self.owner))
             await self.finish(end.key, end.outcome, end.started_at, end.finished_at)
 
     async def forget(self, key: CallKey) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.clock import rfc3339
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.errors import ProcessError
 from toolwright.ids import uuid7
@@ -167,9 +168,9 @@ class Process(Struct, frozen=True, kw_only=True):
             "status_text": self.status_text,
             "parent": self.parent,
             "schedule": self.schedule,
-            "created_at": self.created_at,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
+            "created_at": rfc3339(self.created_at),
+            "started_at": rfc3339(self.started_at),
+            "ended_at": rfc3339(self.ended_at),
             "attempts": self.attempts,
             "signal_on_completion": self.options.signal_on_completion,
             "progress": None if self.progress is None else msgspec.to_builtins(self.progress),

@@ -6,12 +6,13 @@ import asyncio
 import logging
 
 from toolwright import jsonx
+from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.processes.process import Registration, new_process_id
 from toolwright.processes.store import Limits
 from toolwright.schedules.misfires import Due, due_now
 from toolwright.schedules.misfires import Firing as Instant
-from toolwright.schedules.schedule import Schedule, rfc3339
+from toolwright.schedules.schedule import Schedule
 from toolwright.schedules.store import Firing, ScheduleStore
 
 log = logging.getLogger("toolwright.schedules")

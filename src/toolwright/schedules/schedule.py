@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct
 
+from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.ids import uuid7
 from toolwright.plain_data import plain_data
@@ -103,13 +103,6 @@ def require_schedule_id(id: Any) -> str:
             "no dot first"
         )
     return id
-
-
-def rfc3339(instant: float | None) -> str | None:
-    """An instant in text, as UTC."""
-    if instant is None:
-        return None
-    return datetime.fromtimestamp(instant, UTC).isoformat().replace("+00:00", "Z")
 
 
 def read_overlap(value: object) -> Overlap:

@@ -187,6 +187,9 @@ class Belongings:
         redactor, text = self._host.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
 
+    async def _secret_names(self) -> list[str]:
+        return [info.key for info in await self.secrets.list()]
+
     async def _know(self) -> None:
         await self._known.load(self._shared.stores().secrets)
         await self._known.catch_up()

@@ -199,17 +199,21 @@ class Files:
         mark = self._marker.mark("files.delete", path, bool(recursive))
         return await self._store.delete_file(self._session, path, bool(recursive), self._host, mark)
 
-    async def grep(self, pattern: str, path: str = ROOT, *, limit: int = 1_000) -> builtins.list[GrepMatch]:
+    async def grep(
+        self, pattern: str, path: str = ROOT, *, glob: str | None = None, limit: int = 1_000
+    ) -> builtins.list[GrepMatch]:
         """The first lines that match, in the order of paths; files that are not text are passed over.
 
         A regular expression is one of RE2, whose time grows with the text alone. Long lines are cut around the match.
+        `glob` is a shell-style pattern of the files to search: of their names, such as "*.py", or of their whole paths
+        if it has a slash, such as "/src/*.py", where `*` matches any characters.
 
         Raises:
             ServiceError: the pattern is not usable, nothing is at the path ("not_found"), or it takes too long
                 ("timeout").
         """
         path = clean_path(path)
-        search = Search(pattern, limit)
+        search = Search(pattern, limit, glob)
         await self._require(path)
         return await run_search(search, self._grep_seconds, lambda last: self._scan(path, last))
 

@@ -7,6 +7,8 @@ lines are found around the matches only: most pieces have none.
 from __future__ import annotations
 
 import asyncio
+import fnmatch
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,6 +20,7 @@ from toolwright.tools.outcome import encodable
 from toolwright.tools.services import GrepMatch
 
 MAX_PATTERN = 4096
+MAX_GLOB = 200
 MAX_LIMIT = 100_000
 MAX_PROGRAM = 20_000
 """Instructions of a pattern: what a byte may cost at worst."""
@@ -49,17 +52,18 @@ class Portion(Struct, frozen=True):
 class Search:
     """One search: fed with portions, it collects the lines that match. Used on one thread at a time."""
 
-    def __init__(self, pattern: Any, limit: Any) -> None:
+    def __init__(self, pattern: Any, limit: Any, glob: Any = None) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
             raise ServiceError(f"The limit {limit!r:.100} is not usable; use 1 to {MAX_LIMIT} lines")
         self.pattern = pattern
         self.found: list[GrepMatch] = []
         self.until = float("inf")
         self._compiled = _compile(pattern)
+        self._is_wanted = _path_filter(glob)
         self._limit = limit
         self._line = 1
         self._rest = b""
-        self._binary = False
+        self._skipped = False
         self._cut = False
 
     @property
@@ -86,8 +90,8 @@ class Search:
         data = piece.content
         if piece.number == 0:
             self._line, self._rest = 1, b""
-            self._binary = b"\0" in data[:_SNIFFED]
-        if self._binary:
+            self._skipped = not self._is_wanted(piece.path) or b"\0" in data[:_SNIFFED]
+        if self._skipped:
             return
         if self._rest:
             data = self._rest + data
@@ -159,6 +163,18 @@ def _late(search: Search, seconds: float, last: Portion) -> ServiceError:
         "search a smaller directory, or ask for fewer lines",
         "timeout",
     )
+
+
+def _path_filter(glob: Any) -> Callable[[str], bool]:
+    """True for the paths of files that a shell-style pattern means: a name, or a whole path if it has a slash."""
+    if glob is None:
+        return lambda path: True
+    if not isinstance(glob, str) or not glob or len(glob) > MAX_GLOB:
+        raise ServiceError(f"The glob {glob!r:.200} is not usable; use 1 to {MAX_GLOB} characters, such as '*.py'")
+    matches = re.compile(fnmatch.translate(glob)).match
+    if "/" in glob:
+        return lambda path: matches(path) is not None
+    return lambda path: matches(path.rpartition("/")[2]) is not None
 
 
 def _compile(pattern: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute import CallRun
+from toolwright.clock import rfc3339
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.plain_data import plain_data
@@ -36,11 +37,59 @@ class Recovered(NamedTuple):
         return plain_data(self)
 
 
-async def recover(journal: JournalStore, session_of: Callable[[str], Session]) -> list[Recovered]:
-    """Finish what a crash cut off, and say what was done for each call."""
+class Unfinished(NamedTuple):
+    """A call that a crash cut off and that nobody continued yet. `began` says that its tool may have run.
+
+    Calls of one batch have the same `batch`; `position` is the place of a call in it.
+    """
+
+    session: str
+    scope: str
+    batch: str
+    position: int
+    call_id: str
+    tool: str
+    parent: str | None
+    queued_at: float
+    began: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as plain data."""
+        return {**self._asdict(), "queued_at": rfc3339(self.queued_at)}
+
+
+async def unfinished(journal: JournalStore, session: str | None, scope: str | None) -> list[Unfinished]:
+    """The calls that a crash cut off, of a session and a scope or of all, the oldest first."""
+    found = [entry for entry in await journal.unfinished(session) if _is_meant(entry, scope)]
+    return [
+        Unfinished(
+            *entry.intent.key[:2],
+            entry.intent.batch,
+            entry.intent.position,
+            entry.intent.key.call_id,
+            entry.intent.tool,
+            entry.intent.parent,
+            entry.intent.queued_at,
+            entry.started_at is not None,
+        )
+        for entry in found
+    ]
+
+
+async def recover(
+    journal: JournalStore,
+    session_of: Callable[[str], Session],
+    only_session: str | None = None,
+    only_scope: str | None = None,
+) -> list[Recovered]:
+    """Finish what a crash cut off, of a session and a scope or of all, and say what was done for each call."""
     done: list[Recovered] = []
     seen: set[CallKey] = set()
-    while entries := [entry for entry in await journal.unfinished() if _is_left(entry, seen)]:
+    while entries := [
+        entry
+        for entry in await journal.unfinished(only_session)
+        if entry.intent.key not in seen and _is_meant(entry, only_scope)
+    ]:
         # A call of an unfinished call comes after it: run again, it makes the call itself.
         cut_off = {entry.intent.key for entry in entries}
         groups: dict[tuple[str, str], list[Intent]] = {}
@@ -56,10 +105,10 @@ async def recover(journal: JournalStore, session_of: Callable[[str], Session]) -
     return done
 
 
-def _is_left(entry: Entry, seen: set[CallKey]) -> bool:
-    """What a process did is for a worker to go on with."""
-    key = entry.intent.key
-    return key not in seen and not key.scope.startswith(PROCESS_SCOPE)
+def _is_meant(entry: Entry, only_scope: str | None) -> bool:
+    """True for calls of a scope, or of any but those of background runs, which workers continue."""
+    scope = entry.intent.key.scope
+    return not scope.startswith(PROCESS_SCOPE) and only_scope in (None, scope)
 
 
 async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:

@@ -59,7 +59,9 @@ class Session(Batching, Background, Connecting):
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
-        self._known = KnownSecrets(session_id, shared.vault, self._redact)
+        self._known = KnownSecrets(
+            session_id, shared.vault, self._redact, shared.stores().secrets if shared.kept_before else None
+        )
         self._host = CallHost(
             session_id=session_id,
             clock=shared.clock,
@@ -78,6 +80,7 @@ class Session(Batching, Background, Connecting):
             keep_output=self._keep_output,
             run_nested=self._run_nested,
             keeper=self._known,
+            secret_names=self._secret_names,
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,

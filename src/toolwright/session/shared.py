@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -82,6 +83,7 @@ class Shared:
         self.limited_children = ChildPool()
         self.running = Running()
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
+        self.processors = Limit("a processor", os.cpu_count() or 1)
         self.lingering: set[CallRun] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.rules = RuleBook()
@@ -93,7 +95,7 @@ class Shared:
         """The limit of a tool that has one, the same for every session."""
         capacity = tool.definition.concurrency.limit
         if capacity is None:
-            return None
+            return self.processors if tool.definition.hints.cpu_bound else None
         # A view may show a tool with another limit: each limit counts its own calls.
         key = (tool.definition.id, capacity)
         limit = self._tool_limits.get(key)

@@ -41,7 +41,7 @@ class ToolOptions(TypedDict, total=False):
     long_running: bool
     polling: bool
     cpu_bound: bool
-    requires_secrets: bool
+    requires_secrets: bool | str | Iterable[str]
     supports_background: bool
     persist_output: bool
     # permission
@@ -112,6 +112,9 @@ def define(
     screen = options.get("screen")
     if screen is not None and not callable(screen):
         raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
+    required = _required_secrets(options.get("requires_secrets"), name)
+    if required:
+        options = {**options, "requires_secrets": True}
     capabilities = _capabilities(options.get("capabilities", ()), name)
     hints = _hints(options, capabilities, name)
     retry = options.get("retry", NEVER)
@@ -132,6 +135,7 @@ def define(
         directory=options.get("directory"),
         mount=options.get("mount"),
         secret=options.get("secret"),
+        required_secrets=required,
         category=options.get("category"),
         hints=hints,
         capabilities=capabilities,
@@ -144,6 +148,18 @@ def define(
         deferral=options.get("deferral", "auto"),
         events=_events(options.get("events"), name),
     )
+
+
+def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
+    """The names of the secrets that a tool requires; none where it only says that it requires some."""
+    if given is None or isinstance(given, bool):
+        return ()
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
+    if not names or not all(isinstance(item, str) and item for item in names):
+        raise ToolDefinitionError(
+            f"Tool {name!r} has requires_secrets={given!r:.200}; use True, the name of a secret, or a list of names"
+        )
+    return names
 
 
 def _capabilities(given: Any, name: str) -> frozenset[str]:

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from toolwright import jsonx
 from toolwright.errors import ToolwrightError
+from toolwright.plain_data import instant_text
 
 if TYPE_CHECKING:
     from toolwright.tools.services import AttachmentInfo
@@ -268,6 +269,10 @@ class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
         return _told(self)
 
 
+NOT_KNOWN = ", before the journal said whether it had run earlier"
+"""How the reason of a call ends that was stopped before anything was known of its past."""
+
+
 INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in the log."
 """All that a model learns of an unexpected exception."""
 
@@ -349,6 +354,8 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def how_far(self) -> str:
         """What can be said of the effect of a call that was cancelled."""
+        if self.reason is not None and self.reason.endswith(NOT_KNOWN):
+            return "whether it ran then is not known"
         if self.may_have_run:
             return "it may have had an effect"
         return "it had no effect" if self.attempts else "it did not run"
@@ -377,6 +384,8 @@ def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
     for name in item.__struct_fields__:
         if name not in item.untold and name not in but:
             value = _told_value(getattr(item, name))
+            if name == "at":
+                value = instant_text(value)
             if (value is not None and value != []) or name in _ALWAYS_TOLD:
                 shown[name] = value
     return shown

@@ -87,7 +87,9 @@ class FilesClient(Protocol):
         """Remove a file or directory, and return how many entries that were; 0 when there was none."""
         ...
 
-    async def grep(self, pattern: str, path: str = "/", *, limit: int = 1_000) -> builtins.list[GrepMatch]:
+    async def grep(
+        self, pattern: str, path: str = "/", *, glob: str | None = None, limit: int = 1_000
+    ) -> builtins.list[GrepMatch]:
         """The lines that match a regular expression, in the files below a path."""
         ...
 
@@ -127,6 +129,10 @@ class SecretsClient(Protocol):
 
     async def list(self) -> builtins.list[KeyInfo]:
         """Names and instants, never values."""
+        ...
+
+    async def hides(self, text: str) -> bool:
+        """True when a text has a secret of the session in it, in any of its usual encodings."""
         ...
 
 

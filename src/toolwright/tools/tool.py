@@ -97,18 +97,14 @@ class Tool:
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
         self.wants_deps = wants_deps
-        self.prepare = prepare
+        self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
         self.__wrapped__ = function
         self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
         self.check_events = {
             event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
         }
-        self.check_output = (
-            None
-            if definition.output_schema is None
-            else compile_output_schema(definition.output_schema, owner=definition.name)
-        )
+        self.check_output = _output_check(definition)
 
     @property
     def name(self) -> str:
@@ -199,9 +195,10 @@ class Tool:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
             changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
-        if "output_schema" in changes:
-            schema = definition.output_schema
-            changed.check_output = None if schema is None else compile_output_schema(schema, owner=changed.name)
+        if "output_schema" in changes or "hints" in changes:
+            changed.check_output = _output_check(definition)
+        if changed.prepare is None and definition.hints.requires_secrets:
+            changed.prepare = _nothing_to_prepare
         if "events" in changes:
             changed.check_events = {
                 event: compile_output_schema(schema, owner=changed.name) for event, schema in definition.events.items()
@@ -260,6 +257,22 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
     except TypeError:
         return False
     return True
+
+
+def _output_check(definition: ToolDefinition) -> OutputCheck | None:
+    """What a value is checked by before it is an outcome."""
+    if definition.output_schema is not None:
+        return compile_output_schema(definition.output_schema, owner=definition.name)
+    # What is kept in a file takes the whole way of an outcome, as a value that is checked does.
+    return _fits_always if definition.hints.persist_output else None
+
+
+def _fits_always(payload: bytes) -> list[Any]:
+    return []
+
+
+def _nothing_to_prepare(arguments: dict[str, Any], call: Any) -> None:
+    """For a tool that requires secrets: its call waits until they were looked for, as for a prepare step."""
 
 
 def _both(first: Validate, second: Validate) -> Validate:

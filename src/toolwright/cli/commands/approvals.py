@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 import typer
 from rich import box
 from rich.table import Table
@@ -25,7 +24,7 @@ from toolwright.cli.arguments import read_object
 from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.moments import moment, until
-from toolwright.cli.output import Screen, echo, print_json
+from toolwright.cli.output import Screen, data_of, echo, print_json
 from toolwright.cli.states import Name, place, plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
@@ -73,7 +72,7 @@ def approvals(
             return
         found = asyncio.run(_read(require_store(db), session))
         if as_json:
-            print_json([msgspec.to_builtins(request) for request in found])
+            print_json([data_of(request) for request in found])
         elif found:
             Screen().print(approval_table(found, time.time()))
         else:
@@ -133,7 +132,7 @@ def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
 def _list_decided(store: Path, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
     found = asyncio.run(_read_decided(store, session, limit, before))
     if as_json:
-        print_json([msgspec.to_builtins(request) for request in found])
+        print_json([data_of(request) for request in found])
     elif found:
         Screen().print(decision_table(found))
         if len(found) == limit:
@@ -174,7 +173,7 @@ def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[
 
 def _data(one: Chosen, end: Resolved | KeyRefused) -> dict[str, Any]:
     known = {"key": one.key, "call_id": one.call_id}
-    return {**known, **({"refused": str(end)} if isinstance(end, KeyRefused) else msgspec.to_builtins(end))}
+    return {**known, **({"refused": str(end)} if isinstance(end, KeyRefused) else data_of(end))}
 
 
 async def _choose(store: Path, words: Sequence[str], session: str | None) -> list[Chosen]:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 import typer
 from rich import box
 from rich.table import Table
@@ -17,7 +16,7 @@ from rich.text import Text
 from toolwright.cli import options
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, echo, print_json
+from toolwright.cli.output import Screen, data_of, echo, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import require_store, use_session
 from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdout
@@ -42,7 +41,7 @@ def ls(
     with reported():
         found = _use(require_store(db), session, lambda files: _list(files, path))
         if as_json:
-            print_json(msgspec.to_builtins(found))
+            print_json(data_of(found))
         elif found:
             Screen().print(_table(found))
         else:
@@ -91,7 +90,7 @@ def put(
             return
         written = _use(store, session, lambda files: _put(files, source, name, path or "/"))
         if as_json:
-            print_json({"session": session, **msgspec.to_builtins(written)})
+            print_json({"session": session, **data_of(written)})
         else:
             echo(f"{written.path} is written ({written.size:,} bytes)")
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import msgspec
 import typer
 
 from toolwright import jsonx
@@ -14,7 +13,7 @@ from toolwright.cli import options
 from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
-from toolwright.cli.output import Screen, echo, print_json, print_text
+from toolwright.cli.output import Screen, data_of, echo, print_json, print_text
 from toolwright.cli.stores import require_store, use_session
 from toolwright.session.keyvalue import KeyValue
 
@@ -33,7 +32,7 @@ def list_(
     with reported():
         found = _use(require_store(db), session, lambda kv: kv.list(prefix))
         if as_json:
-            print_json(msgspec.to_builtins(found))
+            print_json(data_of(found))
         elif found:
             Screen().print(key_table("key", found))
         else:

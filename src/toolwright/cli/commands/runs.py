@@ -16,7 +16,7 @@ from toolwright.cli.arguments import read_json
 from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
 from toolwright.cli.following import follow_runs
 from toolwright.cli.outcomes import explain
-from toolwright.cli.output import Screen, echo, print_json, print_json_line, print_text
+from toolwright.cli.output import Screen, echo, instant, print_json, print_json_line, print_text
 from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
 from toolwright.cli.states import plain, seconds, state_text
 from toolwright.cli.stores import opened, require_store
@@ -234,7 +234,7 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
         if given.as_json:
             async for event in run.follow() if follow else run.events():
                 if event.type == "output":
-                    print_json_line({"number": event.number, "at": event.at, **event.payload})
+                    print_json_line({"number": event.number, "at": instant(event.at), **event.payload})
             return
         if not follow:
             if log := await run.log():

@@ -25,8 +25,9 @@ from toolwright.cli.processes import short_ids, the_one
 from toolwright.cli.starting import Start, read_start
 from toolwright.cli.states import Name, plain
 from toolwright.cli.stores import opened, require_store
+from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
-from toolwright.schedules.schedule import Fired, Schedule, rfc3339
+from toolwright.schedules.schedule import Fired, Schedule
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
 from toolwright.stores.sqlite.history import schedules_called

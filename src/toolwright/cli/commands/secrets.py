@@ -13,7 +13,7 @@ from toolwright.cli import options
 from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.keys import key_table
-from toolwright.cli.output import Screen, echo, print_json
+from toolwright.cli.output import Screen, echo, instant, print_json
 from toolwright.cli.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime import Runtime
@@ -128,4 +128,4 @@ async def _require_key(runtime: Runtime, session: str, name: str) -> None:
 
 
 def _shown(info: KeyInfo) -> dict[str, object]:
-    return {"name": info.key, "created_at": info.created_at, "updated_at": info.updated_at}
+    return {"name": info.key, "created_at": instant(info.created_at), "updated_at": instant(info.updated_at)}

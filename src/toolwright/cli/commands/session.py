@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from toolwright.cli import options
 from toolwright.cli.apps import app_of_store
 from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, echo, print_json
+from toolwright.cli.output import Screen, data_of, echo, print_json
 from toolwright.cli.states import plain
 from toolwright.cli.stores import opened, require_store, store_to_fill
 from toolwright.session.archive import Exported, Imported, SessionInfo
@@ -34,7 +35,7 @@ def list_(db: options.Db = None, as_json: options.Json = False) -> None:
     with reported():
         found = asyncio.run(_list(require_store(db)))
         if as_json:
-            print_json(msgspec.to_builtins(found))
+            print_json(data_of(found))
         elif found:
             Screen().print(_table(found))
         else:
@@ -44,11 +45,11 @@ def list_(db: options.Db = None, as_json: options.Json = False) -> None:
 def show(session_id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
     """Show what a session keeps: its latest messages, keys, resources, attachments and connections."""
     with reported():
-        found = asyncio.run(_show(require_store(db), session_id))
+        info, found = asyncio.run(_show(require_store(db), session_id))
         if as_json:
-            print_json(found)
+            print_json({**data_of(info), **{name: data_of(items) for name, items in found.items()}})
         else:
-            Screen().print(_details(found))
+            Screen().print(_details({**msgspec.to_builtins(info), **msgspec.to_builtins(found)}))
 
 
 def export(
@@ -62,7 +63,7 @@ def export(
     with reported():
         written = asyncio.run(_export(require_store(db), session_id, file, force))
         if as_json:
-            print_json(msgspec.to_builtins(written))
+            print_json(data_of(written))
         else:
             echo(f"{plain(session_id)} is in {file} ({_counted(written.counts)}; {written.bytes:,} bytes)")
 
@@ -87,7 +88,7 @@ def import_(
             raise BadInput(f"There is no archive {str(file)!r}; check the path")
         read = asyncio.run(_import(store, app_of_store(app), file, as_id, replace))
         if as_json:
-            print_json(msgspec.to_builtins(read))
+            print_json(data_of(read))
             return
         echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
         if read.secrets_left_out:
@@ -129,19 +130,19 @@ async def _find(store: Path, session_id: str) -> SessionInfo:
     return found
 
 
-async def _show(store: Path, session_id: str) -> dict[str, Any]:
+async def _show(store: Path, session_id: str) -> tuple[SessionInfo, dict[str, Sequence[Any]]]:
     info = await _find(store, session_id)
     async with opened(store) as runtime:
         session = runtime.session(session_id)
         count = info.usage["messages"].entries if "messages" in info.usage else 0
-        found = {
+        found: dict[str, Sequence[Any]] = {
             "messages": await session.messages.list(after=max(0, count - _LAST)),
             "keys": await session.kv.list(),
             "resources": await session.resources.list(),
             "attachments": await session.attachments.list(),
             "connections": await session.connections(),
         }
-    return {**msgspec.to_builtins(info), **msgspec.to_builtins(found)}
+    return info, found
 
 
 async def _export(store: Path, session_id: str, file: Path, force: bool) -> Exported:

@@ -35,6 +35,10 @@ _BEGIN = (
     " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_REFUSE = (
+    "INSERT OR IGNORE INTO calls SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+    " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
+)
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
 _FORGET = f"DELETE FROM calls {_OWN}"
@@ -60,7 +64,7 @@ class SqliteJournalStore:
         self.owner = owner
         self._bundles = Bundles()
 
-    def begin(self, intents: Sequence[Intent]) -> Awaitable[list[Entry | None]]:
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
         """Part of `JournalStore`."""
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
@@ -105,10 +109,13 @@ class SqliteJournalStore:
                 connection.executemany(_BEGIN, [row for row in rows if row[:3] not in known])
             return [known.get(intent.key) for intent in intents]
 
+        def work_and_look_up(connection: apsw.Connection) -> list[Entry | None]:
+            return [*work(connection), *map(_find(connection, list(refused), "every_call").get, refused)]
+
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
         if of_process:
             return self._begin_of_process(intents[0].key.scope, work, not rerun)
-        job = self._writer.do(work, synced=not rerun)
+        job = self._writer.do(work_and_look_up if refused else work, synced=not rerun)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
         if over:
@@ -156,12 +163,20 @@ class SqliteJournalStore:
             (end.started_at, end.finished_at, end.outcome.status, blob) for end, blob in zip(ended, blobs, strict=True)
         ]
         taken = self._bundles.take(end.key for end in ended)
+        refused = [
+            (*astuple(end.intent)[0], *astuple(end.intent)[1:9], self.owner, *values)
+            for end, values in zip(ended, ends, strict=True)
+            if end.intent is not None
+        ]
 
         def work(connection: apsw.Connection) -> None:
+            connection.executemany(_REFUSE, refused)
             bundles = {bundled[1] for bundled in taken if bundled is not None}
             there = {bundle for bundle in bundles if bundle.is_there(connection)}
             begun, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
             for end, values, bundled in zip(ended, ends, taken, strict=True):
+                if end.intent is not None:
+                    continue
                 if bundled is not None and bundled[1] in there:
                     begun.append((*bundled[0], *values))
                 else:
@@ -272,14 +287,14 @@ def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
     return packed_all([one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes])
 
 
-def _find(connection: apsw.Connection, keys: list[CallKey]) -> dict[CallKey, Entry]:
+def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls") -> dict[CallKey, Entry]:
     ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
     for session, scope, call_id in keys:
         ids.setdefault((session, scope), []).append(call_id)
     found: dict[CallKey, Entry] = {}
     for (session, scope), wanted in ids.items():
         rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM calls WHERE session = ? AND scope = ?"
+            f"SELECT {_COLUMNS} FROM {among} WHERE session = ? AND scope = ?"
             " AND call_id IN (SELECT value FROM json_each(?))",
             (session, scope, json.dumps(wanted)),
         )

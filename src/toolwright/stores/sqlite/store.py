@@ -11,6 +11,7 @@ import apsw
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.session.vault import Sealed
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
@@ -18,6 +19,7 @@ from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.reader import Reader
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
+from toolwright.stores.sqlite.secrets import fingerprints_of
 from toolwright.stores.sqlite.services import SqliteServiceStores
 from toolwright.stores.sqlite.turns import WriteTurns
 from toolwright.stores.sqlite.waits import SqliteWaitStore
@@ -41,6 +43,7 @@ class SqliteStore:
         self.path = place.path
         self.owner = uuid7()
         self._secret = b""
+        self.fingerprints: Sealed | None = None
         self._locks: list[OwnerLock] = []
         self._turns = WriteTurns(place)
         try:
@@ -71,6 +74,7 @@ class SqliteStore:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""
         bring_up_to_date(connection, self._place)
         self._secret = secret_of(connection)
+        self.fingerprints = fingerprints_of(connection)
         number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
             self._locks.append(OwnerLock(self._place, number))
