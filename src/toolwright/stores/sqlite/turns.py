@@ -46,6 +46,8 @@ class WriteTurns:
         self._waiter: threading.Thread | None = None
         self._mutex = threading.Lock()
         self._came = threading.Event()
+        self._ticket = 0
+        self._seen = b""
         self._queued = False
         self._wanted = False
         self._closed = False
@@ -62,15 +64,26 @@ class WriteTurns:
             ticket = self._draw(seconds)
             if ticket is None:
                 return not self._works
+            self._ticket = ticket
             # The locks below are let go of together with the ticket's own.
             if self._lock(fcntl.F_RDLCK, 0, ticket):
+                self._show_turn()
                 return True
             self._queue(ticket)
-        if self._came.wait(seconds):
-            return True
-        with self._mutex:
-            self._wanted = self._came.is_set()  # It may have come just now.
-            return self._wanted
+        came = self._came.wait(seconds)
+        if not came:
+            with self._mutex:
+                came = self._wanted = self._came.is_set()  # It may have come just now.
+        if came:
+            self._show_turn()
+        return came
+
+    def has_moved(self) -> bool:
+        """True when the queue has moved since this was last asked: another ticket had its turn."""
+        before = self._seen
+        with contextlib.suppress(OSError):
+            self._seen = os.pread(self._fd, _COUNTER.size, _COUNTER.size)
+        return self._seen != before
 
     def give_back(self) -> None:
         """End the turn."""
@@ -163,6 +176,11 @@ class WriteTurns:
         except OSError:  # There are no such locks here, or no more of them: without turns, SQLite decides.
             self._works = False
         return True
+
+    def _show_turn(self) -> None:
+        """Show those who wait which ticket has its turn."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, _COUNTER.pack(self._ticket), _COUNTER.size)
 
     def _queue(self, ticket: int) -> None:
         with self._mutex:

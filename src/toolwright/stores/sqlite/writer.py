@@ -208,7 +208,7 @@ class Writer:
             return False
         began = time.monotonic()
         while not self._turns.take(self._stall):
-            if _begin_now(connection):
+            if not self._turns.has_moved() and _begin_now(connection):
                 self._stall = STALL / 20  # Nor will the queue move soon.
                 return False
             waited = time.monotonic() - began
