@@ -1,6 +1,8 @@
 """Limited children: jobs in processes whose limits the operating system keeps."""
 
 import asyncio
+import os
+import resource
 import signal
 import sys
 import threading
@@ -13,6 +15,7 @@ import pytest
 
 from tests.conftest import process_table
 from tests.support import fail_after
+from toolwright import MachineError
 from toolwright.limited_children import ChildFailed, ChildJob, ChildPool, ChildTimeout
 
 MB = 1024 * 1024
@@ -157,6 +160,19 @@ async def test_closing_kills_busy_and_idle_children_and_leaves_no_thread(pool):
     assert not [
         thread for thread in threading.enumerate() if "toolwright-children" in thread.name and thread.is_alive()
     ]
+
+
+@pytest.mark.promise("BLT-05", "EFF-07")
+async def test_a_machine_without_a_child_to_give_is_told_from_a_job_that_fails(pool):
+    assert await pool.run(job("echo"), 1, seconds=5) == 1
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    try:
+        with pytest.raises(MachineError, match="nothing ran"):
+            await pool.run(job("tell"), 1, seconds=5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert await pool.run(job("tell"), 1, seconds=5) == "told"
 
 
 @pytest.mark.promise("BLT-05")

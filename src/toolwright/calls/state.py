@@ -15,6 +15,7 @@ from toolwright.calls.tickets import Ticket
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
+from toolwright.effects.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class RunState(Ticket):
     slot: asyncio.Future[None] | None = None
     asking: asyncio.Task[None] | None = None
     asked = False
+    # The last request about it to a person, where a crash cut it off after one was made.
+    asked_before: Wait | None = None
     # What a person decided about it, where one was asked or had decided for always.
     decision: Decision | None = None
     fault: Exception | None = None

@@ -308,6 +308,12 @@ class MemoryStore:
         call = self._calls.get(key.call)
         return [] if call is None else call.signals.get(key, [])[after:]
 
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """Part of `WaitStore`."""
+        row = self._calls.get(call)
+        waits = () if row is None else row.waits.values()
+        return sorted((wait for wait in waits if wait.key.kind == kind and wait.opened_at is not None), key=_age)
+
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
         """Part of `WaitStore`."""
         found: list[Decided] = []

@@ -192,6 +192,10 @@ class WaitStore(Protocol):
         """The signals of a name in the order they came, without the first `after`."""
         ...
 
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """The waits of a call that are of one kind and began, whether they are over or not, oldest first."""
+        ...
+
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
         """The approvals that were asked for and have a resolution, the newest first, with numbers below `before`."""
         ...

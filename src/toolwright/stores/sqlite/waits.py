@@ -190,6 +190,15 @@ class SqliteWaitStore:
 
         return await self._writer.read(work)
 
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """Part of `WaitStore`."""
+        query = f"SELECT {_COLUMNS} FROM waits WHERE {KEY} AND kind = ? AND opened_at IS NOT NULL {_OLDEST_FIRST}"
+
+        def work(connection: apsw.Connection) -> list[Wait]:
+            return [_wait(row) for row in connection.execute(query, (*call, kind))]
+
+        return await self._writer.read(work)
+
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
         """Part of `WaitStore`."""
         terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
