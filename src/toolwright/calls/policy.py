@@ -199,8 +199,8 @@ class Policy:
     max_lines: int = 2_000
     max_bytes: int = 50 * 1024
     spill_dir: Path | str | None = None
-    max_argument_bytes: int = 8 * 1024 * 1024
-    max_output_bytes: int = 64 * 1024 * 1024
+    max_argument_bytes: int = 1024 * 1024
+    max_output_bytes: int = 8 * 1024 * 1024
     record_bytes: int = 1024 * 1024
     background_per_session: int = 5
     background_per_worker: int = 64
