@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import ReplayMismatch, ToolCall, ToolContext, tool
-from toolwright.errors import SecretsError
+from toolwright.errors import MissingRequirement, SecretsError
 from toolwright.session.keys import EnvironmentKeys, GivenKeys, KeyFile
 
 ONE, TWO = b"1" * 32, b"2" * 32
@@ -70,7 +70,10 @@ async def test_a_lost_key_is_named_and_loses_nothing(file, open_runtime):
     async def use(ctx: ToolContext) -> str | None:
         return await ctx.secrets.get("k")
 
-    runtime = await open_runtime(file, use)
+    with pytest.raises(MissingRequirement, match="which is not known here; set TOOLWRIGHT_MASTER_KEY"):
+        await open_runtime(file, use)
+    runtime = await open_runtime(file)
+    runtime.tools.register(use)
     session = runtime.session("s")
     with pytest.raises(SecretsError, match=r"'k'.*not known; provide that key"):
         await session.secrets.get("k")

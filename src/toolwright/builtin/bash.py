@@ -132,6 +132,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         # What it executes can reach nothing but the session's own files, so nobody has to look at it first.
         approval="auto",
         supports_background=True,
+        needs=["bash"],
         # The sandbox's own limit comes first, and says more. A busy machine may take long to start a child.
         timeout=bounds.seconds + 30,
         # A script that was cut off left nothing behind, and one that was not is a step: done once.

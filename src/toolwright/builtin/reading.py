@@ -213,6 +213,7 @@ async def list_directory(
     readonly=True,
     idempotent=True,
     open_world=False,
+    needs=["files"],
     reads=tree("path"),
     gives=shape(
         {

@@ -116,6 +116,7 @@ def handle_of(name: str) -> str:
     idempotent=True,
     destructive=True,
     open_world=False,
+    needs=["secrets"],
     secret="value",
     key="secret_store",
     gives=shape(

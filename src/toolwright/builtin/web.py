@@ -152,6 +152,7 @@ def _make(settings: Settings) -> Tool:
         readonly=True,
         open_world=True,
         capabilities=["network"],
+        needs=["web"],
         max_concurrency=8,  # each may have a child process at work on its page
         timeout=settings.total + settings.conversion + _SPARE,
         screen=screen_credentials,

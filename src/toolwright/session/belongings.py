@@ -91,7 +91,7 @@ class Belongings:
 
     def definitions(self) -> list[ToolDefinition]:
         """What the tools of the session say of themselves, by name."""
-        return self.tools.definitions()
+        return [tool.definition for _, tool in sorted(self.all_tools().items())]
 
     def all_tools(self) -> Snapshot:
         """The tools of the session."""

@@ -25,6 +25,7 @@ from toolwright.session.services import ServiceStores
 from toolwright.session.store import Marker, Quotas
 from toolwright.session.vault import Vault
 from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
+from toolwright.tools.capability import Capability
 from toolwright.tools.clients import ModelClient
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.tool import Tool
@@ -67,6 +68,8 @@ class Shared:
     """The same for its schedules."""
     triggers: Callable[[Starter, Origin], TriggersClient]
     """Makes the client of a session's triggers."""
+    late_capabilities: Callable[[Snapshot], tuple[Capability, ...]]
+    """The capabilities that tools call for, and that were not active when the runtime was opened."""
     model: ModelClient | None = None
     deps: Any = NO_LIFESPAN
     """The value of the app's lifespan in this process."""

@@ -39,6 +39,11 @@ class Vault:
         self._kept = fingerprints
         self._fingerprints = b""
 
+    @property
+    def keys(self) -> KeyProvider:
+        """The master keys."""
+        return self._keys
+
     def seal(self, session: str, name: str, value: str) -> Sealed:
         """Seal a value with the current master key.
 
@@ -141,10 +146,11 @@ def _encrypt(key: bytes, text: bytes, bound: bytes) -> bytes:
 
 
 def _decrypt(key: bytes, data: bytes, bound: bytes, session: str, name: str, master: str) -> bytes:
+    cipher = _cipher(key)  # first: it says which library is missing
     from cryptography.exceptions import InvalidTag
 
     try:
-        return bytes(_cipher(key).decrypt(data[:_NONCE], data[_NONCE:], bound))
+        return bytes(cipher.decrypt(data[:_NONCE], data[_NONCE:], bound))
     except (InvalidTag, ValueError):
         raise SecretsError(
             f"The secret {name!r} of session {session!r} can not be opened: its row was changed, or the key given as "

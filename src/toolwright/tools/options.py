@@ -60,6 +60,8 @@ class ToolOptions(TypedDict, total=False):
     isolation: Isolation
     on_crash: CrashPolicy
     deferral: Deferral
+    # what the app must provide for it: "model", "deps", or the name of an extra of toolwright such as "files"
+    needs: Iterable[str]
     # what it tells of with `ctx.emit`: a name, and the type or JSON Schema of what it says
     events: Mapping[str, Mapping[str, Any] | type]
     # runs before the policy decides; its result is in the context as `prepared`, or answers in the tool's place
@@ -68,6 +70,8 @@ class ToolOptions(TypedDict, total=False):
     screen: Callable[[bytes], Any]
 
 
+NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
+"""What a tool may need of its app: a model, dependencies, and extras of toolwright."""
 _KNOWN = frozenset(ToolOptions.__annotations__)
 _HINTS = frozenset(Hints.__struct_fields__)
 _SWITCHES = _HINTS | {"exclusive", "parallel"}
@@ -148,6 +152,21 @@ def define(
         deferral=options.get("deferral", "auto"),
         events=_events(options.get("events"), name),
     )
+
+
+def read_needs(options: ToolOptions, name: str) -> frozenset[str]:
+    """The needs that the options of a tool say.
+
+    Raises:
+        ToolDefinitionError: one is not known.
+    """
+    given: Any = options.get("needs", ())
+    needs = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
+    if not all(isinstance(need, str) and need in NEEDS for need in needs):
+        raise ToolDefinitionError(
+            f"Tool {name!r} has needs={given!r:.200}; use a list of any of {', '.join(sorted(NEEDS))}"
+        )
+    return frozenset(needs)
 
 
 def _required_secrets(given: Any, name: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from toolwright.tools.arguments import Arguments
 from toolwright.tools.claims import Claim, compile_claims
 from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.options import ToolOptions, define
+from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
 
@@ -62,11 +62,11 @@ class Tool:
         "direct",
         "invoke",
         "mode",
+        "needs",
         "needs_context",
         "prepare",
         "screen",
         "validate",
-        "wants_deps",
     )
 
     definition: ToolDefinition
@@ -82,7 +82,7 @@ class Tool:
         invoke: Invoke,
         mode: Mode,
         needs_context: bool,
-        wants_deps: bool = False,
+        needs: frozenset[str] = frozenset(),
         parameters: Iterable[str] | None = None,
         prepare: Prepare | None = None,
         screen: Screen | None = None,
@@ -96,7 +96,8 @@ class Tool:
         self.direct = direct
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
-        self.wants_deps = wants_deps
+        self.needs = needs | {"secrets"} if definition.hints.requires_secrets else needs
+        _refuse_deps_elsewhere(definition, needs)
         self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
         self.__wrapped__ = function
@@ -149,6 +150,7 @@ class Tool:
             mode="async" if is_async(handler) else "thread",
             needs_context=wants_context,
             parameters=_properties(schema),
+            needs=read_needs(options, name),
             prepare=options.get("prepare"),
             screen=options.get("screen"),
             function=handler,
@@ -189,8 +191,7 @@ class Tool:
             if hasattr(self, slot):
                 object.__setattr__(changed, slot, getattr(self, slot))
         changed.definition = definition = replace(self.definition, **changes)
-        if self.wants_deps and definition.isolation == "process":
-            raise deps_in_a_process(changed.name)
+        _refuse_deps_elsewhere(definition, self.needs)
         if "concurrency" in changes:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
@@ -219,12 +220,14 @@ class Tool:
         return f"<Tool {self.name!r}>"
 
 
-def deps_in_a_process(name: str) -> ToolDefinitionError:
-    """The refusal of a tool that would need the dependencies of this process in another one."""
-    return ToolDefinitionError(
-        f"Tool {name!r} takes ToolContext[...] with the dependencies of its app, and has isolation='process', where "
-        "they are not; drop the isolation, or annotate the plain ToolContext and make what it needs in the tool"
-    )
+def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) -> None:
+    """Refuse a tool that would need the dependencies of this process in another one."""
+    if definition.isolation == "process" and "deps" in needs:
+        raise ToolDefinitionError(
+            f"Tool {definition.name!r} takes ToolContext[...] with the dependencies of its app, and has "
+            "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and make "
+            "what it needs in the tool"
+        )
 
 
 def is_async(function: Callable[..., Any]) -> bool:
