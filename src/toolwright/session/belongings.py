@@ -158,6 +158,7 @@ class Belongings:
         services.session = SessionState(self.id, self.definitions, services)
         services.make_runs = lambda: shared.runs(self, marks, origin, guard)
         services.make_schedules = lambda: shared.schedules(self, marks, origin, guard)
+        services.make_triggers = lambda: shared.triggers(self, marks, origin, guard)
         return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:

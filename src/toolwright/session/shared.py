@@ -66,7 +66,7 @@ class Shared:
     """Makes the runs client of a session, for its host or for a call."""
     schedules: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], SchedulesClient]
     """The same for its schedules."""
-    triggers: Callable[[Starter, Origin], TriggersClient]
+    triggers: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], TriggersClient]
     """Makes the client of a session's triggers."""
     late_capabilities: Callable[[Snapshot], tuple[Capability, ...]]
     """The capabilities that tools call for, and that were not active when the runtime was opened."""

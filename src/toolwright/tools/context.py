@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from toolwright.limited_children import ChildPool
-    from toolwright.tools.background import RunsClient, SchedulesClient
+    from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
     from toolwright.tools.call import ToolCall
     from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
     from toolwright.tools.outcome import ToolOutcome
@@ -233,6 +233,12 @@ class ToolContext(Generic[Deps]):
     def schedules(self) -> SchedulesClient:
         """Tools that are started at instants."""
         client: SchedulesClient = self._services.service("schedules")
+        return client
+
+    @property
+    def triggers(self) -> TriggersClient:
+        """Tools that are started when something occurs."""
+        client: TriggersClient = self._services.service("triggers")
         return client
 
     @property

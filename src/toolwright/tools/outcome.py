@@ -209,7 +209,8 @@ class Success(Struct, frozen=True):
 
     `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it. What
     `ctx.attachments.put` gave may stand among the images and attachments; pictures go to the images by themselves.
-    `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read it.
+    `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read it. A text
+    under "summary" is what a background run says of itself when it is over, in place of the beginning of the value.
     """
 
     value: Any = None
