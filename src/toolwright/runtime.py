@@ -90,6 +90,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
 
     async def _open(self, store: str | Path | Store) -> Runtime:
         options, shared = self._options, self._shared
+        shared.loop = asyncio.get_running_loop()
         try:
             if self.app.lifespan is not None:
                 self._lifespan = LifespanTask(self.app.lifespan)

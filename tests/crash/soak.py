@@ -2,12 +2,14 @@
 
 `ARGS="--workers 3"` kills workers of background runs instead, of which three share each store. `ARGS="--shell"` gives
 generated scripts to a rule and to a real bash, and compares what the one said with what the other did. `ARGS="--bash"`
-gives hostile scripts, and hidden spellings of denied ones, to the `bash` in the box.
+gives hostile scripts, and hidden spellings of denied ones, to the `bash` in the box. `ARGS="--calls"` kills a program,
+or gives it an error, at single system calls.
 """
 
 import argparse
 import asyncio
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -94,9 +96,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="play this one story only; the instants of its kills still vary")
     parser.add_argument("--shell", action="store_true", help="compare rules on scripts with what a real bash does")
     parser.add_argument("--bash", action="store_true", help="give hostile scripts to the bash in the box")
+    parser.add_argument("--calls", action="store_true", help="kill or fail a program at single system calls")
     options = parser.parse_args()
     if options.bash:
         return asyncio.run(soak_bash(options.seconds, options.seed))
+    if options.calls:
+        chosen = [] if options.seed is None else ["--seed", str(options.seed)]
+        command = [sys.executable, "-m", "tests.crash.system_calls", "--seconds", str(options.seconds), *chosen]
+        return subprocess.run(command, check=False).returncode
     if options.shell:
         return soak_shell(options.seconds, options.seed)
     until, zygote, kills = time.monotonic() + options.seconds, Zygote(), Counter[str]()

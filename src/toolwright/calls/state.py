@@ -104,6 +104,8 @@ class RunState(Ticket):
     parked_for: str | None = None
     connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     reruns = 0
+    # How many events it told that were given no key.
+    emitted = 0
     # The child sessions that it opened, by name.
     opened: Mapping[str, Any] = MappingProxyType({})
     # What it does durably, and what it waits for outside.

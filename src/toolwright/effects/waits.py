@@ -72,6 +72,15 @@ def expired(what: str) -> Failure:
     )
 
 
+BY_CALL = "\0call"
+"""Who resolved a wait that a call ended without. Nobody else can be called so."""
+
+
+def was_answered(resolution: Resolution | None) -> bool:
+    """True when somebody resolved a wait and was told that this stands: it decides what becomes of the call."""
+    return resolution is not None and resolution.by != BY_CALL
+
+
 class Wait(Struct, frozen=True, gc=False):
     """A wait that began, or that was resolved before it did. Instants are absolute: a restart starts none anew.
 
@@ -150,6 +159,14 @@ class WaitStore(Protocol):
         self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
     ) -> Standing | Refused:
         """Resolve a wait, whether it began or not, and remember the decision if it is the first."""
+        ...
+
+    async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
+        """Resolve a wait for the call itself, which ends without it; give the resolution of somebody who was first.
+
+        Nobody can resolve it from then on. Where the call is not, or no longer, this process's, nothing is written and
+        None is returned.
+        """
         ...
 
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:

@@ -25,7 +25,8 @@ MOST_CHILDREN = 32
 _MOST_IDLE = 4
 _MOST_REQUESTS = 200
 """After so many a child is replaced, whatever its memory says."""
-_MOST_GROWTH = 64 * 1024 * 1024
+_LEAST_GROWTH = 64 * 1024 * 1024
+"""How much memory a child may keep from requests before it is replaced, and where it may use more, half of that."""
 _IDLE_SECONDS = 60.0
 _START_SECONDS = 30.0
 _PAUSES = (0.05, 0.1, 0.2, 0.4)
@@ -73,7 +74,7 @@ class _Child:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.requests = 0
-        self.base_memory = 0
+        self.most_memory = 0
         self.expiry: asyncio.TimerHandle | None = None
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter | None = None
@@ -93,7 +94,7 @@ class _Child:
         self._writer.write(json.dumps(setup).encode() + b"\n")
         async with asyncio.timeout(_START_SECONDS):
             await self.receive()
-        self.base_memory = self.memory()
+        self.most_memory = self.memory() + max(_LEAST_GROWTH, job.memory // 2)
 
     async def send(self, message: Any, feed: AsyncIterable[Any] | None) -> None:
         """Send a request, and after it what it is fed. Short messages go together, to wake the child once."""
@@ -124,7 +125,7 @@ class _Child:
     @property
     def worn(self) -> bool:
         """True when it should be replaced."""
-        return self.requests >= _MOST_REQUESTS or self.memory() > self.base_memory + _MOST_GROWTH
+        return self.requests >= _MOST_REQUESTS or self.memory() > self.most_memory
 
     def memory(self) -> int:
         """The bytes that it holds in memory, 0 where the system does not say."""
@@ -315,6 +316,8 @@ async def _answer(child: _Child, seconds: float, hear: Callable[[Any], None] | N
                     return message
                 if hear is not None:
                     hear(message[1] if len(message) > 1 else None)
+                # Messages that are there already are read without a pause: a flood of them must not hold up the loop.
+                await asyncio.sleep(0)
     except TimeoutError:
         raise ChildTimeout(seconds) from None
 

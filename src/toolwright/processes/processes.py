@@ -94,6 +94,7 @@ class Processes:
             enter=self._enter,
             redacted=place.redacted,
             limits=limits_of(place.policy, place.quotas.resources),
+            stop=self._stop,
         )
 
     def runs(self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]) -> Runs:
@@ -158,6 +159,10 @@ class Processes:
     def _enter(self, call: CallKey) -> None:
         if self._place.alone:  # a store that others see has its own way to know what is to come
             self._place.session_of(call.session).enter(call)
+
+    async def _stop(self, id: str) -> None:
+        if self.worker is not None:
+            await self.worker.stop_cancelled(id)
 
     def open(self) -> None:
         """Begin to work, where the runtime was opened as a worker."""

@@ -112,7 +112,12 @@ class Runs:
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
         limits = limits_of(origin.policy, self._desk.quotas.resources)
-        (started,) = await self._desk.store.register([registration], limits, mark)
+        try:
+            (started,) = await self._desk.store.register([registration], limits, mark)
+        except ProcessError as refused:
+            if refused.code == "over" and self._parent is not None:
+                await self._desk.stop(self._parent)
+            raise
         process = await self._desk.store.find(started)
         if process is None:
             raise ProcessError(f"The run {started!r} was started before, and removed since", "not_found")

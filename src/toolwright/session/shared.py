@@ -18,7 +18,7 @@ from toolwright.calls.tickets import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
-from toolwright.errors import RuntimeClosed
+from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub
 from toolwright.limited_children import ChildPool
 from toolwright.session.services import ServiceStores
@@ -91,6 +91,7 @@ class Shared:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.rules = RuleBook()
         self.closed = False
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._tool_limits: dict[tuple[str, int], Limit] = {}
 
     def tool_limit(self, tool: Tool) -> Limit | None:
@@ -106,13 +107,20 @@ class Shared:
         return limit
 
     def require_open(self) -> None:
-        """Refuse work once the runtime is closed.
+        """Refuse work once the runtime is closed, and work of another event loop.
 
         Raises:
             RuntimeClosed: it is.
+            ToolwrightError: the loop that runs now is not the one that the runtime was opened in.
         """
         if self.closed:
             raise RuntimeClosed("The runtime is closed; open another")
+        running = asyncio._get_running_loop()
+        if running is not self.loop and running is not None and self.loop is not None:
+            raise ToolwrightError(
+                "The runtime was opened in another event loop, which alone can run its calls; use it there "
+                "(asyncio.run_coroutine_threadsafe hands work over), or open one for each loop"
+            )
 
     async def stop_lingering(self) -> None:
         """Give what does not want to stop a last moment to do so."""

@@ -270,7 +270,10 @@ class ToolContext(Generic[Deps]):
         return child
 
     async def complete(self, name: str, messages: str | list[Any], **options: Any) -> Any:
-        """Ask the session's model once, across crashes and attempts, as a step of this name.
+        """Ask the session's model, as a step of this name: an answer that was recorded is not asked for again.
+
+        That holds across crashes and attempts. A question that a crash cut off before its answer was recorded is asked
+        again: it may cost twice, and changes nothing else.
 
         Text stands for one message of a user. What `options` mean, the model knows.
 

@@ -34,6 +34,7 @@ RESERVED_EVENTS = frozenset(
         "output",
         "progress",
         "queued",
+        "reopened",
         "resumed",
         "started",
         "status",
