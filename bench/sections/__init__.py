@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from bench.report import Report
 from bench.sections import (
+    bash,
     batch,
     claims,
     durable,
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Section] = {
     "files": files.section,
     "redaction": redaction.section,
     "processes": processes.section,
+    "bash": bash.section,
 }
 
 PEER_SECTIONS = ("peers", "durable-peers")

@@ -21,7 +21,7 @@ from toolwright.session.keys import KeyProvider
 from toolwright.session.store import Quotas
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools, require_capability
 from toolwright.tools.clients import ModelClient
-from toolwright.tools.registry import Catalogue, ToolRegistry, ToolSource
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.scopes import RegistryView
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class App:
         require_known("App.open()", options, OPEN_OPTIONS)
         check_options(**options)
         runtime = Runtime(self, options)
+        runtime._require_met(runtime._shared.tools.snapshot())
         return Opening(lambda: runtime._open(store), runtime.close)
 
     def open_blocking(self, store: str | Path | Store = ":memory:", **options: Unpack[OpenOptions]) -> BlockingRuntime:
@@ -149,18 +150,23 @@ def arrange(app: App) -> Arranged:
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
     """
-    from toolwright.builtin import capabilities
-
     tools = app.tools
     own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
-    active = activate(
-        app.capabilities,
-        capabilities.capability,
-        automatic=capabilities.automatic() if app.automatic is None else app.automatic,
-        tools=lambda: [tool.definition for tool in own.snapshot().values()],
-    )
+    active = activated(app, own.snapshot(), app.capabilities)
     # A registry that is followed belongs to its owner and is not changed: the tools of capabilities lie beneath it.
     return Arranged(own, add_tools(active, to=Beneath(own) if active and own is tools else own), active)
+
+
+def activated(app: App, tools: Snapshot, asked: Iterable[str | Capability]) -> tuple[Capability, ...]:
+    """The capabilities that are asked for, and those that come by themselves with one of the tools."""
+    from toolwright.builtin import capabilities
+
+    return activate(
+        asked,
+        capabilities.capability,
+        automatic=capabilities.automatic() if app.automatic is None else app.automatic,
+        tools=lambda: [tool.definition for tool in tools.values()],
+    )
 
 
 APP_OPTIONS = frozenset(AppOptions.__annotations__)

@@ -92,6 +92,11 @@ class DeadlineBucket:
         self._due: dict[Expiring, float] = {}
         self._timer: Timer | None = None
 
+    @property
+    def seconds(self) -> float:
+        """How long each item has."""
+        return self._seconds
+
     def add(self, item: Expiring, now: float | None = None) -> None:
         """Expire `item` once the bucket's length of time has passed since `now`, unless it is discarded before."""
         self._due[item] = when = (self._monotonic() if now is None else now) + self._seconds

@@ -26,6 +26,11 @@ class RuleUnknown(PolicyError):
     """A run was started under a rule that the program which is to run it does not have."""
 
 
+class MissingRequirement(ToolwrightError):
+    """An app cannot be opened here: an extra, a model, a lifespan or a master key that its tools or its store need is
+    missing. The message says how to provide it."""
+
+
 class RuntimeClosed(ToolwrightError):
     """The runtime is closed, or closing, and takes no more work."""
 

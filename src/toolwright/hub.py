@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 from toolwright.events import AnyEvent, EventsDropped
 from toolwright.given import require_count
@@ -121,7 +122,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 class Channel:
     """One session's way to its subscribers. Whoever publishes looks at `pushes` first: empty means nobody watches."""
 
-    __slots__ = ("pushes", "session")
+    __slots__ = ("__weakref__", "pushes", "session")
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -140,13 +141,14 @@ class EventHub:
 
     def __init__(self) -> None:
         self._subscriptions: tuple[Subscription, ...] = ()
-        self._channels: dict[str, Channel] = {}
+        # Each lives as long as its session.
+        self._channels: WeakValueDictionary[str, Channel] = WeakValueDictionary()
 
     def channel(self, session: str) -> Channel:
         """The channel of a session."""
         channel = self._channels.get(session)
         if channel is None:
-            channel = self._channels[session] = Channel(session)
+            self._channels[session] = channel = Channel(session)
             self._connect(channel)
         return channel
 

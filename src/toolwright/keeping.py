@@ -43,7 +43,7 @@ class Keeping:
     def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
         """Keep what happens in the store that a place names."""
         shared = self._shared
-        self._store = store = open_store(place, sync)
+        self._store = store = open_store(place, sync, self.clock)
         self._journal = journal = StoreJournal(store.journal, self.clock)
         shared.effects = JournaledController(store.journal, store.waits, self.clock)
         shared.journal = lambda: journal
@@ -51,6 +51,8 @@ class Keeping:
         services: ServiceStores | None = getattr(store, "services", None)
         shared.stores = self._stores_in_memory if services is None else lambda: services
         self._keep_secrets(None if services is None else getattr(store, "path", None))
+        if services is not None and (kept := getattr(store, "fingerprints", None)) is not None:
+            shared.vault = Vault(self._master_key or default_keys(getattr(store, "path", None)), kept)
         shared.kept_before = services is not None
 
     def _keep_secrets(self, path: Path | None) -> None:
@@ -62,7 +64,7 @@ class Keeping:
         if self._memory_stores is None:
             from toolwright.stores.sqlite.services import SqliteServiceStores
 
-            self._memory_stores = SqliteServiceStores.in_memory()
+            self._memory_stores = SqliteServiceStores.in_memory(self.clock)
         return self._memory_stores
 
     async def rotate_secrets(self) -> int:
@@ -83,7 +85,7 @@ class Keeping:
             await self._store.close()
 
 
-def open_store(place: str | Path | Store, sync: Literal["full", "normal"]) -> Store:
+def open_store(place: str | Path | Store, sync: Literal["full", "normal"], clock: Clock | None = None) -> Store:
     """Open the store a place names: a path, or `sqlite:///` and a path. One that is open already is used as it is."""
     if not isinstance(place, (str, Path)) and hasattr(place, "journal") and hasattr(place, "waits"):
         return place
@@ -95,4 +97,4 @@ def open_store(place: str | Path | Store, sync: Literal["full", "normal"]) -> St
         raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")
     from toolwright.stores.sqlite.store import SqliteStore
 
-    return SqliteStore(Path(rest.removeprefix("/") if found else text), sync=sync)
+    return SqliteStore(Path(rest.removeprefix("/") if found else text), sync=sync, clock=clock)

@@ -65,6 +65,9 @@ def create_private(path: Path) -> BinaryIO:
         FileExistsError: there is one already.
     """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), MODE)
-    if os.name != "nt":
-        os.fchmod(number, MODE)
-    return os.fdopen(number, "wb")
+    try:
+        if os.name != "nt":
+            os.fchmod(number, MODE)
+    finally:
+        os.close(number)
+    return path.open("wb")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from weakref import WeakValueDictionary
 
-from toolwright.app import APP_OPTIONS, OPEN_OPTIONS, App, arrange
+from toolwright.app import APP_OPTIONS, OPEN_OPTIONS, App, activated, arrange
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
@@ -20,15 +20,18 @@ from toolwright.keeping import Keeping
 from toolwright.lifespan import LifespanTask
 from toolwright.opening import Opening
 from toolwright.options import AppOptions, OpenOptions, RuntimeOptions, check_options, require_known
+from toolwright.requirements import require_met, require_readable_secrets
 from toolwright.schedules.working import Working
 from toolwright.session.archiving import Archiving
 from toolwright.session.listening import Listening
+from toolwright.session.offer import Offer
 from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
 from toolwright.session.session import Session, require_session_id
 from toolwright.session.shared import Shared
 from toolwright.session.store import Quotas
 from toolwright.sinks import JsonLinesSink
-from toolwright.tools.registry import ToolSource
+from toolwright.tools.capability import Capability
+from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
@@ -41,20 +44,17 @@ class Runtime(Working, Listening, Archiving, Keeping):
         own, all_tools, active = arrange(app)
         self.app = app
         self.tools = own
-        self.capabilities = active
-        hooks = Hooks(
-            (*(hook for one in active for hook in one.before), *app.hooks.before),
-            (*(hook for one in active for hook in one.after), *app.hooks.after),
-            app.projector,
-        )
+        self._active = active
+        self._late: tuple[Snapshot | None, tuple[Capability, ...]] = None, ()
         self.policy = policy = app.policy or Policy()
         self.clock: Clock = options.get("clock") or SystemClock()
         call_log = options.get("call_log")
         self.log: Any = MemoryCallLog() if call_log is None else call_log
         self._options = options
-        self._hooks = hooks
+        self._hooks = app.hooks.and_those_of(active)
         self._shared = Shared(all_tools, policy, self.clock, self.log, app.quotas or Quotas())
         self._shared.model = app.model
+        self._shared.late_capabilities = self._late_capabilities
         self._shared.open_child = self._open_child
         self._shared.redacted = self._redacted
         self._wire_work(options.get("worker"))
@@ -83,14 +83,22 @@ class Runtime(Working, Listening, Archiving, Keeping):
         app, opening = _split("Runtime.open_blocking()", options)
         return app.open_blocking(store, **opening)
 
+    def _require_met(self, tools: Snapshot) -> None:
+        """Refuse tools that need something which is not here."""
+        # The offer adds the search of tools where some are deferred, and the search has needs, too.
+        require_met(self.app, Offer(self.policy.defer_tools_from).complete(tools).values())
+
     async def _open(self, store: str | Path | Store) -> Runtime:
         options, shared = self._options, self._shared
+        shared.loop = asyncio.get_running_loop()
         try:
             if self.app.lifespan is not None:
                 self._lifespan = LifespanTask(self.app.lifespan)
                 shared.deps = await self._lifespan.enter()
             if str(store) != ":memory:":
                 self._use(store, options.get("sync", "full"))
+                if shared.kept_before and shared.tools.snapshot():
+                    await require_readable_secrets(shared.stores().secrets, shared.vault.keys)
             events_file = options.get("events_file")
             if events_file is not None:
                 self._sinks.append(JsonLinesSink(self.subscribe(), events_file))
@@ -126,6 +134,9 @@ class Runtime(Working, Listening, Archiving, Keeping):
         require_session_id(session_id)
         check_options(tools=tools, policy=policy, projector=projector)
         has_own = tools != ()
+        if has_own:
+            tools = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+            self._require_met(tools.snapshot())
         session = self._sessions.get(session_id) or self._children.get(session_id)
         if session is None:
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
@@ -164,6 +175,19 @@ class Runtime(Working, Listening, Archiving, Keeping):
     async def _redacted(self, session_id: str, text: str) -> str:
         session = self._children.get(session_id) or self._session_to_work(session_id)
         return await session.redacted(text)
+
+    @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """The active capabilities, with those that tools called for which were registered since the opening."""
+        return (*self._active, *self._late_capabilities(self._shared.tools.snapshot()))
+
+    def _late_capabilities(self, tools: Snapshot) -> tuple[Capability, ...]:
+        """The capabilities that these tools call for beyond those that were active at the opening."""
+        seen, late = self._late
+        if seen is not tools:
+            late = tuple(one for one in activated(self.app, tools, self._active) if one not in self._active)
+            self._late = tools, late  # most sessions have the same tools
+        return late
 
     @property
     def prompt(self) -> str:

@@ -126,7 +126,7 @@ WRAPPERS = [
         "({s}\n)",
         "{ {s}\n}",
         'echo "$({s}\n)"',
-        "echo `eval {q}`" if False else 'echo "${undefined:-$({s}\n)}"',
+        'echo "${undefined:-$({s}\n)}"',
         "cat <({s}\n)",
         "cat <<END\n$({s}\n)\nEND",
         "if :; then {s}\nfi",
@@ -156,7 +156,7 @@ WRAPPERS = [
         'declare {n}={q}; eval "${n}"',
         "[[ -n $({s}\n) ]]",
         "{n}=$({s}\n)",
-        "compgen -W '$({s}\n)'" if False else ': "$({s}\n)"',
+        ': "$({s}\n)"',
     )
 ]
 
@@ -187,6 +187,9 @@ REMOVALS = (
     "printf '#!/bin/sh\\n# bashkit builtin: rm\\n' > e; chmod +x e; ./e /data/x",
     "printf '#!/bin/sh\\n# bashkit builtin: rm\\n' > e; install -m 755 e f; ./f /data/x",
     "printf '#!/bin/sh\\n# bashkit builtin: rm\\n' > e; chmod +x e; PATH=/workspace:$PATH; e /data/x",
+    "printf '#!/bin/sh\\n# bashkit builtin: rm\\n' > e; mkfifo -m 755 f; cat e >> f; ./f /data/x",
+    "printf '#!/bin/sh\\n# bashkit builtin: rm\\n' > e; find . -name e -exec chmod +x {} +; ./e /data/x",
+    "printf '#!/bin/sh\\n# bashkit builtin: rm\\n' > e; mkdir -m 777 d; cp -a e d; ./d/e /data/x",
     "cp -p /bin/true e; printf '#!/bin/sh\\n# bashkit builtin: rm\\n' >> e; ./e /data/x",
     "/bin/rm /data/x",
     "/usr/bin/rm /data/x",
@@ -305,17 +308,25 @@ async def test_no_generated_spelling_of_a_denied_command_or_write_has_an_effect(
     assert denied > effective * 0.8
 
 
+HARMS = [*REMOVALS, *(write.replace("{}", path) for write in WRITES for path in PATHS)]
+
+
+def hide(harm: str, wrappers: list[Callable[[str], str]]) -> str:
+    """A denied command or write in some layers of other commands."""
+    script = harm
+    for wrapper in wrappers:
+        script = wrapper(script)
+    return script
+
+
 async def generated(check: Callable[[str], Awaitable[None]], examples: int = 120) -> None:
     """Check scripts that hide a denied command or write in some layers of other commands."""
     loop = asyncio.get_running_loop()
-    harms = [*REMOVALS, *(write.replace("{}", path) for write in WRITES for path in PATHS)]
 
     @settings(max_examples=examples, deadline=None, database=None)
-    @given(st.sampled_from(harms), st.lists(st.sampled_from(WRAPPERS), min_size=1, max_size=4))
+    @given(st.sampled_from(HARMS), st.lists(st.sampled_from(WRAPPERS), min_size=1, max_size=4))
     def look(harm: str, wrappers: list[Callable[[str], str]]) -> None:
-        script = harm
-        for wrapper in wrappers:
-            script = wrapper(script)
+        script = hide(harm, wrappers)
         if len(script) <= 60_000:
             asyncio.run_coroutine_threadsafe(check(script), loop).result(60)
 

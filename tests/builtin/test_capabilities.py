@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support import fail_after
 from toolwright import (
     Answer,
     Capability,
@@ -228,3 +229,50 @@ def test_settings_make_another_tool_which_does_not_hide_behind_the_usual_one(nam
         Runtime.open(tools=usual.tools, capabilities=[other])
     with pytest.raises(CapabilityError, match=f"{name!r} has no setting 'zzz'; it takes "):
         capability(name, zzz=1)
+
+
+@pytest.mark.promise("BLT-04")
+async def test_a_capability_comes_with_a_tool_that_is_registered_after_the_opening(open_runtime):
+    @tool(supports_background=True)
+    async def dig() -> str:
+        """Dig."""
+        return "gold"
+
+    runtime = await open_runtime(":memory:")
+    session, other = runtime.session("s"), runtime.session("t", tools=[dig])
+    assert "spawn_background" not in {definition.name for definition in await session.offered()}
+    assert "spawn_background" in {definition.name for definition in await other.offered()}
+    assert "background_execution" not in names(runtime)
+    runtime.tools.register(dig)
+    assert "spawn_background" in {definition.name for definition in await session.offered()}
+    assert "spawn_background" in {definition.name for definition in session.definitions()}
+    assert names(runtime) == ["background_execution"]
+    assert "spawn_background starts work" in runtime.prompt
+    async with fail_after(5):
+        started = await session.call("spawn_background", tool="dig", args={})
+        assert started.ok, started.text
+        (run,) = await session.runs()
+        assert (await run.wait()).value == "gold"
+    runtime.tools.unregister("dig")
+    assert "spawn_background" not in {definition.name for definition in await session.offered()}
+
+
+@pytest.mark.promise("BLT-04")
+async def test_the_hooks_of_a_capability_that_comes_later_see_the_calls_from_then_on(open_runtime):
+    seen: list[str] = []
+
+    @tool(supports_background=True)
+    async def dig() -> str:
+        return "gold"
+
+    def watch(call):
+        seen.append(call.tool.name)
+
+    miner = Capability(name="miner", before=[watch], comes_with=lambda definition: definition.name == "dig")
+    runtime = await open_runtime(":memory:", automatic=[miner])
+    session = runtime.session("s")
+    await session.call("greet", name="Ann")
+    assert seen == []
+    runtime.tools.register(dig)
+    assert (await session.call("dig")).value == "gold"
+    assert seen == ["dig"]

@@ -106,12 +106,12 @@ def test_every_name_of_a_capability_is_one():
         ),
     ],
 )
-async def test_a_tool_whose_library_is_missing_says_which_extra_it_needs(
+async def test_a_tool_whose_library_goes_missing_says_which_extra_it_needs(
     open_runtime, monkeypatch, library, name, arguments
 ):
-    monkeypatch.setitem(sys.modules, library, None)
     boxes = ["files", "virtual_bash", "session_storage", "tool_search"]
     runtime = await open_runtime(":memory:", capabilities=boxes, policy=Policy(defer_tools_from=1))
+    monkeypatch.setitem(sys.modules, library, None)
     outcome = await runtime.session("s").call(name, **arguments)
     assert (outcome.failure.category, outcome.failure.code) == ("unavailable", "not_installed")
     assert "pip install 'toolwright[" in f"{outcome.failure.message} {outcome.failure.detail}"

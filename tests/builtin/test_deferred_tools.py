@@ -255,7 +255,6 @@ def test_a_number_that_is_none_is_refused(wrong):
 def test_without_its_library_a_search_says_what_to_install():
     program = """
 import asyncio, sys
-sys.modules["bm25s"] = None
 from toolwright import Policy, Runtime, tool
 
 @tool
@@ -263,6 +262,7 @@ async def a() -> None: ...
 
 async def main():
     async with Runtime.open(tools=[a], policy=Policy(defer_tools_from=1)) as runtime:
+        sys.modules["bm25s"] = None
         print((await runtime.session("s").call("tool_search", query="what")).text)
 
 asyncio.run(main())

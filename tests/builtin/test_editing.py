@@ -283,3 +283,16 @@ async def test_reads_overlap_and_so_do_writes_of_different_paths(place, open_run
     events.close()
     seen = [event.kind async for event in events]
     assert [kind for kind in seen if kind in ("call.started", "call.finished")] == [f"call.{kind}" for kind in kinds]
+
+
+@pytest.mark.promise("SES-03")
+async def test_an_edit_of_a_file_with_a_secret_in_it_gives_no_diff(run, session, files):
+    await session.secrets.set("k", "correct horse battery staple")
+    await files.write("/env", "user=ann\nTOKEN=correct horse battery staple\n")
+    outcome = await run(edit_file, path="/env", edits=[{"old_text": "correct", "new_text": "wrong"}])
+    assert outcome.value["replacements"] == 1
+    assert "horse" not in outcome.text
+    assert "left out" in outcome.value["diff"]
+    await files.write("/plain", "user=ann\n")
+    outcome = await run(edit_file, path="/plain", edits=[{"old_text": "ann", "new_text": "bob"}])
+    assert "+user=bob" in outcome.value["diff"]

@@ -191,7 +191,7 @@ def play(root: Path, script: str) -> dict[str, Any]:
         process.kill()
         process.wait()
     left = time.monotonic() + PATIENCE
-    with contextlib.suppress(ChildProcessError):
+    with contextlib.suppress(ChildProcessError, ProcessLookupError):
         while time.monotonic() < left:
             if not os.waitpid(-1, os.WNOHANG)[0]:
                 time.sleep(0.005)

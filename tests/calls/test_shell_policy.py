@@ -323,6 +323,15 @@ def test_a_script_that_is_hard_to_read_is_judged_without_holding_the_loop(script
 
 
 @pytest.mark.promise("AUTH-05")
+async def test_judging_a_long_script_lets_the_event_loop_turn(open_session, loop_watch):
+    rules = [DENY, Rule("ask", commands=["docker * --privileged*"]), Rule("allow", commands=["ls"], writes=["/tmp/*"])]
+    session = await open_session(shell(), policy=Policy(rules=rules, on_ask="deny"))
+    loop_watch.restart()
+    for unit in ('"" | ', "{ print $1 > 5 } ", "a|b ", "/a["):
+        assert not (await run_one(session, "bash", {"command": filled("awk '", unit, "'")})).ok
+
+
+@pytest.mark.promise("AUTH-05")
 @pytest.mark.parametrize("script", ["ls;" * 20_000, "(" * 5_000, "eval " * 10_000 + "rm", "\ud800", "`" * 30_000])
 def test_a_script_that_is_too_long_to_read_is_refused(script):
     patterns = ScriptPatterns(["rm"], [])

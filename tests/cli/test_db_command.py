@@ -65,8 +65,10 @@ def test_pruning_shows_what_it_would_remove_and_needs_a_yes(run: Run, left: Call
 def test_pruning_removes_what_schedules_did_also_where_no_call_is_old(run: Run, left: Callable[..., Path]) -> None:
     store = left(NOTE)
     with contextlib.closing(apsw.Connection(str(store))) as connection:
+        columns = "id, session, tool, arguments, title, options, timing, misfire, overlap"
+        columns += ", state, next_at, created_at, provenance"
         values = "'sch_1', 's1', 'note', '{}', 't', x'80', x'80', 'once', 'skip', 'active', 9e9, 1, '{}'"
-        connection.execute(f"INSERT INTO schedules VALUES ({values})")
+        connection.execute(f"INSERT INTO schedules ({columns}) VALUES ({values})")
         connection.execute("INSERT INTO firings VALUES ('sch_1', 1, 1, 'fired', NULL)")
     prune = ("db", "prune", "--before", "2000-01-01", *DB)
     assert run(*prune, "--dry-run").out.endswith("1 firings of schedules\n")

@@ -50,6 +50,23 @@ def test_every_help_page_tells_the_exit_codes(run: Run, words: list[str]) -> Non
         assert code in codes
 
 
+@pytest.mark.parametrize("words", [[], ["worker"], ["runs"], ["runs", "show"], ["session", "delete"]])
+def test_the_help_shows_no_type_for_options_that_take_no_value(run: Run, words: list[str]) -> None:
+    ended = run(*words, "--help")
+    assert "--help" in ended.out
+    assert "bool" not in ended.out.lower()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("toolwright wor", "worker"), ("toolwright worker --ap", "--app"), ("toolwright schedules run", "run-now")],
+)
+def test_a_shell_completes_commands_and_options(command: list[str], typed: str, offered: str) -> None:
+    shell = {"_TOOLWRIGHT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    ended = subprocess.run(command, env={**os.environ, **shell}, capture_output=True, text=True, timeout=30)
+    assert offered in ended.stdout.split()
+
+
 def test_the_help_shows_brackets_as_they_are_written(run: Run) -> None:
     assert "[tool.toolwright]" in run("tools", "--help").out
 

@@ -14,6 +14,7 @@ from toolwright.effects.store import Store
 from toolwright.stores.sqlite.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance import InMemory
+from toolwright.testing.conformance.background import CASE_CLOCK
 
 
 class InFile:
@@ -24,7 +25,7 @@ class InFile:
         self._opened: list[SqliteStore] = []
 
     async def open(self) -> SqliteStore:
-        store = SqliteStore(self._path, sync="normal")
+        store = SqliteStore(self._path, sync="normal", clock=CASE_CLOCK)
         self._opened.append(store)
         return store
 
@@ -64,7 +65,7 @@ class BesideCalls(InMemory):
 
     def __init__(self) -> None:
         super().__init__()
-        self._services = SqliteServiceStores.in_memory()
+        self._services = SqliteServiceStores.in_memory(CASE_CLOCK)
 
     async def open(self) -> ServicesInMemory:
         return ServicesInMemory(self.rows, self._services)

@@ -1,21 +1,30 @@
 """The kill tests with fresh seeds, until the time is up: `make soak SECONDS=3600`, or one story: `ARGS="--seed 7"`.
 
 `ARGS="--workers 3"` kills workers of background runs instead, of which three share each store. `ARGS="--shell"` gives
-generated scripts to a rule and to a real bash, and compares what the one said with what the other did.
+generated scripts to a rule and to a real bash, and compares what the one said with what the other did. `ARGS="--bash"`
+gives hostile scripts, and hidden spellings of denied ones, to the `bash` in the box. `ARGS="--calls"` kills a program,
+or gives it an error, at single system calls.
 """
 
 import argparse
+import asyncio
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from random import Random, SystemRandom
 
+from tests.builtin.hostile import HOSTILE
+from tests.builtin.test_bash_rules import BEFORE, DENY, HARMS, WRAPPERS, Pair, hide
 from tests.calls.shell_box import ShellBox
 from tests.calls.shell_spellings import COMMANDS, WRITES, allowed, command_script, write_script
 from tests.crash.story import Story
 from tests.crash.worker_story import WorkerStory
+from tests.loop_watch import MOST_STALL, watch_loop
+from toolwright import Runtime
+from toolwright.builtin.bash import BashLimits, bash_tool
 from toolwright.testing import CrashKit, Zygote
 
 
@@ -46,6 +55,39 @@ def soak_shell(seconds: float, seed: int | None) -> int:
     return 0
 
 
+async def soak_bash(seconds: float, seed: int | None) -> int:
+    """Give hostile scripts and hidden spellings of denied ones to `bash`, and look at the program after each."""
+    until, counts = time.monotonic() + seconds, Counter[str]()
+    async with Pair(DENY) as pair, Runtime.open(tools=[bash_tool(BashLimits(seconds=2))]) as runtime:
+        session = runtime.session("s")
+        while True:
+            number = SystemRandom().randrange(1 << 32) if seed is None else seed
+            random = Random(number)
+            script = random.choice(HOSTILE)
+            with watch_loop() as watch:
+                outcome = await asyncio.wait_for(session.call("bash", command=script), 20)
+            counts["hostile scripts that " + ("ended by themselves" if outcome.ok else "were stopped")] += 1
+            after = await asyncio.wait_for(session.call("bash", command="rm -rf /*; echo on"), 20)
+            hidden = hide(random.choice(HARMS), random.choices(WRAPPERS, k=random.randint(1, 5)))
+            await pair.reset()
+            judged = await asyncio.wait_for(pair.ruled.call("bash", command=hidden), 40)
+            counts["denied scripts that " + ("came to no harm" if judged.ok else "were refused")] += 1
+            for wrong, what in (
+                (not after.ok, f"no script runs after {script!r}: {after.text}"),
+                (watch.longest > MOST_STALL, f"the loop did not turn for {watch.longest:.3f} s with {script!r}"),
+                (await pair.state(pair.ruled) != BEFORE, f"a rule did not keep {hidden!r}"),
+            ):
+                if wrong:
+                    print(f"Seed {number}: {what}", file=sys.stderr)
+                    return 1
+            if seed is not None or time.monotonic() > until:
+                break
+    print("No script ended or held up the program, and none did what a rule denies")
+    for what, count in sorted(counts.items()):
+        print(f"  {count:6} {what}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make soak", description="Kill programs at random until the time is up.")
     parser.add_argument("--seconds", type=float, default=600, help="how long (600)")
@@ -53,7 +95,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int, help="kill workers of background runs, of which so many share a store")
     parser.add_argument("--seed", type=int, help="play this one story only; the instants of its kills still vary")
     parser.add_argument("--shell", action="store_true", help="compare rules on scripts with what a real bash does")
+    parser.add_argument("--bash", action="store_true", help="give hostile scripts to the bash in the box")
+    parser.add_argument("--calls", action="store_true", help="kill or fail a program at single system calls")
     options = parser.parse_args()
+    if options.bash:
+        return asyncio.run(soak_bash(options.seconds, options.seed))
+    if options.calls:
+        chosen = [] if options.seed is None else ["--seed", str(options.seed)]
+        command = [sys.executable, "-m", "tests.crash.system_calls", "--seconds", str(options.seconds), *chosen]
+        return subprocess.run(command, check=False).returncode
     if options.shell:
         return soak_shell(options.seconds, options.seed)
     until, zygote, kills = time.monotonic() + options.seconds, Zygote(), Counter[str]()

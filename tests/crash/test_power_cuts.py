@@ -18,6 +18,7 @@ from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolCall, tool
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
+from toolwright.stores.sqlite import writer
 from toolwright.stores.sqlite.store import SqliteStore
 
 Ending = tuple[str, Any]
@@ -40,7 +41,7 @@ class Loss(AssertionError):
 @pytest.fixture
 def vfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordingVFS]:
     # A log of eight pages is copied to the database again and again; by default a test this short would not see it.
-    monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: connection.wal_autocheckpoint(8)])
+    monkeypatch.setattr(writer, "CHECKPOINT", 8)
     made = RecordingVFS("power-cut")
     yield made
     made.unregister()
@@ -194,7 +195,7 @@ async def test_a_power_cut_while_a_cut_is_recovered_loses_nothing_either(vfs, fo
 @pytest.mark.promise("EFF-08")
 async def test_with_normal_sync_a_power_cut_may_lose_the_last_moments_and_breaks_nothing(vfs, folder, monkeypatch):
     # A shorter log may be copied, and synced with that, by the very commits that are told of.
-    monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: connection.wal_autocheckpoint(40)])
+    monkeypatch.setattr(writer, "CHECKPOINT", 40)
     await work(vfs, folder / "agent.db", "normal", "only")
     losses = 0
     for cut in cuts(vfs.steps, 5):

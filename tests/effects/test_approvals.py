@@ -306,3 +306,35 @@ async def test_a_call_that_begins_to_wait_for_a_person_is_logged_with_fields(pla
     (line,) = [record for record in caplog.records if "waits for approval" in record.getMessage()]
     assert (line.session, line.call_id, line.tool, line.waits_for) == ("s", "c1", "rm", "approval")
     assert approval.key not in caplog.text
+
+
+@pytest.mark.promise("AUTH-04", "AUTH-03")
+@pytest.mark.parametrize("answer", ["approve", "deny", "approve before", "deny before"])
+async def test_a_call_that_only_its_batch_asked_about_does_not_run_unasked_after_a_restart(file, open_runtime, answer):
+    ran = []
+
+    @tool
+    async def wipe(path: str) -> str:
+        ran.append(path)
+        return "wiped"
+
+    async with fail_after(20):
+        first = await open_runtime(file, wipe)
+        call = ToolCall(id="c1", name="wipe", arguments={"path": "/x"})
+        batch = first.session("s").start_batch([call], rules=[Rule("ask", "wipe", name="ask ann", reason="it wipes")])
+        await batch.quiet()
+        await first.close()
+
+        second = await open_runtime(file, wipe)
+        (approval,) = await second.approvals()
+        decide = second.approve if "approve" in answer else second.deny
+        if "before" in answer:
+            await decide(approval.key, by="ann")
+        (recovered,) = await second.recover()
+        if "before" not in answer:
+            assert (recovered.action, recovered.outcome.status, ran) == ("waiting", "pending", [])
+            assert await second.approvals() == [approval]
+            await decide(approval.key, by="ann")
+        (outcome,) = await second.session("s").run_batch([call])
+    assert (ran, outcome.ok) == ((["/x"], True) if "approve" in answer else ([], False))
+    assert (outcome.decided_by, outcome.decision.by) == ("ask ann", "ann")

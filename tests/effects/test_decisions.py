@@ -8,6 +8,7 @@ import pytest
 from tests.effects.test_approvals import Shell, asked, rm
 from tests.support import fail_after
 from toolwright import Failure, Policy, ToolCall, ToolwrightError, tool
+from toolwright.clock import rfc3339
 from toolwright.testing import FakeClock
 from toolwright.wire.detect import PROVIDERS
 
@@ -39,7 +40,7 @@ async def test_who_decided_and_when_is_in_the_outcome_and_stays_there(place, ope
     assert (again.replayed, again.decision) == (True, decision)
     assert outcome.to_json()["decision"] == {
         "verdict": "approved",
-        "at": decision.at,
+        "at": rfc3339(decision.at),
         "by": "ann",
         "edited": False,
         "always": False,

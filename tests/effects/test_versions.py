@@ -8,6 +8,7 @@ from tests.effects.older import MARKS, SCHEMA, make_version_1, rows
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.owners import OwnerLock
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.schema import VERSION
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -86,7 +87,7 @@ async def test_a_file_is_migrated_once_and_keeps_its_secret(old):
 @pytest.mark.promise("EFF-13", "EFF-12")
 async def test_a_file_is_not_migrated_while_an_older_program_has_it_open(old):
     number = rows(old, "INSERT INTO owners (name) VALUES ('of an older version') RETURNING number")[0][0]
-    lock = OwnerLock(old, number)
+    lock = OwnerLock(StorePlace(old), number)
     before = rows(old, SCHEMA)
     with pytest.raises(StoreError, match="a program has it open; end that first"):
         SqliteStore(old)

@@ -1,6 +1,8 @@
 """Limited children: jobs in processes whose limits the operating system keeps."""
 
 import asyncio
+import os
+import resource
 import signal
 import sys
 import threading
@@ -13,6 +15,7 @@ import pytest
 
 from tests.conftest import process_table
 from tests.support import fail_after
+from toolwright import MachineError
 from toolwright.limited_children import ChildFailed, ChildJob, ChildPool, ChildTimeout
 
 MB = 1024 * 1024
@@ -61,6 +64,14 @@ async def test_a_child_that_takes_too_long_is_killed_for_real(pool, name):
         await pool.run(job(name), None, seconds=0.5, hear=heard.append)
     gone(heard[0])
     assert await pool.run(job("echo"), 1, seconds=5) == 1
+
+
+@pytest.mark.promise("BLT-05")
+async def test_a_child_that_never_stops_telling_is_killed_at_its_time_and_does_not_hold_up_the_program(
+    pool, loop_watch
+):
+    with pytest.raises(ChildTimeout):
+        await pool.run(job("tell"), 10**12, seconds=1, hear=lambda note: None)
 
 
 @pytest.mark.promise("BLT-05")
@@ -129,7 +140,7 @@ async def test_the_processor_time_of_a_request_is_bounded_even_if_nobody_kills_i
 
 
 async def test_a_child_whose_memory_grew_is_replaced(pool):
-    growing = job("grow", memory=1_000 * MB)
+    growing = job("grow", memory=190 * MB)
     first = await pool.run(growing, 1 * MB, seconds=5)
     assert await pool.run(growing, 100 * MB, seconds=5) == first
     assert await pool.run(growing, 1 * MB, seconds=5) != first
@@ -157,6 +168,19 @@ async def test_closing_kills_busy_and_idle_children_and_leaves_no_thread(pool):
     assert not [
         thread for thread in threading.enumerate() if "toolwright-children" in thread.name and thread.is_alive()
     ]
+
+
+@pytest.mark.promise("BLT-05", "EFF-07")
+async def test_a_machine_without_a_child_to_give_is_told_from_a_job_that_fails(pool):
+    assert await pool.run(job("echo"), 1, seconds=5) == 1
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    try:
+        with pytest.raises(MachineError, match="nothing ran"):
+            await pool.run(job("tell"), 1, seconds=5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert await pool.run(job("tell"), 1, seconds=5) == "told"
 
 
 @pytest.mark.promise("BLT-05")

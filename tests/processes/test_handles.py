@@ -502,3 +502,21 @@ async def test_cancelling_the_task_that_awaits_a_run_cancels_the_run_if_asked_to
     with pytest.raises(asyncio.CancelledError):
         await stage.until(waiting)
     assert (await run.refresh()).status == ("cancelled" if cancel else "running")
+
+
+@pytest.mark.promise("PROC-05", "AUTH-01")
+async def test_any_tool_runs_in_the_background_where_the_policy_says_so(stage: Stage, place: str | Path):
+    @tool
+    async def plain(text: str = "hi") -> str:
+        return text
+
+    refusing = (await stage.open(":memory:", plain)).session("s")
+    with pytest.raises(ProcessError, match="does not support background execution: plain"):
+        await refusing.spawn("plain")
+    session = (await stage.open(place, plain, policy=Policy(background_tools="all"))).session("s")
+    run = await session.spawn("plain", {"text": "a"})
+    assert (await stage.until(run.wait())).value == "a"
+    await session.on("topic", "plain")
+    assert (await session.schedule("plain", {}, cron="0 3 * * *")).state == "active"
+    with pytest.raises(ToolwrightError, match="background_tools is 'some'"):
+        Policy(background_tools="some")

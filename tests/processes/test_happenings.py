@@ -30,15 +30,32 @@ async def test_what_happens_to_a_run_is_told_in_order_from_queued_to_its_end(sta
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
     events = await stage.until(follow(run))
-    assert [event.type for event in events] == ["queued", "started", "output", "progress", "status", "completed"]
+    assert [event.type for event in events] == ["queued", "started", "status", "output", "progress", "completed"]
     numbers = [event.number for event in events]
     assert numbers == sorted(set(numbers))
     assert [event.process for event in events] == [run.id] * 6
     assert [event.last for event in events] == [False] * 5 + [True]
     assert events[1].payload == {"worker": run.process.worker, "attempt": 1, "taken_over_from": None}
-    assert events[2].payload == {"stream": "stdout", "text": "hello\n"}
-    assert events[3].payload == {"current": 1, "total": 2, "unit": "files", "label": "half"}
+    assert events[2].payload == {"text": "Running"}
+    assert events[3].payload == {"stream": "stdout", "text": "hello\n"}
+    assert events[4].payload == {"current": 1, "total": 2, "unit": "files", "label": "half"}
     assert events[5].payload == {"summary": "done"}
+
+
+@pytest.mark.promise("PROC-02")
+async def test_what_a_run_says_it_does_stands_before_or_after_its_output_as_it_was_said(
+    stage: Stage, place: str | Path
+):
+    @tool(supports_background=True)
+    async def work(ctx: ToolContext) -> str:
+        await ctx.output("stdout", "hello\n")
+        await ctx.status("Packing")
+        return "done"
+
+    session = (await stage.open(place, work)).session("s")
+    run = await session.spawn("work")
+    told = [(event.type, event.payload.get("text")) for event in await stage.until(follow(run))]
+    assert told[2:-1] == [("status", "Running"), ("output", "hello\n"), ("status", "Packing")]
 
 
 @pytest.mark.promise("PROC-02")

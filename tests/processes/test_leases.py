@@ -11,7 +11,11 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import Runtime, ToolContext, tool
+from toolwright.processes.process import Options, Registration
+from toolwright.processes.store import Limits
 from toolwright.stores.sqlite.history import calls
+from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing import FakeClock
 
 
 class Pair:
@@ -454,3 +458,83 @@ async def test_a_runtime_that_closes_at_any_moment_leaves_its_runs_to_the_next(s
     for number, run in enumerate(runs):
         assert (await stage.until(run.wait(), most=20)).value == number
     assert max(run.process.attempts for run in runs) > 1
+
+
+@pytest.mark.promise("PROC-04")
+@pytest.mark.parametrize("jump", [3_600.0, -3_600.0])
+async def test_no_worker_loses_a_run_when_the_wall_clock_is_set(stage: Stage, file: Path, jump: float):
+    ran = []
+
+    @tool(supports_background=True, idempotent=True)
+    async def work() -> str:
+        ran.append(1)
+        await stage.clock.sleep(120)
+        return "done"
+
+    session = (await stage.open(file, work)).session("s")
+    await stage.open(file, work, worker=True)
+    run = await session.spawn("work")
+    await stage.status(run, "running")
+    stage.clock.jump(jump)
+    await stage.pass_time(60)
+    process = await run.refresh()
+    assert (process.token, process.crashes) == (1, 0)
+    assert 15 <= process.lease_until - stage.clock.now() <= 30
+    assert (await stage.until(run.wait())).value == "done"
+    assert ran == [1]
+
+
+@pytest.mark.promise("PROC-04")
+@pytest.mark.parametrize("jump", [3_600.0, -3_600.0])
+async def test_a_frozen_worker_is_replaced_in_time_when_the_wall_clock_is_set(pair: Pair, file: Path, jump: float):
+    @tool(supports_background=True, idempotent=True)
+    async def work(ctx: ToolContext) -> str:
+        await pair.frozen.clock.sleep(5)
+        return "done"
+
+    here, there = await pair.open(file, work)
+    run = await here.spawn("work")
+    pair.other.clock.jump(jump)
+    began = pair.other.clock.monotonic()
+    await pair.lose(run, there)
+    assert 25 <= pair.other.clock.monotonic() - began <= 45
+
+
+@pytest.mark.promise("PROC-04")
+async def test_a_lease_from_before_the_machine_was_started_anew_has_passed(tmp_path: Path):
+    """The clock of leases begins at nothing with the machine, and what it was before says nothing."""
+    process = Registration(id="p", session="s", tool="work", arguments=b"{}", title="t", options=Options(), at=0.0)
+    clock = FakeClock()
+    await clock.advance(1_000_000.0)
+    before = SqliteStore(tmp_path / "agent.db", clock=clock)
+    await before.services.processes.register([process], Limits(), None)
+    (first,) = await before.services.processes.claim("w1", ["work"], 1.0, 30.0, 1)
+    after = SqliteStore(tmp_path / "agent.db", clock=FakeClock())
+    assert await after.services.processes.work_waits("w2", ["work"], 30.0)
+    (second,) = await after.services.processes.claim("w2", ["work"], 2.0, 30.0, 1)
+    await before.close()
+    await after.close()
+
+    assert (first.process.token, second.process.token) == (1, 2)
+
+
+@pytest.mark.promise("PROC-02", "PROC-04")
+async def test_an_event_without_a_key_is_kept_once_when_the_run_is_taken_over(pair: Pair, file: Path):
+    stand_still = [True]
+
+    @tool(supports_background=True, idempotent=True, events={"copied": int})
+    async def copy(ctx: ToolContext) -> str:
+        await ctx.emit("copied", 1)
+        await ctx.emit("copied", 1)
+        await ctx.emit("copied", 2)
+        if stand_still.pop() if stand_still else False:
+            await asyncio.Event().wait()
+        await ctx.emit("copied", 3)
+        return "done"
+
+    here, there = await pair.open(file, copy)
+    run = await here.spawn("copy")
+    handle = await pair.lose(run, there)
+    assert (await pair.other.until(handle.wait())).value == "done"
+    assert [event.payload async for event in handle.events() if event.type == "copied"] == [1, 1, 2, 3]
+    await pair.thaw(60)

@@ -1,6 +1,7 @@
 """What a run prints: a live tail, a log that is capped and in the store while it runs, few transactions."""
 
 import asyncio
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -257,3 +258,21 @@ async def test_the_raw_output_of_a_run_is_its_log_file(stage: Stage, place: str 
         assert (
             log == "x" * 128 * KI + f"\n[system] {missing} characters of output were left out here\n" + "x" * 128 * KI
         )
+
+
+@pytest.mark.promise("PROC-08")
+@pytest.mark.parametrize(
+    ("said", "summary"), [("3 of 4 pages", "3 of 4 pages"), ("  ", '{"ok":true}'), (7, '{"ok":true}')]
+)
+async def test_a_tool_says_how_its_run_is_summed_up(stage: Stage, place: str | Path, said, summary: str):
+    @tool(supports_background=True)
+    async def work() -> Success:
+        return Success({"ok": True}, metadata={"summary": said})
+
+    session = (await stage.open(place, work)).session("s")
+    run = await session.spawn("work", signal_on_completion=True)
+    await stage.until(run.wait())
+    (message,) = await session.messages.list()
+    assert f"- summary: {json.dumps(summary)}" in message.content
+    (resource,) = await session.resources.list(kind="background_run")
+    assert resource.metadata["summary"] == summary

@@ -88,6 +88,27 @@ async def test_a_run_that_was_cancelled_starts_no_more(stage: Stage, place: str 
     assert len(await session.runs()) == 1
 
 
+@pytest.mark.promise("PROC-09", "CANCEL-01")
+async def test_a_run_that_is_cancelled_elsewhere_and_starts_another_then_is_cancelled(stage: Stage, file: Path):
+    going, go = asyncio.Event(), asyncio.Event()
+
+    @tool(supports_background=True)
+    async def work(ctx: ToolContext) -> None:
+        going.set()
+        await go.wait()  # its worker has not looked yet, and does not know that it is cancelled
+        await ctx.runs.spawn("grow", {"depth": 0})
+
+    session = (await stage.open(file, grow, work, policy=POLICY)).session("s")
+    there = (await stage.open(file, grow, work, policy=POLICY, worker=False)).session("s")
+    run = await session.spawn("work")
+    await stage.until(going.wait())
+    await (await there.run(run.id)).cancel("enough")
+    go.set()
+    outcome = await run.wait()
+    assert (outcome.status, outcome.reason, run.status) == ("cancelled", "enough", "cancelled")
+    assert len(await session.runs()) == 1
+
+
 @pytest.mark.promise("PROC-09")
 async def test_a_run_awaits_what_it_started_and_gets_its_value(stage: Stage, place: str | Path):
     @tool(supports_background=True)

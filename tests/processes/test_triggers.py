@@ -8,7 +8,7 @@ import pytest
 
 from tests.effects.conftest import file, open_runtime, place
 from tests.support import fail_after
-from toolwright import Policy, Runtime, ToolContext, tool
+from toolwright import Policy, RetryPolicy, Runtime, ToolContext, ToolError, tool
 from toolwright.errors import ProcessError, ServiceError
 from toolwright.stores.sqlite.care import prune
 from toolwright.stores.sqlite.store import SqliteStore
@@ -328,3 +328,58 @@ async def test_keys_of_what_occurred_long_ago_go_when_a_store_is_pruned(file, op
     assert (await prune(file, 1_050.0)).occurrences == 1
     await runtime.occur("t", 2, key="old")
     assert (await refusal(runtime.occur("t", 2, key="new")))[0] == "conflict"
+
+
+# --- triggers of tools
+
+
+@pytest.mark.promise("PROC-10", "SES-06")
+async def test_a_tool_adds_triggers_and_says_what_occurs_in_its_session(place, open_runtime):
+    @tool
+    async def plan(ctx: ToolContext) -> list:
+        await ctx.triggers.add("order.created", "ship", payload_as="order")
+        runs = await ctx.triggers.occur("order.created", {"id": 17})
+        return [len(await ctx.triggers.list()), [run.id for run in runs]]
+
+    runtime = await open_runtime(place, ship, plan)
+    other = runtime.session("other")
+    await other.on("order.created", "ship")
+    session = runtime.session("s")
+    count, ids = (await session.call("plan")).value
+    assert count == 1
+    (run,) = await session.runs()
+    assert [run.id] == ids
+    assert await outcomes([run]) == [[{"id": 17}, False]]
+    assert (run.process.session, await other.runs()) == ("s", [])
+
+
+@pytest.mark.promise("PROC-10", "RETRY-02")
+async def test_a_call_that_runs_again_adds_its_trigger_once_and_its_occurrence_occurs_once(place, open_runtime):
+    @tool(idempotent=True, retry=RetryPolicy(attempts=3, base_delay=0))
+    async def plan(ctx: ToolContext) -> int:
+        await ctx.triggers.add("order.created", "ship")
+        await ctx.triggers.occur("order.created", {"id": 1})
+        await ctx.triggers.occur("order.created", {"id": 1})
+        await ctx.triggers.occur("order.created", {"id": 2}, key="mine")
+        if ctx.attempt < 3:
+            raise ToolError("not yet", retry=True)
+        return ctx.attempt
+
+    runtime = await open_runtime(place, ship, plan)
+    session = runtime.session("s")
+    async with fail_after(10):
+        assert (await session.call("plan")).value == 3
+    assert len(await session.triggers()) == 1
+    assert len(await session.runs()) == 3
+
+
+@pytest.mark.promise("PROC-10", "SES-06")
+async def test_a_tool_cannot_take_the_key_of_an_occurrence_of_the_host(place, open_runtime):
+    @tool
+    async def spoil(ctx: ToolContext) -> int:
+        return len(await ctx.triggers.occur("order.created", {"id": 0}, key="order-17"))
+
+    runtime = await open_runtime(place, ship, spoil)
+    await runtime.session("victim").on("order.created", "ship")
+    assert (await runtime.session("s").call("spoil")).value == 0
+    assert len(await runtime.occur("order.created", {"id": 17}, key="order-17")) == 1

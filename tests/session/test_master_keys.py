@@ -6,11 +6,13 @@ import os
 import apsw
 import pytest
 
-from toolwright import ToolContext, tool
-from toolwright.errors import SecretsError
+from tests.support import fail_after
+from toolwright import ReplayMismatch, ToolCall, ToolContext, tool
+from toolwright.errors import MissingRequirement, SecretsError
 from toolwright.session.keys import EnvironmentKeys, GivenKeys, KeyFile
 
 ONE, TWO = b"1" * 32, b"2" * 32
+VALUE = "correct horse battery staple"
 
 
 def text(*keys: bytes) -> str:
@@ -68,7 +70,10 @@ async def test_a_lost_key_is_named_and_loses_nothing(file, open_runtime):
     async def use(ctx: ToolContext) -> str | None:
         return await ctx.secrets.get("k")
 
-    runtime = await open_runtime(file, use)
+    with pytest.raises(MissingRequirement, match="which is not known here; set TOOLWRIGHT_MASTER_KEY"):
+        await open_runtime(file, use)
+    runtime = await open_runtime(file)
+    runtime.tools.register(use)
     session = runtime.session("s")
     with pytest.raises(SecretsError, match=r"'k'.*not known; provide that key"):
         await session.secrets.get("k")
@@ -192,3 +197,65 @@ async def test_a_key_file_is_not_made_where_none_may_be(tmp_path):
 def test_a_given_key_of_another_size_is_refused(key):
     with pytest.raises(SecretsError, match="32 random bytes"):
         GivenKeys(key)
+
+
+@pytest.mark.promise("SAFE-05", "EFF-11")
+async def test_a_call_with_a_secret_argument_is_found_again_after_its_key_was_renewed_and_dropped(file, open_runtime):
+    @tool(secret="pin")
+    async def use(pin: str) -> str:
+        return "used"
+
+    calls = [ToolCall(id="c1", name="use", arguments={"pin": "correct horse"})]
+    short = [ToolCall(id="c2", name="use", arguments={"pin": "abc"})]
+    for keys in ([ONE], [TWO, ONE], [TWO]):
+        runtime = await open_runtime(file, use, master_key=GivenKeys(*keys))
+        session = runtime.session("s")
+        for batch in (calls, short):
+            (outcome,) = await session.run_batch(batch)
+            assert (outcome.value, outcome.replayed) == ("used", keys != [ONE])
+        if len(keys) == 2:
+            await runtime.rotate_secrets()
+        with pytest.raises(ReplayMismatch, match="something else"):
+            await session.run_batch([ToolCall(id="c1", name="use", arguments={"pin": "another horse"})])
+        await runtime.close()
+
+
+@pytest.mark.promise("SAFE-05", "EFF-06")
+async def test_the_sealed_result_of_a_step_moves_to_the_new_key(file, open_runtime):
+    made = []
+
+    keys = []
+
+    @tool(on_crash="rerun")
+    async def work(ctx: ToolContext) -> bool:
+        token = await ctx.step("make", make)
+        keys.append(ctx.signal_key("go"))
+        await ctx.receive("go")
+        return token == VALUE
+
+    def make() -> str:
+        made.append(1)
+        return VALUE
+
+    runtime = await open_runtime(file, work, master_key=GivenKeys(ONE))
+    session = runtime.session("s")
+    await session.secrets.set("k", VALUE)
+    events = session.subscribe()
+    session.start_batch([ToolCall(id="c1", name="work")])
+    async with fail_after(5):
+        async for event in events:
+            if event.kind == "call.waiting":
+                break
+    await runtime.close()
+    assert VALUE.encode() not in b"".join(path.read_bytes() for path in file.parent.glob("agent.db*"))
+    runtime = await open_runtime(file, master_key=GivenKeys(TWO, ONE))
+    assert await runtime.rotate_secrets() == 2  # the secret, and what the step gave
+    assert await runtime.rotate_secrets() == 0
+    await runtime.close()
+    runtime = await open_runtime(file, work, master_key=GivenKeys(TWO))
+    session = runtime.session("s")
+    batch = session.start_batch([ToolCall(id="c1", name="work")])
+    async with fail_after(5):
+        await runtime.signal(keys[0], None)
+        (outcome,) = await batch
+    assert (outcome.value, made) == (True, [1])

@@ -1,15 +1,19 @@
 """Pages become markdown or text, in a process that can be killed; and what else the tool says of itself and does."""
 
-import asyncio
 import importlib.util
 import subprocess
 import sys
 
 import pytest
 
+from tests.conftest import child_processes
+from tests.effects.watching import until
 from tests.support import fail_after
 from tests.web.sites import PATIENCE, Exchange, Web, response
+from toolwright.builtin.page_reading import Raw, read_page
 from toolwright.builtin.web import web_fetch
+from toolwright.clock import SystemClock
+from toolwright.limited_children import ChildPool
 
 PAGE = b"""<!doctype html><html><head><title> A
   page </title><style>p {color: red}</style></head><body>
@@ -110,23 +114,16 @@ async def test_a_page_that_keeps_its_reader_busy_is_given_up(web: Web, html: byt
     assert len(raw.value["content"]) == len(html)
 
 
-async def test_a_call_that_is_cancelled_ends_the_process_of_its_page(web: Web, monkeypatch):
-    started = asyncio.Event()
-    start = asyncio.create_subprocess_exec
-
-    async def watched(*command, **options):
-        child = await start(*command, **options)
-        started.set()
-        return child
-
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", watched)
+@pytest.mark.promise("BLT-05")
+async def test_a_call_that_is_cancelled_ends_the_process_of_its_page(web: Web):
     site = await web.serve(response(b"<p>" + b" " * 1_000_000 + b"x", type="text/html"))
     runtime = await web.open(conversion=1_000)
     call = {"name": "web_fetch", "arguments": {"url": f"http://pages.example:{site.port}/"}}
     batch = runtime.session("s").start_batch([call])
     async with fail_after(PATIENCE):
-        await started.wait()
+        await until(child_processes)
         batch.cancel()
+        await until(lambda: not child_processes())
         (outcome,) = await batch
     assert outcome.status == "cancelled"  # and the check around every test finds no process
 
@@ -197,3 +194,24 @@ def test_nothing_of_the_web_is_imported_before_it_is_used(module: str):
     program = f"import sys, {module}; print(sorted({{'httpx', 'httpcore', 'bs4', 'markdownify'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.promise("BLT-05", "BLT-03")
+@pytest.mark.parametrize(
+    ("charset", "byte"), [("gb18030", b"\x81"), ("iso-2022-jp", b"\xff"), ("utf-8", b"\xff"), ("big5", b"\x80a")]
+)
+@pytest.mark.parametrize("html", [False, True])
+async def test_a_large_page_in_any_encoding_is_decoded_without_holding_up_the_program(loop_watch, charset, byte, html):
+    size = 5 * 1024 * 1024
+    raw = Raw(
+        content=byte * (size // len(byte)),
+        content_type=f"text/plain; charset={charset}",
+        html=html,
+        truncated=False,
+        base="http://pages.example/",
+    )
+    children = ChildPool()
+    async with fail_after(PATIENCE):
+        page = await read_page(raw, "html", children=children, seconds=15, clock=SystemClock())
+        await children.close()
+    assert len(page.content) >= size // 2 // len(byte)

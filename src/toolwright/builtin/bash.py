@@ -7,6 +7,7 @@ although it executes code; a rule of the owner's policy may still ask, or deny.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from collections.abc import Callable
@@ -131,8 +132,9 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         # What it executes can reach nothing but the session's own files, so nobody has to look at it first.
         approval="auto",
         supports_background=True,
-        # The sandbox's own limit comes first, and says more.
-        timeout=bounds.seconds + 10,
+        needs=["bash"],
+        # The sandbox's own limit comes first, and says more. A busy machine may take long to start a child.
+        timeout=bounds.seconds + 30,
         # A script that was cut off left nothing behind, and one that was not is a step: done once.
         on_crash="rerun",
     )
@@ -185,6 +187,12 @@ class _Answer(Struct):
     links: list[str] = []
 
 
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("bashkit") is not None
+
+
+@functools.cache
 def _job(limits: BashLimits) -> ChildJob:
     return ChildJob(
         f"{_CHILD}:work",
@@ -198,7 +206,7 @@ def _job(limits: BashLimits) -> ChildJob:
 
 async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
     """Run a script on a copy of the session's files, and tell what it did."""
-    if importlib.util.find_spec("bashkit") is None:
+    if not _installed():
         raise ToolError(
             "The sandbox is not installed here.",
             category="unavailable",

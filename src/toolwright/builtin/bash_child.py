@@ -20,6 +20,7 @@ from typing import Any
 from bashkit import Bash, BashError, BuiltinResult, CommandStatus, FileSystem
 
 ROOT = "/workspace"
+_CONTROLS = [chr(number) for number in range(32) if number not in (9, 10, 13)]
 _PIECE = 16 * 1024
 _PAUSE = 0.02
 
@@ -34,8 +35,8 @@ _OF_THE_SHELL = {
     *("jobs", "mapfile", "popd", "printf", "pushd", "read", "readarray", "set", "shift", "shopt", "test", "times"),
     *("trap", "type", "ulimit", "umask", "unalias", "wait"),
 }
-# An executable file can name a command of the interpreter past the one that replaces it.
-_MAKE_EXECUTABLE = ("chmod", "install")
+# An executable file can name a command of the interpreter past the one that replaces it. No other command makes one.
+_MAKE_EXECUTABLE = ("chmod", "install", "mkfifo")
 
 
 def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
@@ -95,12 +96,15 @@ class _Script:
         else:
             result = asyncio.run(self._guard.execute(shell, command, on_output=self._output.take))
         self._output.end()
+        room = self._limits["output_bytes"]
+        stdout, stderr = _cut(result.stdout, room), _cut(result.stderr, room)
+        cut = (stdout, stderr) != (result.stdout, result.stderr)
         answer = {
-            "stdout": _cut(result.stdout, self._limits["output_bytes"]),
-            "stderr": _cut(result.stderr, self._limits["output_bytes"]),
+            "stdout": stdout,
+            "stderr": stderr,
             "exit_code": result.exit_code,
             "error": None if result.error is None else result.error[:2_000],
-            "truncated": result.stdout_truncated or result.stderr_truncated or self._output.overflowed,
+            "truncated": cut or result.stdout_truncated or result.stderr_truncated or self._output.overflowed,
             "lost": lost,
             "refused": self._guard.refused if self._guard is not None else None,
             "refused_names": self._refused_names,
@@ -280,41 +284,49 @@ class _Output:
         self._lock = threading.Lock()
         self._waiting: list[list[str]] = []
         self._size = 0
-        self._sent = 0.0
-        self._timer: threading.Timer | None = None
+        self._over = False
+        self._wake = threading.Event()
         self.overflowed = False
+        threading.Thread(target=self._send_in_time, daemon=True).start()
 
     def take(self, stdout: str, stderr: str) -> None:
         """Called by the interpreter, on any thread."""
         with self._lock:
             for stream, text in (("stdout", stdout), ("stderr", stderr)):
-                if len(text) > self._room:
-                    self.overflowed, text = True, text[: self._room]
-                self._room -= len(text)
+                cut = _cut(text, self._room)
+                if cut != text:
+                    self.overflowed, text = True, cut
+                self._room = max(0, self._room - _cost(text)) if text else self._room
                 self._size += len(text)
                 if text and self._waiting and self._waiting[-1][0] == stream:
                     self._waiting[-1].append(text)
                 elif text:
                     self._waiting.append([stream, text])
-            if self._size >= _PIECE or time.monotonic() > self._sent + _PAUSE:
+            if self._size >= _PIECE:
                 self._send()
-            elif self._waiting and self._timer is None:
-                self._timer = threading.Timer(_PAUSE, self.end)
-                self._timer.daemon = True
-                self._timer.start()
+            elif self._waiting:
+                self._wake.set()
 
     def end(self) -> None:
-        """Send what waits."""
+        """Let what waits go with the answer."""
+        self._over = True
+        self._wake.set()
         with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._send()
+            self._send(hold=True)
 
-    def _send(self) -> None:
-        waiting, self._waiting, self._size, self._timer = self._waiting, [], 0, None
+    def _send_in_time(self) -> None:
+        while not self._over:
+            self._wake.wait()
+            time.sleep(_PAUSE)
+            with self._lock:
+                self._wake.clear()
+                if not self._over:
+                    self._send()
+
+    def _send(self, *, hold: bool = False) -> None:
+        waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            self._sent = time.monotonic()
-            self._link.note([[stream, "".join(texts)] for stream, *texts in waiting])
+            self._link.note([[stream, "".join(texts)] for stream, *texts in waiting], hold=hold)
 
 
 def _sink(stream: Any) -> Any:
@@ -386,5 +398,14 @@ def _restore(shell: Any, state: Any) -> bool:
     return True
 
 
-def _cut(text: str, most_bytes: int) -> str:
-    return text.encode(errors="replace")[:most_bytes].decode(errors="ignore")
+def _cut(text: str, room: int) -> str:
+    """As much of the start of a text as there is room for, by what it takes in JSON."""
+    if _cost(text) <= room:
+        return text
+    whole = text.encode(errors="replace")[:room].decode(errors="ignore")
+    return whole if _cost(whole) <= 2 * room else whole[: room // 6]
+
+
+def _cost(text: str) -> int:
+    """Bytes in JSON, where a control character takes six."""
+    return len(text.encode(errors="replace")) + 5 * sum(map(text.count, _CONTROLS))

@@ -18,6 +18,7 @@ from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 
 MOST_EDITED = 16 * 1024 * 1024
+_NO_DIFF = "(left out: the file held a secret, and a change of it could show the rest)"
 Hash = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 
 
@@ -111,7 +112,7 @@ async def edit_file(
             "hash": hash_of(data),
             "size": len(data),
             "replacements": replacements,
-            "diff": await _off_loop(old, unified, old, new, path),
+            "diff": _NO_DIFF if await ctx.secrets.hides(old) else await _off_loop(old, unified, old, new, path),
         }
 
     planned = await ctx.step("plan", plan)

@@ -7,6 +7,7 @@ from typing import Any
 
 PAGE_BYTES = 40_000  # with its line numbers and JSON around it, a page fits what a model is shown at once
 LINE_CHARS = 2_000
+_SMALL = 64 * 1024  # characters of a text that is simply split into its lines
 
 
 def _number(line: int) -> str:
@@ -23,13 +24,16 @@ def count_lines(text: str) -> int:
 
 def page_of(text: str, offset: int, limit: int) -> dict[str, Any] | None:
     """Numbered lines from `offset` on, as many as fit; None when there is no such line."""
-    lines = text.split("\n")
-    if not lines[-1]:
-        del lines[-1]
-    total = len(lines)
+    if len(text) <= _SMALL:
+        lines = text.split("\n")
+        if not lines[-1]:
+            del lines[-1]
+        total = len(lines)
+        chosen = lines[offset - 1 : offset - 1 + limit]
+    else:
+        total, chosen = _window(text, offset, limit)
     if offset > max(total, 1):
         return None
-    chosen = lines[offset - 1 : offset - 1 + limit]
     if max(map(len, chosen), default=0) > LINE_CHARS:
         chosen = [_shortened(line) for line in chosen]
     last = offset - 1 + len(chosen)
@@ -43,6 +47,28 @@ def page_of(text: str, offset: int, limit: int) -> dict[str, Any] | None:
     if offset + len(shown) <= total:
         page["next_offset"] = offset + len(shown)
     return page
+
+
+def _window(text: str, offset: int, limit: int) -> tuple[int, list[str]]:
+    """How many lines a long text has, and those that are wanted. It is never split into all of its lines: millions of
+    them would take long, all in one call that lets no other thread run."""
+    total, start, passed = 0, None, 0
+    for at in range(0, len(text), _SMALL):
+        found = text.count("\n", at, at + _SMALL)
+        if start is None and passed + found >= offset - 1:
+            start = at
+            for _ in range(offset - 1 - passed):
+                start = text.index("\n", start) + 1
+        elif start is None:
+            passed += found
+        total += found
+    total += not text.endswith("\n")
+    chosen: list[str] = []
+    while start is not None and start < len(text) and len(chosen) < limit:
+        end = text.find("\n", start)
+        chosen.append(text[start : len(text) if end < 0 else end])
+        start = len(text) if end < 0 else end + 1
+    return total, chosen
 
 
 def _shortened(line: str) -> str:

@@ -110,7 +110,9 @@ async def read_file(
     except ServiceError:
         await file_at(ctx, path)  # asked only now, for most files are there
         raise
-    about = {"path": path, "size": len(content), "hash": hash_of(content)}
+    large = len(content) > LARGE
+    digest = await asyncio.to_thread(hash_of, content) if large else hash_of(content)
+    about = {"path": path, "size": len(content), "hash": digest}
     media_type = _image_type(content)
     if media_type is not None:
         if len(content) > MOST_IMAGE:
@@ -119,7 +121,7 @@ async def read_file(
         return Success(shown, images=(Image.from_bytes(content, media_type),))
     if len(content) > MOST_TEXT:
         raise _too_large(path, len(content), MOST_TEXT, "use grep_files to find the lines that matter")
-    text = text_of(content)
+    text = await asyncio.to_thread(text_of, content) if large else text_of(content)
     if text is None:
         if len(content) > MOST_BINARY:
             raise _too_large(path, len(content), MOST_BINARY, "it is not text and can only be read whole")
@@ -213,6 +215,7 @@ async def list_directory(
     readonly=True,
     idempotent=True,
     open_world=False,
+    needs=["files"],
     reads=tree("path"),
     gives=shape(
         {

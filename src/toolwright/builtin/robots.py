@@ -33,7 +33,7 @@ class RobotRules:
         rules = self._known.get(site)
         if rules is None:
             rules = self._known[site] = await self._ask(site)
-        if not rules.can_fetch(self._manners.user_agent, str(target.url)):
+        if not await asyncio.to_thread(rules.can_fetch, self._manners.user_agent, str(target.url)):
             raise ToolError(
                 f"Host {target.host!r} asks programs not to fetch this page (robots.txt); use another source.",
                 category="permission_denied",

@@ -27,6 +27,7 @@ def make_tool_search(matches: int = MATCHES) -> Tool:
         idempotent=True,
         open_world=False,
         deferral="never",
+        needs=["search"],
         output_schema=shape(
             {
                 "matches": several(shape({"name": "string", "description": "string", "input_schema": "object"})),

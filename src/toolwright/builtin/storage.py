@@ -116,7 +116,7 @@ def handle_of(name: str) -> str:
     idempotent=True,
     destructive=True,
     open_world=False,
-    requires_secrets=True,
+    needs=["secrets"],
     secret="value",
     key="secret_store",
     gives=shape(

@@ -81,6 +81,12 @@ def about_arguments(raw: bytes) -> str:
     return jsonx.digest(raw)[:32]
 
 
+def asked_by(wait: Wait) -> tuple[str, str | None]:
+    """The rule that a request was made by, and its reason."""
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    return asked.rule, asked.reason
+
+
 async def ask_leave(run: CallRun, question: Question) -> Failure | None:
     """Ask for leave to run a call, and wait for the answer: None to go on, perhaps with other arguments."""
     assert run.tool is not None

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from toolwright.calls.approvals import Question, about_arguments, ask_leave
+from toolwright.calls.approvals import Question, about_arguments, ask_leave, asked_by
 from toolwright.calls.authorise import Verdict
 from toolwright.calls.concluding import UNRECORDED, lose
 from toolwright.calls.connecting import wait_for_connection
@@ -43,6 +43,11 @@ def goes_on_waiting(run: CallRun, go_on: GoOn) -> bool:
         doubt, run.doubt = run.doubt, None
         reason = "it was cut off by a crash and may have run; approve to run it again"
         _wait(run, _asked(run, Question("crash", doubt, "on_crash", reason, run.owner.policy.approval_timeout), go_on))
+        return True
+    if run.asked_before is not None and not run.asked:
+        # By which rule it was asked, perhaps only its batch knew: it does not run without the answer.
+        run.decided_by, why = asked_by(run.asked_before)
+        ask_first(run, Verdict("ask", run.decided_by, why), go_on)
         return True
     return False
 

@@ -42,16 +42,21 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
         return outcome
     failure: Failure | None = None
     if len(outcome.payload) > policy.max_output_bytes:
-        failure = Failure(
-            category="resource_limit",
-            code="output_too_long",
-            message=f"The tool returned {len(outcome.payload)} bytes and the limit is {policy.max_output_bytes}",
-            source="runtime",
-            data={"bytes": len(outcome.payload), "limit": policy.max_output_bytes},
-        )
+        failure = output_too_long(len(outcome.payload), policy)
     elif tool is not None and tool.check_output is not None:
         failure = _misfit(outcome, tool.check_output)
     return outcome if failure is None else failed_after(outcome, failure)
+
+
+def output_too_long(size: int, policy: Policy) -> Failure:
+    """The failure of a tool whose value is longer than the policy lets it be."""
+    return Failure(
+        category="resource_limit",
+        code="output_too_long",
+        message=f"The tool returned {size} bytes and the limit is {policy.max_output_bytes}",
+        source="runtime",
+        data={"bytes": size, "limit": policy.max_output_bytes},
+    )
 
 
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.calls.mishaps import Cancelled
 from toolwright.calls.past import AGAIN, LEFT
 from toolwright.calls.state import identity
+from toolwright.effects.waits import Resolution, WaitKey, failure_of
+from toolwright.errors import StoreError
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
@@ -41,6 +44,43 @@ async def _finish_late(run: CallRun, result: Any) -> None:
 
 def give(run: CallRun, outcome: ToolOutcome) -> None:
     """Give a call its outcome and free what it held, once the journal has it."""
+    if run.key_taken and run.host.journal.will_keep(run, outcome):
+        run.key_taken = False
+        run.host.keep(run.host.loop.create_task(_end_completion(run, outcome)))
+    else:
+        _give(run, outcome)
+
+
+async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
+    """End a call that had handed out its completion key.
+
+    Somebody may have used the key, and was told that this stands: then it decides, and not what the call came to.
+    """
+    try:
+        # A call that is cancelled stays so after a crash, which may come before its outcome is written.
+        reason = outcome.reason or "its call ended without it"
+        resolution = await run.host.effects.end_wait(WaitKey(identity(run), "completion"), reason)
+    except StoreError as fault:
+        run.fault = fault
+        run.owner.store_failed(fault)
+        resolution = None
+    if resolution is not None:
+        finaliser, result = run.owner.finaliser, completion_result(resolution)
+        settled = finaliser.settle(run, result)
+        outcome = await finaliser.finish(run, result) if settled is None else settled
+    _give(run, outcome)
+
+
+def completion_result(resolution: Resolution) -> Any:
+    """What a call ends with when its completion has come."""
+    if resolution.status == "ok":
+        return jsonx.decode(resolution.payload)
+    if resolution.status == "cancelled":
+        return Cancelled(resolution.reason or "its completion was cancelled", may_have_run=True)
+    return failure_of(resolution, "its completion")
+
+
+def _give(run: CallRun, outcome: ToolOutcome) -> None:
     if run.key is None:
         _given(run, outcome)
         return

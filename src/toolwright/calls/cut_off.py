@@ -26,6 +26,8 @@ async def recover(run: CallRun, store: JournalStore) -> None:
     """Do for a call that was cut off what its tool says, unless it had not even begun."""
     assert run.tool is not None
     policy = run.tool.definition.on_crash
+    asked = await run.host.effects.waits.waits_of(run.key, "approval")
+    run.asked_before = asked[-1] if asked else None
     run.connecting, run.parked_for = waits_of(await store.effects(run.key))
     if run.pending_before:
         run.recovered = "waiting"

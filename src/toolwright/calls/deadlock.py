@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import count
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from toolwright.calls.tickets import Limit, Ticket, offer, order_of
 
@@ -53,14 +54,30 @@ def can_end(start: Ticket, needs: Needs) -> bool:
 class Running:
     """The schedules of a runtime, with the counter that orders their tickets."""
 
-    __slots__ = ("courteous", "favoured", "next_order", "schedules")
+    __slots__ = ("_schedules", "courteous", "favoured", "next_order")
 
     def __init__(self) -> None:
-        self.schedules: list[Schedule] = []
+        # Each lives as long as its session or a ticket in it; in the order they were made.
+        self._schedules: WeakValueDictionary[int, Schedule] = WeakValueDictionary()
         self.next_order = count(1).__next__
         # Those that wait for others at the gate only to be fair, and the one for which slots are kept.
         self.courteous: set[Ticket] = set()
         self.favoured: Ticket | None = None
+
+    def add(self, schedule: Schedule) -> int:
+        """Know a schedule, for as long as somebody else does; the number to remove it by."""
+        number = self.next_order()
+        self._schedules[number] = schedule
+        return number
+
+    def remove(self, number: int) -> None:
+        """Know a schedule no longer."""
+        self._schedules.pop(number, None)
+
+    @property
+    def schedules(self) -> list[Schedule]:
+        """Those that there are."""
+        return list(self._schedules.values())
 
     def holders(self, limit: Limit) -> list[Ticket]:
         """The tickets that hold a slot of this limit."""

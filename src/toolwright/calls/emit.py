@@ -36,12 +36,21 @@ async def emit(run: CallRun, name: str, payload: Any, key: str | None) -> None:
         key = None if key is None else host.redactor.text(key)
     if host.keep_event is not None:
         try:
-            await host.keep_event(name, data, key)
+            await host.keep_event(name, data, key or _replay_key(run, name, data))
         except StoreError as fault:
             lose(run, fault)
             raise Unrecorded from fault
     if not run.concluded:
         host.channel.publish(CallEmitted(*about(run), name, jsonx.decode(data)))
+
+
+def _replay_key(run: CallRun, name: str, data: bytes) -> str:
+    """The key of an event that was given none: its place among those of the attempt, and what it is.
+
+    So it is kept once when another worker runs the call again. What is told otherwise then is kept, too.
+    """
+    run.emitted += 1
+    return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
 def _checked(run: CallRun, name: Any, payload: Any) -> bytes:

@@ -7,6 +7,7 @@ time: a hook may wait, and a long text goes to a file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable
 from typing import Any
@@ -16,19 +17,19 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.approach import show
 from toolwright.calls.bounds import within
-from toolwright.calls.checking import QUOTE, check_output, is_plain
+from toolwright.calls.checking import QUOTE, check_output, is_plain, output_too_long
 from toolwright.calls.encoded import unserialisable
 from toolwright.calls.execute import CallRun
 from toolwright.calls.hooks import Hooks, ProjectedCall
 from toolwright.calls.host import CallHost
 from toolwright.calls.media import MARK, SHORTEST
 from toolwright.calls.policy import Policy
-from toolwright.calls.redact import AT_ONCE, Redactor, redact_outcome, weight
+from toolwright.calls.redact import AT_ONCE, Redactor, off_loop, redact_outcome, weight
 from toolwright.calls.returned import SPECIAL, to_outcome
 from toolwright.calls.review import ask_after, project, project_now
-from toolwright.calls.shorten import bounded
+from toolwright.calls.shorten import bounded, persisted
 from toolwright.calls.state import identity
-from toolwright.tools.outcome import Pending, ToolOutcome
+from toolwright.tools.outcome import Pending, ToolOutcome, encodable
 
 
 class Finaliser:
@@ -45,6 +46,10 @@ class Finaliser:
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
         redactor = self._host.redactor
+        if type(result) is str and len(result) > self._policy.max_output_bytes:
+            result = output_too_long(len(result) + 2, self._policy)  # before anything is made of it
+        if type(result) is str and len(result) > self._policy.plain_bytes:
+            return None  # to be encoded off the loop
         if redactor is not None:
             return self._settle_redacted(run, result, redactor)
         if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
@@ -86,7 +91,10 @@ class Finaliser:
 
     async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
-        outcome = _outcome(run, result)
+        if type(result) is str and len(result) > self._policy.max_output_bytes:
+            result = output_too_long(len(result) + 2, self._policy)
+        outcome = await _whole_outcome(run, result)
+        payload = outcome.payload
         hooks, policy, redactor, tool = self._hooks, self._policy, self._host.redactor, run.tool
         if redactor is not None:
             # Against its schema the value is held as the tool gave it: a handle might not fit.
@@ -99,9 +107,14 @@ class Finaliser:
             if redactor is not None and outcome is not before:
                 outcome, tool = await _redacted(redactor, outcome), run.tool
         outcome = check_output(outcome, tool, policy)
-        text = outcome.full_text()
+        if outcome.payload is payload and type(result) is str and outcome.status == "success":
+            text = encodable(result)  # Of a long text, its JSON form takes long to read.
+        else:
+            text = await off_loop(len(outcome.payload), outcome.full_text)
         if not within(text, policy.max_lines, policy.max_bytes):
             outcome = await bounded(outcome, text, policy, functools.partial(self._keep_output, run))
+        elif outcome.ok and run.tool is not None and run.tool.definition.hints.persist_output:
+            outcome = await persisted(outcome, text, policy, functools.partial(self._keep_output, run))
         outcome = await project(outcome, policy, hooks, functools.partial(self._projected_call, run))
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
 
@@ -130,6 +143,21 @@ class Finaliser:
         if self._hooks.project is None or outcome.model_text is None:
             return outcome
         return replace(outcome, model_text=redactor.text(outcome.model_text))
+
+
+async def _whole_outcome(run: CallRun, result: Any) -> ToolOutcome:
+    if type(result) is str and len(result) > AT_ONCE:
+        with contextlib.suppress(ValueError):  # text that has no form in UTF-8
+            payload = await asyncio.to_thread(_encoded, result)
+            outcome = ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
+            return outcome if run.decision is None else replace(outcome, decision=run.decision)
+    return _outcome(run, result)
+
+
+def _encoded(text: str) -> bytes:
+    """The JSON of a long text, made in pieces: in one call, no other thread would have its turn."""
+    pieces = [jsonx.encode(text[at : at + AT_ONCE])[1:-1] for at in range(0, len(text), AT_ONCE)]
+    return b"".join([b'"', *pieces, b'"'])
 
 
 def _outcome(run: CallRun, result: Any) -> ToolOutcome:

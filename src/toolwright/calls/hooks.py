@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 
 from toolwright.given import unusable
 from toolwright.plain_data import plain_data
+from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
 
@@ -91,6 +92,12 @@ class Hooks(Struct, frozen=True):
         for hook in (*self.before, *self.after):
             if not callable(hook):
                 raise unusable("hook", hook, "a function")
+
+    def and_those_of(self, capabilities: Sequence[Capability]) -> Hooks:
+        """These, after the hooks of capabilities."""
+        before = (hook for one in capabilities for hook in one.before)
+        after = (hook for one in capabilities for hook in one.after)
+        return Hooks((*before, *self.before), (*after, *self.after), self.project)
 
 
 def is_projector(given: Any) -> bool:

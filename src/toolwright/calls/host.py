@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolwright.calls.authority import Origin
@@ -65,6 +65,7 @@ class CallHost:
         "redactor",
         "run_nested",
         "schedule",
+        "secret_names",
         "services",
         "session_id",
         "spawn",
@@ -95,6 +96,7 @@ class CallHost:
         model: ModelClient | None,
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
+        secret_names: Callable[[], Awaitable[Sequence[str]]],
         know: Callable[[], Awaitable[None]] | None = None,
         deps: Any = NO_LIFESPAN,
     ) -> None:
@@ -120,6 +122,7 @@ class CallHost:
         self.keep_event: KeepEvent | None = None
         self.run_nested = run_nested
         self.keeper = keeper
+        self.secret_names = secret_names
         # What must be awaited before the first batch, to know what must be redacted; None from then on.
         self.know = know
         # None for as long as there is nothing to redact, and then all that it costs is to look at it.

@@ -17,6 +17,7 @@ from toolwright.calls.concluding import UNRECORDED, end_now
 from toolwright.calls.conflicts import ClaimIndex
 from toolwright.calls.execute import CallRun
 from toolwright.calls.loops import watch_loops
+from toolwright.calls.mishaps import lacks_secrets
 from toolwright.calls.nesting import nearest_running, not_held
 from toolwright.calls.plan import RunOwner
 from toolwright.calls.redact import show_arguments, shown_later
@@ -118,10 +119,23 @@ class Launch:
         batch, store = self._batch, self._setting.store
         if store is not None:
             await store.begin(self._host.session_id, batch.scope, batch.id, runs)
+        if self._prepares:
+            await self._require_secrets([run for run in runs if run.outcome is None and run.shares is None])
         if self._setting.hooks.before or self._prepares:
             await self._approach(
                 [run for run in runs if run.outcome is None and run.answer is None and run.shares is None]
             )
+
+    async def _require_secrets(self, runs: list[CallRun]) -> None:
+        """End the calls whose tools require secrets that the session does not have."""
+        asking = [run for run in runs if run.tool is not None and run.tool.definition.hints.requires_secrets]
+        known = await self._host.secret_names() if asking else ()
+        for run in asking:
+            assert run.tool is not None
+            names = run.tool.definition.required_secrets
+            missing = [name for name in names if name not in known]
+            if missing or not (names or known):
+                run.fail(lacks_secrets(run.name, missing))
 
     async def _approach(self, runs: list[CallRun]) -> None:
         hooks, policy, loop = self._setting.hooks.before, self._setting.policy, self._host.loop

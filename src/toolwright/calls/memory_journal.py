@@ -97,6 +97,10 @@ class MemoryJournal:
         """Such a call is over."""
         self._store.leave(key)
 
+    def will_keep(self, run: CallRun, outcome: ToolOutcome) -> bool:
+        """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
+        return True
+
     def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
         """Keep the outcome of a call."""
         if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:

@@ -47,6 +47,17 @@ def queued_too_long(name: str, seconds: float) -> Failure:
     )
 
 
+def lacks_secrets(name: str, missing: list[str]) -> Failure:
+    """The failure of a call whose tool requires secrets that the session does not have."""
+    what = f"the secret {', '.join(map(repr, missing))}" if missing else "a secret"
+    return Failure(
+        category="unavailable",
+        code="secret_missing",
+        message=f"Tool {name!r} requires {what}, and this session does not have it; ask the user to set it first",
+        source="runtime",
+    )
+
+
 def deadlocked(others: list[str]) -> Failure:
     """The failure of a nested call that could only wait for a call that waits for it."""
     return Failure(

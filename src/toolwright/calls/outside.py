@@ -7,13 +7,11 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from toolwright import jsonx
-from toolwright.calls.concluding import cancelled, end_now, lose
-from toolwright.calls.mishaps import Cancelled
+from toolwright.calls.concluding import cancelled, completion_result, end_now, lose
 from toolwright.calls.redact import publish
 from toolwright.calls.state import about, identity
 from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import Resolution, Wait, WaitKey, failure_of
+from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.events import CallWaiting
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def enter(run: CallRun) -> CallKey:
 def park(run: CallRun, seconds: float | None) -> None:
     """Wait for the call's completion, without a task."""
     now = run.host.clock.now()
-    run.ran = True
+    run.ran = run.key_taken = True
     deadline = None if seconds is None else now + seconds
     wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
     run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
@@ -65,12 +63,9 @@ def complete(run: CallRun, news: Resolution | Exception) -> None:
     if isinstance(news, Exception):
         lose(run, news)
         end_now(run, cancelled(run))
-    elif news.status == "ok":
-        end_now(run, jsonx.decode(news.payload))
-    elif news.status == "cancelled":
-        end_now(run, Cancelled(news.reason or "its completion was cancelled", may_have_run=True))
     else:
-        end_now(run, failure_of(news, "its completion"))
+        run.key_taken = False  # Its completion decides: nothing is left to be asked of it.
+        end_now(run, completion_result(news))
 
 
 def step_out(run: CallRun, what: str, name: str, deadline: float | None) -> None:

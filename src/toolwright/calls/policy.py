@@ -199,12 +199,14 @@ class Policy:
     max_lines: int = 2_000
     max_bytes: int = 50 * 1024
     spill_dir: Path | str | None = None
-    max_argument_bytes: int = 8 * 1024 * 1024
-    max_output_bytes: int = 64 * 1024 * 1024
+    max_argument_bytes: int = 1024 * 1024
+    max_output_bytes: int = 8 * 1024 * 1024
     record_bytes: int = 1024 * 1024
     background_per_session: int = 5
     background_per_worker: int = 64
     schedules_per_session: int = 5
+    background_tools: Literal["marked", "all"] = "marked"
+    """Which tools may run in the background: those marked with `supports_background=True`, or all."""
     on_background_limit: OnLimit = "refuse"
     """What becomes of a background run when there are as many as may be: it is refused, or waits in the store."""
     defer_tools_from: int | None = None
@@ -247,6 +249,8 @@ class Policy:
             raise PolicyError(f"Policy.on_ask is {self.on_ask!r}; use wait, for a person to decide, or deny")
         if self.approve not in ("required", "suggested"):
             raise PolicyError(f"Policy.approve is {self.approve!r}; use required, or suggested to ask more often")
+        if self.background_tools not in ("marked", "all"):
+            raise PolicyError(f"Policy.background_tools is {self.background_tools!r}; use marked or all")
         if self.on_background_limit not in ("refuse", "queue"):
             raise PolicyError(f"Policy.on_background_limit is {self.on_background_limit!r}; use refuse or queue")
         if self.on_connection not in ("return", "wait"):

@@ -24,18 +24,18 @@ PATIENCE = 100
 class Schedule:
     """The order of one session's calls."""
 
-    __slots__ = ("_index", "_runtime", "gate", "running")
+    __slots__ = ("__weakref__", "_index", "_number", "_runtime", "gate", "running")
 
     def __init__(self, runtime: Running) -> None:
         self._runtime = runtime
         self._index = ClaimIndex()
         self.running: set[Ticket] = set()
         self.gate = Gate(runtime, self.running)
-        runtime.schedules.append(self)
+        self._number = runtime.add(self)
 
     def close(self) -> None:
         """Nothing is submitted any more."""
-        self._runtime.schedules.remove(self)
+        self._runtime.remove(self._number)
 
     @property
     def idle(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.bounds import bound, bound_within
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import off_loop
 from toolwright.calls.spill import save_output
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
@@ -26,7 +28,9 @@ async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -
     """Cut what the model reads; the whole goes to a file first."""
     if outcome.status == "success":
         where = await _spill(outcome, text, policy, keep)
-        shown = bound(text, policy.max_lines, policy.max_bytes, where=where)
+        shown = await off_loop(
+            len(text), functools.partial(bound, text, policy.max_lines, policy.max_bytes, where=where)
+        )
     else:
         # An object with one text in it: the text is cut, and the object stays JSON.
         ((key, message),) = jsonx.decode(text).items()
@@ -39,6 +43,11 @@ async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -
             where,
         )
     return replace(outcome, model_text=shown, spilled_to=where)
+
+
+async def persisted(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
+    """Keep what a tool gave whole in a file, though it is short enough for the model."""
+    return replace(outcome, spilled_to=await _spill(outcome, text, policy, keep))
 
 
 async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> str | None:

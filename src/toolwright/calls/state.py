@@ -15,6 +15,7 @@ from toolwright.calls.tickets import Ticket
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
+from toolwright.effects.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class RunState(Ticket):
     parked_for: str | None = None
     connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     reruns = 0
+    # How many events it told that were given no key.
+    emitted = 0
     # The child sessions that it opened, by name.
     opened: Mapping[str, Any] = MappingProxyType({})
     # What it does durably, and what it waits for outside.
@@ -111,6 +114,8 @@ class RunState(Ticket):
     slot: asyncio.Future[None] | None = None
     asking: asyncio.Task[None] | None = None
     asked = False
+    # The last request about it to a person, where a crash cut it off after one was made.
+    asked_before: Wait | None = None
     # What a person decided about it, where one was asked or had decided for always.
     decision: Decision | None = None
     fault: Exception | None = None

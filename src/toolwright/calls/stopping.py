@@ -163,4 +163,4 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
 
 def _out_of_time(run: CallRun) -> Failure:
     tool = run.plan.tool
-    return timed_out(tool, run.name, tool.definition.timeout or run.owner.policy.timeout)
+    return timed_out(tool, run.name, run.plan.bucket.seconds)

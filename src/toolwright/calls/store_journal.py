@@ -209,10 +209,8 @@ class StoreJournal:
         if outcome.status != "cancelled" and run.fault is None:
             self._endings.add(run, outcome, then)
             return
-        left = run.asked or run.waiting or run.ran
-        stopped = self.closing or run.owner.fault is not None
         job: Awaitable[bool]
-        if run.fault is not None or (stopped and outcome.status == "cancelled" and left):
+        if not self.will_keep(run, outcome):
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.may_have_run and run.ran:
@@ -221,6 +219,12 @@ class StoreJournal:
         else:
             job = self._take_back(run)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
+
+    def will_keep(self, run: CallRun, outcome: ToolOutcome) -> bool:
+        """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
+        left = run.asked or run.waiting or run.ran
+        stopped = self.closing or run.owner.fault is not None
+        return run.fault is None and not (stopped and outcome.status == "cancelled" and left)
 
     def _finish_alone(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
         job: Awaitable[bool]

@@ -7,6 +7,7 @@ from inspect import getdoc
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import toolwright
 from toolwright.cli.commands import approvals, batches, db, files, kv, runs, schedules, secrets, session
@@ -58,10 +59,33 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
 SETTINGS: dict[Callable[..., None], dict[str, Any]] = {secrets.set_: secrets.NOT_REPEATED}
 CARE: list[Callable[..., None]] = [db.stats, db.check, db.prune, db.migrate]
 
+
+class _Command(TyperCommand):
+    """A command whose help shows no type for options that take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _untyped(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """The same for a group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _untyped(super().get_params(ctx))
+
+
+def _untyped(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""  # some versions of typer show <bool> otherwise, also for --help
+    return params
+
+
 app = typer.Typer(
     name="toolwright",
+    cls=_Group,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,18 +94,17 @@ app = typer.Typer(
 
 
 def _group(name: str, says: str, verbs: list[Callable[..., None]], *, alone: bool) -> typer.Typer:
-    group = typer.Typer(rich_markup_mode="rich", no_args_is_help=not alone)
+    group = typer.Typer(cls=_Group, rich_markup_mode="rich", no_args_is_help=not alone)
     app.add_typer(group, name=name, help=says, epilog=EPILOG, invoke_without_command=alone)
     for verb in verbs:
         # Some verbs are names that Python has already, and are written with a line behind.
-        group.command(verb.__name__.rstrip("_").replace("_", "-"), epilog=EPILOG, context_settings=SETTINGS.get(verb))(
-            verb
-        )
+        name_of_verb = verb.__name__.rstrip("_").replace("_", "-")
+        group.command(name_of_verb, cls=_Command, epilog=EPILOG, context_settings=SETTINGS.get(verb))(verb)
     return group
 
 
 for command in COMMANDS:
-    app.command(epilog=EPILOG)(command)
+    app.command(cls=_Command, epilog=EPILOG)(command)
 for lists, verbs in LISTS.items():
     _group(lists.__name__, getdoc(lists) or "", verbs, alone=True).callback()(lists)
 for name, (says, verbs) in GROUPS.items():

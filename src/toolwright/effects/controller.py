@@ -21,8 +21,9 @@ recorded as the result of anything.
 
 *Instants are absolute.* A sleep and a deadline keep their instant through a restart.
 
-*First wins.* A wait is resolved once, by whoever comes first, also before it begins; whoever comes later is told what
-stands. Signals of one name come in the order they were sent, and none is lost.
+*First wins.* A wait is resolved once, by the first who comes, also before it begins; those who come later are told what
+stands. What was acknowledged decides: a call whose completion was resolved ends with that, also when its process dies
+or the call is cancelled before it has seen it. Signals of one name come in the order they were sent, and none is lost.
 
 *Only the owner writes.* A call belongs to one process at a time; what a stale owner wants to write is refused.
 """
@@ -91,6 +92,13 @@ class EffectController(Protocol):
 
         Raises:
             KeyRefused: its call is not known, its session is revoked, or it is over without a resolution.
+        """
+        ...
+
+    async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
+        """Say that a call of this process ends without a wait, and why: the resolution of somebody who was first.
+
+        Without one it is cancelled, and cannot be resolved from then on.
         """
         ...
 

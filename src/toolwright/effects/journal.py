@@ -38,8 +38,8 @@ class Entry(Struct, frozen=True, gc=False):
     """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
 
     `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
-    `pending` says that its tool has ended, and that its completion is waited for. `crashes` counts how often it was
-    running when its process died, since one of its effects was last done.
+    `pending` says that its completion decides its outcome: its tool has ended and waits for it, or it has come already.
+    `crashes` counts how often it was running when its process died, since one of its effects was last done.
     """
 
     intent: Intent

@@ -11,7 +11,17 @@ from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, 
 from toolwright.effects.effect import CallKey, Effect, Kept, require_same_input
 from toolwright.effects.journal import JournalStore
 from toolwright.effects.waiting import WaitingRoom, Watcher
-from toolwright.effects.waits import KeyRing, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore, failure_of
+from toolwright.effects.waits import (
+    BY_CALL,
+    KeyRing,
+    Remembered,
+    Resolution,
+    Standing,
+    Wait,
+    WaitKey,
+    WaitStore,
+    failure_of,
+)
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.tools.outcome import Failure
 
@@ -45,6 +55,10 @@ class JournaledController:
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
         """Part of `EffectController`."""
         return await self.room.resolve(key, resolution, remember)
+
+    async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
+        """Part of `EffectController`."""
+        return await self.waits.end_wait(key, Resolution("cancelled", self.clock.now(), reason=reason, by=BY_CALL))
 
     async def signal(self, key: WaitKey, payload: bytes) -> int:
         """Part of `EffectController`."""

@@ -24,6 +24,7 @@ from toolwright.effects.waits import (
     Wait,
     WaitKey,
     WaitKind,
+    was_answered,
 )
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
@@ -102,7 +103,8 @@ class MemoryStore:
                         entry,
                         owner=self.owner,
                         cut_off=entry.owner != self.owner,
-                        pending=completion is not None and completion.opened_at is not None,
+                        pending=completion is not None
+                        and (completion.opened_at is not None or was_answered(completion.resolution)),
                         crashes=call.crashes[0],
                     )
                     call.owner = self.owner
@@ -235,6 +237,17 @@ class MemoryStore:
             self._database.remembered.insert(0, remember)
         return Standing(True, resolution)
 
+    async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
+        """Part of `WaitStore`."""
+        call = self._mine(key.call)
+        if call is None:
+            return None
+        before = call.waits.get(key)
+        if before is not None and before.resolution is not None:
+            return before.resolution if was_answered(before.resolution) else None
+        self._settle(call, key, resolution)
+        return None
+
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
         """Part of `WaitStore`."""
         cancelled = [
@@ -295,6 +308,12 @@ class MemoryStore:
         """Part of `WaitStore`."""
         call = self._calls.get(key.call)
         return [] if call is None else call.signals.get(key, [])[after:]
+
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """Part of `WaitStore`."""
+        row = self._calls.get(call)
+        waits = () if row is None else row.waits.values()
+        return sorted((wait for wait in waits if wait.key.kind == kind and wait.opened_at is not None), key=_age)
 
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
         """Part of `WaitStore`."""

@@ -19,6 +19,7 @@ from toolwright.effects.waits import (
     Wait,
     WaitKey,
     WaitStore,
+    was_answered,
 )
 from toolwright.errors import KeyRefused, StoreError
 
@@ -141,6 +142,8 @@ class WaitingRoom:
         standing = await self._store.resolve(key, resolution, remember)
         if isinstance(standing, Refused):
             raise refusal(key, standing)
+        if not was_answered(standing.resolution):
+            raise refusal(key, Refused("over"))
         self._tell(key, standing.resolution)
         return standing
 

@@ -72,6 +72,15 @@ def expired(what: str) -> Failure:
     )
 
 
+BY_CALL = "\0call"
+"""Who resolved a wait that a call ended without. Nobody else can be called so."""
+
+
+def was_answered(resolution: Resolution | None) -> bool:
+    """True when somebody resolved a wait and was told that this stands: it decides what becomes of the call."""
+    return resolution is not None and resolution.by != BY_CALL
+
+
 class Wait(Struct, frozen=True, gc=False):
     """A wait that began, or that was resolved before it did. Instants are absolute: a restart starts none anew.
 
@@ -152,6 +161,14 @@ class WaitStore(Protocol):
         """Resolve a wait, whether it began or not, and remember the decision if it is the first."""
         ...
 
+    async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
+        """Resolve a wait for the call itself, which ends without it; give the resolution of somebody who was first.
+
+        Nobody can resolve it from then on. Where the call is not, or no longer, this process's, nothing is written and
+        None is returned.
+        """
+        ...
+
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
         """Resolve every wait of a session's unfinished calls that has no resolution; return their keys, oldest first.
 
@@ -173,6 +190,10 @@ class WaitStore(Protocol):
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
         """The signals of a name in the order they came, without the first `after`."""
+        ...
+
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """The waits of a call that are of one kind and began, whether they are over or not, oldest first."""
         ...
 
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:

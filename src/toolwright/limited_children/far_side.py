@@ -34,6 +34,7 @@ class Link:
         self._encode = msgpack.Encoder().encode
         self._decode = msgpack.Decoder().decode
         self._lock = threading.Lock()
+        self._held = b""
 
     def receive(self) -> Any:
         """The next message. Ends the process when the parent has closed: nobody waits for it any more."""
@@ -49,17 +50,20 @@ class Link:
             at += count
         return bytes(data)
 
-    def note(self, value: Any) -> None:
-        """Tell the parent something while the job runs. Any thread may."""
-        self.send(["note", value])
+    def note(self, value: Any, *, hold: bool = False) -> None:
+        """Tell the parent something while the job runs. Any thread may. `hold` lets it go with the next message."""
+        self.send(["note", value], hold=hold)
 
-    def send(self, message: list[Any]) -> None:
+    def send(self, message: list[Any], *, hold: bool = False) -> None:
         """Send a message, or say that it is too long."""
         data = self._encode(message)
         if len(data) > self._most:
             data = self._encode(["error", "too_large", f"the answer has {len(data)} bytes, more than {self._most}"])
         with self._lock:
-            self._socket.sendall(HEADER.pack(len(data)) + data)
+            self._held += HEADER.pack(len(data)) + data
+            if not hold:
+                data, self._held = self._held, b""
+                self._socket.sendall(data)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from toolwright.errors import ToolwrightError
+from toolwright.errors import MachineError, ToolwrightError
 from toolwright.limited_children import far_side
 
 MOST_CHILDREN = 32
@@ -25,10 +25,14 @@ MOST_CHILDREN = 32
 _MOST_IDLE = 4
 _MOST_REQUESTS = 200
 """After so many a child is replaced, whatever its memory says."""
-_MOST_GROWTH = 64 * 1024 * 1024
+_LEAST_GROWTH = 64 * 1024 * 1024
+"""How much memory a child may keep from requests before it is replaced, and where it may use more, half of that."""
 _IDLE_SECONDS = 60.0
 _START_SECONDS = 30.0
+_PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds before each further attempt to start a child, when the machine has none to give."""
 _BUFFER = 1024 * 1024
+_TOGETHER = 64 * 1024
 # What an interpreter needs to start. Nothing else of our environment is the child's business.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
@@ -70,7 +74,7 @@ class _Child:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.requests = 0
-        self.base_memory = 0
+        self.most_memory = 0
         self.expiry: asyncio.TimerHandle | None = None
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter | None = None
@@ -90,13 +94,21 @@ class _Child:
         self._writer.write(json.dumps(setup).encode() + b"\n")
         async with asyncio.timeout(_START_SECONDS):
             await self.receive()
-        self.base_memory = self.memory()
+        self.most_memory = self.memory() + max(_LEAST_GROWTH, job.memory // 2)
 
-    async def send(self, message: Any) -> None:
+    async def send(self, message: Any, feed: AsyncIterable[Any] | None) -> None:
+        """Send a request, and after it what it is fed. Short messages go together, to wake the child once."""
         assert self._writer is not None
-        data = msgspec.msgpack.encode(message)
-        self._writer.write(far_side.HEADER.pack(len(data)))
-        self._writer.write(data)
+        waiting = bytearray()
+        _append(waiting, message)
+        if feed is not None:
+            async for piece in feed:
+                if len(waiting) > _TOGETHER:
+                    self._writer.write(waiting)
+                    waiting = bytearray()
+                    await self._writer.drain()
+                _append(waiting, piece)
+        self._writer.write(waiting)
         await self._writer.drain()
 
     async def receive(self) -> list[Any]:
@@ -113,7 +125,7 @@ class _Child:
     @property
     def worn(self) -> bool:
         """True when it should be replaced."""
-        return self.requests >= _MOST_REQUESTS or self.memory() > self.base_memory + _MOST_GROWTH
+        return self.requests >= _MOST_REQUESTS or self.memory() > self.most_memory
 
     def memory(self) -> int:
         """The bytes that it holds in memory, 0 where the system does not say."""
@@ -163,17 +175,14 @@ class ChildPool:
         Raises:
             ChildTimeout: it took too long, and was killed.
             ChildFailed: it died, or took or said more than it may.
-            OSError: no process could be started; nothing ran.
+            MachineError: no process could be started; nothing ran.
         """
         async with self._slots:
             child = await self._take(job)
             answered = False
             try:
                 child.requests += 1
-                await child.send(request)
-                if feed is not None:
-                    async for message in feed:
-                        await child.send(message)
+                await child.send(request, feed)
                 answer = await _answer(child, seconds, hear)
                 answered = answer[:1] == ["value"]  # A job that failed may not have taken all that it was fed.
             except (asyncio.IncompleteReadError, ConnectionError) as error:
@@ -215,6 +224,21 @@ class ChildPool:
         return await self._start(job)
 
     async def _start(self, job: ChildJob) -> _Child:
+        for pause in (*_PAUSES, None):
+            try:
+                return await self._try_to_start(job)
+            except (OSError, MemoryError, RuntimeError, ChildFailed) as error:
+                if self._closed:
+                    raise ChildFailed("the runtime is closed", "died") from error
+                if pause is None:
+                    raise MachineError(
+                        f"No limited child process could be started: {type(error).__name__}: {error}; nothing ran. See "
+                        "that the machine has file descriptors, processes and memory left, and run the call again"
+                    ) from error
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def _try_to_start(self, job: ChildJob) -> _Child:
         loop = asyncio.get_running_loop()
         if self._closed:
             raise ChildFailed("the runtime is closed", "died")
@@ -277,6 +301,12 @@ class ChildPool:
         return ChildFailed(f"its process ended {when} (signal {how})", "died")
 
 
+def _append(waiting: bytearray, message: Any) -> None:
+    data = msgspec.msgpack.encode(message)
+    waiting += far_side.HEADER.pack(len(data))
+    waiting += data
+
+
 async def _answer(child: _Child, seconds: float, hear: Callable[[Any], None] | None) -> list[Any]:
     try:
         async with asyncio.timeout(seconds):
@@ -286,6 +316,8 @@ async def _answer(child: _Child, seconds: float, hear: Callable[[Any], None] | N
                     return message
                 if hear is not None:
                     hear(message[1] if len(message) > 1 else None)
+                # Messages that are there already are read without a pause: a flood of them must not hold up the loop.
+                await asyncio.sleep(0)
     except TimeoutError:
         raise ChildTimeout(seconds) from None
 
@@ -297,7 +329,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment["MALLOC_ARENA_MAX"] = "2"  # each arena of glibc takes 64 MiB of addresses
         process = subprocess.Popen(
-            [sys.executable, "-I", far_side.__file__, str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-I", "-B", far_side.__file__, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -104,7 +104,7 @@ def make_ending(
     `files` and `tell` say whether its artifacts and its message are part of it, where they are asked for at all.
     """
     status, message = _status(outcome, gone)
-    summary = _cut(message)
+    summary = _cut(_summary(outcome) or message)
     files, tell = files and process.options.artifacts, tell and process.options.signal_on_completion
     evidence = b""
     if status == "abandoned":
@@ -131,6 +131,12 @@ def make_ending(
         artifact_error=artifact_error,
         message_error=message_error,
     )
+
+
+def _summary(outcome: ToolOutcome) -> str | None:
+    """The summary that a tool gave of its success, in `Success(metadata={"summary": ...})`."""
+    said = (outcome.metadata or {}).get("summary")
+    return said if isinstance(said, str) and said.strip() else None
 
 
 def _log(outcome: ToolOutcome, pieces: Sequence[Piece], logged: int) -> str:

@@ -43,6 +43,11 @@ class Gathered:
             self._parts.append(text)
             self._length += len(text)
 
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing came since it was last taken."""
+        return not (self._parts or self._first or self._last)
+
     def take(self) -> tuple[list[Piece], int]:
         """All that is held, and how many characters came between head and tail and are not."""
         self._seal()

@@ -94,6 +94,7 @@ class Processes:
             enter=self._enter,
             redacted=place.redacted,
             limits=limits_of(place.policy, place.quotas.resources),
+            stop=self._stop,
         )
 
     def runs(self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]) -> Runs:
@@ -130,15 +131,23 @@ class Processes:
             raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
         return Run(self.desk, process)
 
-    def triggers(self, session: Starter, origin: Origin) -> Triggers:
-        """The triggers of a session."""
-        return Triggers(self._place.trigger_store, session, self._place.clock, origin, self._place.rules)
+    def triggers(
+        self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any] = lambda store: store
+    ) -> Triggers:
+        """The triggers client of a session, for its host or for a call."""
+        place = self._place
+        store = guard(place.trigger_store)
 
-    async def occur(self, topic: str, payload: Any, key: str | None) -> builtins.list[Run]:
-        """Start what the triggers of a topic start for what occurred."""
+        async def say(topic: str, payload: Any, key: str) -> builtins.list[Run]:
+            return await self.occur(topic, payload, key, session.id)
+
+        return Triggers(store, session, place.clock, origin, place.rules, marker, say)
+
+    async def occur(self, topic: str, payload: Any, key: str | None, session: str | None = None) -> builtins.list[Run]:
+        """Start what the triggers of a topic start for what occurred, of a session or of all."""
         saying = CURRENT.get()
         under = None if saying is None else self._place.rules.write(origin_of(saying))
-        ids = await occur(self._place.trigger_store, self._place, topic, payload, key, under)
+        ids = await occur(self._place.trigger_store, self._place, topic, payload, key, under, session)
         found = [process for process in [await self.desk.store.find(id) for id in ids] if process is not None]
         for process in found:
             if not process.over:
@@ -150,6 +159,10 @@ class Processes:
     def _enter(self, call: CallKey) -> None:
         if self._place.alone:  # a store that others see has its own way to know what is to come
             self._place.session_of(call.session).enter(call)
+
+    async def _stop(self, id: str) -> None:
+        if self.worker is not None:
+            await self.worker.stop_cancelled(id)
 
     def open(self) -> None:
         """Begin to work, where the runtime was opened as a worker."""
@@ -217,7 +230,7 @@ class Processes:
     def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
-            require_background(session.tools_of_runs(), process.tool)
+            require_background(session.tools_of_runs(), process.tool, session.policy)
         # What is done is only looked up: nothing of it can be refused any more.
         programs = (session.policy, self._place.policy)
         restrictions = () if done else self._place.rules.read(process.authority, programs)

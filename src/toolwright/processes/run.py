@@ -38,6 +38,7 @@ class Desk:
         enter: Callable[[CallKey], None],
         redacted: Callable[[str, str], Awaitable[str]],
         limits: Limits,
+        stop: Callable[[str], Awaitable[None]],
     ) -> None:
         self.store = store
         self.bell = bell
@@ -49,6 +50,8 @@ class Desk:
         self.enter = enter
         """Says that a call may be spoken to, also before it begins."""
         self.limits = limits
+        self.stop = stop
+        """Stops a run here that is to be cancelled, before its worker looks for that the next time."""
         self.redacted = redacted
         """Takes the secrets of the session of an id out of a text."""
 

@@ -93,7 +93,7 @@ class Runs:
             RunRefused: the policy of whoever starts it does not let it run.
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
-        found, origin = backgroundable(self._tools(), tool), self._origin
+        found, origin = backgroundable(self._tools(), tool, self._origin.policy), self._origin
         self._require_in_every_process(found)
         registration = Registration(
             id=new_process_id() if id is None else require_process_id(id),
@@ -112,7 +112,12 @@ class Runs:
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
         limits = limits_of(origin.policy, self._desk.quotas.resources)
-        (started,) = await self._desk.store.register([registration], limits, mark)
+        try:
+            (started,) = await self._desk.store.register([registration], limits, mark)
+        except ProcessError as refused:
+            if refused.code == "over" and self._parent is not None:
+                await self._desk.stop(self._parent)
+            raise
         process = await self._desk.store.find(started)
         if process is None:
             raise ProcessError(f"The run {started!r} was started before, and removed since", "not_found")
@@ -150,7 +155,7 @@ def provenance_of(origin: Origin, session: str) -> dict[str, Any]:
     return {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source}
 
 
-def backgroundable(tools: Snapshot, name: Any) -> Tool:
+def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
     """The tool of a name, which may run in the background.
 
     Raises:
@@ -164,7 +169,7 @@ def backgroundable(tools: Snapshot, name: Any) -> Tool:
     tool = find(tools, name)
     if tool is None:
         raise ProcessError(f"Unknown tool: {name}", "not_found")
-    require_background(tools, name)
+    require_background(tools, name, policy)
     if tool.definition.secret is not None:
         raise ProcessError(
             f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
@@ -173,14 +178,15 @@ def backgroundable(tools: Snapshot, name: Any) -> Tool:
     return tool
 
 
-def require_background(tools: Snapshot, name: str) -> None:
+def require_background(tools: Snapshot, name: str, policy: Policy) -> None:
     """Refuse a tool that may not run in the background, also when a run of it is there since it might.
 
     Raises:
         ProcessError: it may not.
     """
     tool = find(tools, name)
-    if tool is not None and not tool.definition.hints.supports_background:
+    marked = tool is None or tool.definition.hints.supports_background
+    if not marked and policy.background_tools != "all":
         raise ProcessError(f"Tool does not support background execution: {name}")
 
 

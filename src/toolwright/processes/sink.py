@@ -34,6 +34,7 @@ class Sink:
         self._tail = process.tail
         self._text = LogText(process.tail)
         self._progress: Progress | None = None
+        self._opening_text: str | None = None
         self._status_text: str | None = None
         self._said: str | None = None
         self._wanted: tuple[str, str] = ("something", "")
@@ -57,14 +58,18 @@ class Sink:
 
     def say(self, text: str) -> None:
         """What the process is doing, in words."""
-        self._status_text = text
+        # People read what happened in the order it did: what was said before the output comes before it.
+        if self._gathered.is_empty:
+            self._opening_text, self._status_text = text, None
+        else:
+            self._status_text = text
         self._tell()
 
     def waits(self, waiting: bool) -> None:
         """It waits for something outside, or continues and shows what its tool said last."""
         self._waiting = waiting
         if not waiting and self._said is not None:
-            self._status_text = self._said
+            self.say(self._said)
         self._tell()
 
     def take(self) -> Report | None:
@@ -87,11 +92,12 @@ class Sink:
             pieces=pieces,
             dropped=dropped,
             progress=self._progress,
+            opening_text=self._opening_text,
             status_text=self._status_text,
             waiting=waiting,
             tail=self._tail if pieces else None,
         )
-        self._progress = self._status_text = None
+        self._progress = self._opening_text = self._status_text = None
         return report
 
     def _tell(self) -> None:

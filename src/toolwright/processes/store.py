@@ -35,7 +35,7 @@ class Limits(Struct, frozen=True, gc=False):
 class Claimed(NamedTuple):
     """A process that is a worker's now. `before` is the one that had it last and is gone, or handed it back.
 
-    `done` says that the outcome of its call is known already, and that only its end is missing.
+    `done` says that the outcome of its call is known already, or its completion has come: only its end is missing.
     """
 
     process: Process
@@ -66,7 +66,10 @@ class Report(Struct, frozen=True, kw_only=True):
     """Characters of output that came between the pieces and are not kept. The tail so far goes with them: the output
     has one gap, after its head."""
     progress: Progress | None = None
+    opening_text: str | None = None
+    """What it said that it does, before the pieces."""
     status_text: str | None = None
+    """What it said last that it does, after the pieces."""
     waiting: Sequence[str] | None = None
     """What it waits for and its name; empty when it goes on; None where nothing changed."""
     tail: str | None = None
@@ -103,8 +106,10 @@ class Renewal(NamedTuple):
 class ProcessStore(Protocol):
     """Processes in a database. What a method has returned is durable.
 
-    A worker holds a lease on what it runs. Only the holder of the newest token may report, end or hand back; a lease
-    that has passed, or whose worker is known to be dead, may be taken by any other, which raises the token.
+    A worker holds a lease on what it runs: a number of seconds by the clock of the store, which nobody sets as the wall
+    clock is set. What is called `at` is an instant for people. Only the holder of the newest token may report, end or
+    hand back; a lease that has passed, or whose worker is known to be dead, may be taken by any other, which raises the
+    token.
 
     Each process is shown among the resources of its session, of kind "background_run", with "active" or how it ended as
     its status. Where there is no room it is left out, and not refused.
@@ -142,7 +147,7 @@ class ProcessStore(Protocol):
         ...
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+        self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
     ) -> builtins.list[Claimed]:
         """Take what waits for a worker that has these tools: what a dead worker left first, then the oldest.
 
@@ -152,7 +157,7 @@ class ProcessStore(Protocol):
         ...
 
     async def renew(
-        self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
+        self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
         """Hold on to processes, and say that the worker is alive, and this owner's. It does so before it first claims.
 
@@ -168,8 +173,9 @@ class ProcessStore(Protocol):
         ...
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
-        """End a process. False when it is over already, or another's.
+        """End a process. False when it is over already, or another's, or when the completion of its call has come.
 
+        A completion that was acknowledged decides how it ends: it is for a worker to claim, and to end with that.
         What waits is nobody's, and ends by the token that it has. Calls of the process that have no outcome get this
         one. The oldest process of the session that was held may begin.
 
@@ -238,6 +244,6 @@ class ProcessStore(Protocol):
         """Those of a worker's processes that are to stop, and why."""
         ...
 
-    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+    async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
         """True when there may be something to claim. It only reads."""
         ...

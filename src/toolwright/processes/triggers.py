@@ -7,7 +7,7 @@ did not, and whoever was interrupted says it again under the same key.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from toolwright.processes.runs import backgroundable, limits_of, options_of, req
 from toolwright.processes.store import Limits
 from toolwright.session.session import Session
 from toolwright.session.shared import Starter
-from toolwright.session.store import Quotas, require_name, to_json
+from toolwright.session.store import Marker, Quotas, require_name, to_json
 from toolwright.tools.background import Trigger
 from toolwright.tools.tool import Tool
 
@@ -102,14 +102,28 @@ class Place(Protocol):
 
 
 class Triggers:
-    """`TriggersClient` of one session, for its host."""
+    """`TriggersClient` of one session, for its host or for one attempt of a call.
 
-    def __init__(self, store: TriggerStore, session: Starter, clock: Clock, origin: Origin, rules: RuleBook) -> None:
+    `say` enters what occurred: topic, payload and key, for the triggers of this session.
+    """
+
+    def __init__(
+        self,
+        store: TriggerStore,
+        session: Starter,
+        clock: Clock,
+        origin: Origin,
+        rules: RuleBook,
+        marker: Marker,
+        say: Callable[[str, Any, str], Awaitable[builtins.list[Any]]],
+    ) -> None:
         self._store = store
         self._session = session
         self._clock = clock
         self._origin = origin
         self._rules = rules
+        self._marker = marker
+        self._say = say
 
     async def add(
         self,
@@ -145,7 +159,7 @@ class Triggers:
                 usable.
         """
         await self._session.know_secrets()
-        found = backgroundable(self._session.all_tools(), tool)
+        found = backgroundable(self._session.all_tools(), tool, self._origin.policy)
         self._session.require_in_every_process(found)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
@@ -158,7 +172,7 @@ class Triggers:
         # With what occurred among the arguments, rules that look at them can only decide when it runs.
         require_not_denied(self._origin, self._session.id, found)
         trigger = Trigger(
-            id=f"trg_{uuid7().replace('-', '')}" if id is None else _name("id of a trigger", id),
+            id=self._new_id(topic, tool, arguments, pattern) if id is None else _name("id of a trigger", id),
             session=self._session.id,
             topic=_name("topic", topic),
             tool=found.name,
@@ -173,6 +187,26 @@ class Triggers:
         )
         return await self._store.add_trigger(trigger, MOST)
 
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
+        """Say that something occurred: the triggers of this session that match start their tools. Return these runs.
+
+        Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
+        session under the same key, it occurs once.
+
+        Raises:
+            ProcessError: the key was used for another payload ("conflict"), or something is not usable.
+        """
+        named = self._new_id("occur", topic, payload) if key is None else _name("key of an occurrence", key)
+        # The keys of a session are its own: it must not take one that the host, or another session, will use.
+        return await self._say(_name("topic", topic), payload, f"in session {self._session.id}: {named}")
+
+    def _new_id(self, *what: Any) -> str:
+        """An id that no other trigger has: for a call, the same when it runs again."""
+        mark = self._marker.mark("triggers", *what)
+        if mark is None:
+            return f"trg_{uuid7().replace('-', '')}"
+        return f"trg_{jsonx.digest(jsonx.encode([*mark.call, mark.label]))[:32]}"
+
     async def list(self) -> builtins.list[Trigger]:
         """The triggers of the session, the oldest first."""
         return await self._store.list_triggers(self._session.id)
@@ -183,11 +217,18 @@ class Triggers:
 
 
 async def occur(
-    store: TriggerStore, place: Place, topic: str, payload: Any, key: str | None, under: bytes | None = None
+    store: TriggerStore,
+    place: Place,
+    topic: str,
+    payload: Any,
+    key: str | None,
+    under: bytes | None = None,
+    session: str | None = None,
 ) -> list[str]:
     """Enter what occurred, with a process for each trigger that matches; return the ids of these.
 
-    `under` is the authority of the call that says so, if a call does: it holds beside that of each trigger.
+    With `session`, only triggers of that session are started. `under` is the authority of the call that says so, if a
+    call does: it holds beside that of each trigger.
 
     Raises:
         ProcessError: it occurred with another payload, or something is not usable.
@@ -207,7 +248,7 @@ async def occur(
     while True:
         known = await store.triggers_of(topic)
         fields = jsonx.decode(data)
-        chosen = [trigger for trigger in known if _is_for(trigger, fields)]
+        chosen = [one for one in known if session in (None, one.session) and _is_for(one, fields)]
         starts = [await _start(place, trigger, occurrence, data, under) for trigger in chosen]
         started = await store.occur(occurrence, known, starts)
         # A trigger came or went since they were read.

@@ -143,7 +143,7 @@ class Worker:
             held = list(self._held.values())
             at = self._clock.now()
             holds, faulty = [running.hold for running in held], len(self._faulty)
-            found = await self._store.renew(self.name, holds, at, at + LEASE, self.capacity)
+            found = await self._store.renew(self.name, holds, at, LEASE, self.capacity)
             self._renewed = now
             lost = set(found.lost)
             for running in held:
@@ -160,13 +160,19 @@ class Worker:
             if id in self._held:
                 self._held[id].cancel(reason)
 
+    async def stop_cancelled(self, id: str) -> None:
+        """Stop a run of this worker now, if it is to be cancelled."""
+        running = self._held.get(id)
+        reason = (await self._store.cancelled(self.name)).get(id) if running is not None else None
+        if running is not None and reason is not None:
+            running.cancel(reason)
+
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
         tools = self._tools()
-        now = self._clock.now()
-        if free <= 0 or not await self._store.work_waits(self.name, tools, now):
+        if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
             return
-        for claimed in await self._store.claim(self.name, tools, now, now + LEASE, free):
+        for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
             await self._stop(claimed.process.id)
             self.tally.note("started", claimed.process)
             if claimed.before is not None:

@@ -238,7 +238,7 @@ class Schedules:
                 is that of another schedule ("conflict").
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
-        found, now = backgroundable(self._tools(), tool), self._clock.now()
+        found, now = backgroundable(self._tools(), tool, self._desk.origin.policy), self._clock.now()
         self._require_in_every_process(found)
         timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))

@@ -96,7 +96,7 @@ class Background(Belongings):
     @property
     def _triggers(self) -> TriggersClient:
         self._shared.require_open()
-        return self._shared.triggers(self, self._origin)
+        return self._shared.triggers(self, Unmarked(), self._origin, lambda store: store)
 
     @property
     def _origin(self) -> Origin:

@@ -25,6 +25,7 @@ from toolwright.hub import Channel
 from toolwright.session.belongings import Belongings
 from toolwright.session.idle import wait_for_idle
 from toolwright.tools.call import ToolCall
+from toolwright.tools.capability import Capability
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import find
 
@@ -40,6 +41,7 @@ class Batching(Belongings):
     _limit: Limit
     _loops: LoopWatch
     _setting: BatchSetting
+    _late: tuple[Capability, ...]
     _batches: dict[Batch, None]
     _apart: dict[Batch, None]
     _under: dict[int, tuple[tuple[Policy, ...], BatchSetting]]
@@ -95,6 +97,9 @@ class Batching(Belongings):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
         if scope.startswith(PROCESS_SCOPE) and parent is None:
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
+        tools = self.all_tools()
+        if self._offer.late != self._late:
+            self._heed_late_capabilities()
         # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
         above = parent.owner if parent is not None and parent.host in self._hosts else None
         if parent is None:
@@ -108,8 +113,9 @@ class Batching(Belongings):
             host, limits = (None, None) if above is None else (setting.host, setting.outer_limits)
             setting = self._make_setting(setting.policy.but(**changes), host, limits, restrictions)
         own = setting.host is self._host
-        tools = self.all_tools() if own else self.tools_of_runs()
-        batch = Batch(calls, tools, setting, scope=scope, parent=parent, ended=self._ended)
+        batch = Batch(
+            calls, tools if own else self.tools_of_runs(), setting, scope=scope, parent=parent, ended=self._ended
+        )
         if own:
             self._batches[batch] = None
         else:
@@ -189,6 +195,12 @@ class Batching(Belongings):
             known = self._under[id(restrictions)] = restrictions, setting
         return known[1]
 
+    def _heed_late_capabilities(self) -> None:
+        """Run calls from now on with the hooks of capabilities that tools called for which were registered later."""
+        self._late = self._offer.late
+        self._under.clear()
+        self._setting = self._make_setting(self.policy)
+
     def _make_setting(
         self,
         policy: Policy,
@@ -199,7 +211,7 @@ class Batching(Belongings):
         return BatchSetting(
             host=host or self._host,
             policy=policy,
-            hooks=self._hooks,
+            hooks=self._hooks.and_those_of(self._late) if self._late else self._hooks,
             loops=self._loops,
             call_log=self._shared.log,
             outer_limits=(self._limit, self._shared.limit) if limits is None else limits,

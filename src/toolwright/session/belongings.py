@@ -91,7 +91,7 @@ class Belongings:
 
     def definitions(self) -> list[ToolDefinition]:
         """What the tools of the session say of themselves, by name."""
-        return self.tools.definitions()
+        return [tool.definition for _, tool in sorted(self.all_tools().items())]
 
     def all_tools(self) -> Snapshot:
         """The tools of the session."""
@@ -158,6 +158,7 @@ class Belongings:
         services.session = SessionState(self.id, self.definitions, services)
         services.make_runs = lambda: shared.runs(self, marks, origin, guard)
         services.make_schedules = lambda: shared.schedules(self, marks, origin, guard)
+        services.make_triggers = lambda: shared.triggers(self, marks, origin, guard)
         return services
 
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
@@ -186,6 +187,9 @@ class Belongings:
         await self.know_secrets()
         redactor, text = self._host.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
+
+    async def _secret_names(self) -> list[str]:
+        return [info.key for info in await self.secrets.list()]
 
     async def _know(self) -> None:
         await self._known.load(self._shared.stores().secrets)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import time
 import zipfile
 from pathlib import Path
 
@@ -11,6 +14,9 @@ from toolwright.errors import ArchiveError
 from toolwright.ids import new_id
 from toolwright.private_files import create_private
 from toolwright.session.archive import FORMAT, MANIFEST, TABLES, VERSION, Exported, Manifest, SessionRows
+
+JUST_MADE = 5.0
+"""Seconds after which a file that nobody writes to is not one that is just being made."""
 
 
 def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, replace: bool) -> Exported:
@@ -23,20 +29,41 @@ def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, re
         raise ArchiveError(f"There is a file {str(path)!r} already; choose another name, or say that it is to go")
     partial = path.with_name(f".{path.name}.{new_id('part')}")
     try:
+        _remove_left(path)
         try:
             # Sealed or not, it is a conversation: nobody else is to read it.
             with create_private(partial) as file:
+                # Held until the file is whole: without this lock, it is what a killed export left.
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 counts = _fill(file, session, rows, now)
                 file.flush()
                 os.fsync(file.fileno())
-            size = partial.stat().st_size
-            os.replace(partial, path)
+                size = partial.stat().st_size
+                os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
     except (OSError, zipfile.LargeZipFile) as error:
         raise ArchiveError(f"The archive {str(path)!r} can not be written: {error}; choose another place") from error
     return Exported(session, counts, size)
+
+
+def _remove_left(path: Path) -> None:
+    """Remove what exports to the same file left that were killed. One that is still under way holds its lock."""
+    beginning = f".{path.name}.part_"
+    for name in os.listdir(path.parent):
+        if not name.startswith(beginning):
+            continue
+        left = path.with_name(name)
+        with contextlib.suppress(OSError):  # Another's, or just gone.
+            number = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                # Not before it is old enough: another export makes its file before it can lock it.
+                if time.time() - os.fstat(number).st_mtime > JUST_MADE:
+                    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    left.unlink()
+            finally:
+                os.close(number)
 
 
 def _fill(file: object, session: str, rows: SessionRows, now: float) -> dict[str, int]:

@@ -14,15 +14,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-import msgspec
-
 from toolwright import jsonx
-from toolwright.calls.redact import AT_ONCE, SEALED, Redactor
+from toolwright.calls.redact import AT_ONCE, Redactor
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.forms import SHORTEST
 from toolwright.session.logs import guard_logs
 from toolwright.session.redaction import Pair, Patterns, Scrubber, Shard, compiled, require_library
-from toolwright.session.secrets import LONGEST, SecretStore
+from toolwright.session.secrets import LONGEST, SecretStore, keep_fingerprints, read_sealed, write_sealed
 from toolwright.session.vault import Sealed, Vault
 from toolwright.tools.outcome import encodable, told
 
@@ -44,7 +42,9 @@ _BY_CHANCE = 6
 class KnownSecrets:
     """`Redactor` and `Keeper` of one session. `changed` gets it once there is something to redact, and not before."""
 
-    def __init__(self, session: str, vault: Vault, changed: Callable[[Redactor], None]) -> None:
+    def __init__(
+        self, session: str, vault: Vault, changed: Callable[[Redactor], None], store: SecretStore | None = None
+    ) -> None:
         self.vault = vault
         self._session = session
         self._changed = changed
@@ -57,6 +57,8 @@ class KnownSecrets:
         self._given: list[Pair] = []
         self._loading: asyncio.Future[None] | None = None
         self._turn = asyncio.Lock()
+        # Where the secrets of the session are kept; None in memory, where a key of fingerprints need not be.
+        self._store = store
         self._searched: dict[tuple[Patterns, bytes], bytes | None] = {}
 
     # --- which there are
@@ -152,7 +154,8 @@ class KnownSecrets:
                 self.learn_at_once(pairs)
             else:
                 self._given += self._new(pairs)
-        return not self._given
+        # The fingerprint of the call's arguments is made next, and its key must be kept before the call is journaled.
+        return not self._given and (self._store is None or self.vault.keeps_fingerprints)
 
     @property
     def behind(self) -> bool:
@@ -161,6 +164,8 @@ class KnownSecrets:
 
     async def catch_up(self) -> None:
         """Part of `Keeper`."""
+        if self._store is not None and not self.vault.keeps_fingerprints:
+            await keep_fingerprints(self._store, self.vault)
         async with self._turn:
             while self._given:
                 given, self._given = self._given, []
@@ -236,12 +241,11 @@ class KnownSecrets:
     def seal(self, name: str, payload: bytes) -> bytes:
         """Part of `Keeper`."""
         row = self.vault.seal(self._session, f"step {name}", payload.decode())
-        return SEALED + jsonx.encode(row) + b"}"
+        return write_sealed(row)
 
     def unseal(self, name: str, payload: bytes) -> bytes:
         """Part of `Keeper`."""
-        row = msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
-        return self.vault.open(self._session, f"step {name}", row).encode()
+        return self.vault.open(self._session, f"step {name}", read_sealed(payload)).encode()
 
     def fingerprint(self, name: str, payload: bytes) -> str:
         """Part of `Keeper`."""

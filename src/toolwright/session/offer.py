@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from toolwright.errors import ServiceError
 from toolwright.session.keyvalue import KeyValue
+from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.registry import Snapshot
 
@@ -21,18 +22,29 @@ REVEALED = "toolwright:revealed/"
 LINE = 120
 
 
-class Offer:
-    """The tools of a session by how a model sees them. A search is added wherever something is deferred."""
+Late = Callable[[Snapshot], tuple[Capability, ...]]
+"""Gives the capabilities that tools call for, and that were not active when the runtime was opened."""
 
-    def __init__(self, defer_from: int | None) -> None:
+
+class Offer:
+    """The tools of a session by how a model sees them. A search is added wherever something is deferred, and so are the
+    tools of capabilities that a tool calls for which was registered later."""
+
+    def __init__(self, defer_from: int | None, late: Late = lambda tools: ()) -> None:
         self._defer_from = defer_from
+        self._late = late
         self._seen: Snapshot | None = None
         self._complete: Snapshot = {}
+        self.late: tuple[Capability, ...] = ()
+        """The capabilities that were added for the tools seen last."""
 
     def complete(self, tools: Snapshot) -> Snapshot:
-        """The tools, and the search if they need one and have none."""
+        """The tools, those of late capabilities, and the search if they need one and have none."""
         if tools is not self._seen:
-            self._seen, self._complete = tools, self._with_search(tools)
+            self.late = self._late(tools)
+            added = {tool.name: tool for capability in self.late for tool in capability.tools}
+            whole = MappingProxyType({**added, **tools}) if added else tools
+            self._seen, self._complete = tools, self._with_search(whole)
         return self._complete
 
     def deferred(self, tools: Snapshot) -> list[ToolDefinition]:

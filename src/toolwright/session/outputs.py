@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from toolwright import jsonx
@@ -32,8 +33,9 @@ async def keep_output(files: Files, call: CallKey, text: str) -> str:
     Raises:
         ServiceError: the quota of the session is used up.
     """
-    name, data = output_name(call), text.encode()
-    path, digest = f"{FOLDER}/{name}.txt", jsonx.digest(data)
+    name = output_name(call)
+    data, digest = await asyncio.to_thread(_encoded, text)
+    path = f"{FOLDER}/{name}.txt"
     try:
         return (await files.write(path, data, expected="")).path
     except ServiceError as error:
@@ -43,3 +45,8 @@ async def keep_output(files: Files, call: CallKey, text: str) -> str:
     if there is not None and there.hash == digest:
         return path
     return (await files.write(f"{FOLDER}/{name}-{digest[:12]}.txt", data)).path
+
+
+def _encoded(text: str) -> tuple[bytes, str]:
+    data = text.encode()
+    return data, jsonx.digest(data)

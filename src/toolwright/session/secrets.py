@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+import msgspec
+
+from toolwright import jsonx
+from toolwright.calls.redact import SEALED, off_loop
 from toolwright.clock import Clock
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.forms import SHORTEST
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
 
 LONGEST = 16 * 1024
 """Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
+
+
+StepKey = tuple[str, str, str, str]
+"""Session, scope, call and label of a step."""
 
 
 class SecretStore(Protocol):
@@ -40,6 +48,18 @@ class SecretStore(Protocol):
 
     async def rewrap_secrets(self, changes: list[tuple[str, str, Sealed, Sealed]]) -> int:
         """Put new rows in the place of old ones, where these still stand, and return how many did."""
+        ...
+
+    async def keep_fingerprints(self, before: Sealed | None, row: Sealed) -> Sealed:
+        """Keep the key of fingerprints in the place of what was kept before, and return the one that stands."""
+        ...
+
+    async def sealed_steps_after(self, after: StepKey, limit: int) -> list[tuple[StepKey, bytes]]:
+        """The results of steps that are sealed, of every session, in the order of their keys, after a key."""
+        ...
+
+    async def rewrap_steps(self, changes: list[tuple[StepKey, bytes, bytes]]) -> int:
+        """Put new results in the place of old ones, where these still stand, and return how many did."""
         ...
 
 
@@ -79,6 +99,9 @@ class Secrets:
         _require_value(require_name("secret name", name), value)
         vault = self._known.vault
         row = vault.seal(self._session, name, value)
+        vault.fingerprint(self._session, name, value)
+        if not vault.keeps_fingerprints:
+            await keep_fingerprints(self._store, vault)
         mark = self._marker.mark("secrets.set", name, vault.fingerprint(self._session, name, value))
         before = self._known.current(name)
         await self._known.learn_new(name, value)  # Before it is written: a tool that sees it must not show it.
@@ -99,12 +122,25 @@ class Secrets:
         """The names, in order, and their instants."""
         return await self._store.list_secrets(self._session)
 
+    async def hides(self, text: str) -> bool:
+        """True when a text has a secret of the session in it, in any of its usual encodings."""
+        redactor = self._known.redactor
+        return redactor is not None and await off_loop(len(text), redactor.text, text) is not text
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secrets client is not pickled; take it from the session")
 
 
+async def keep_fingerprints(store: SecretStore, vault: Vault) -> None:
+    """Write down the key of fingerprints if it was made, or must be moved to the current master key."""
+    if (change := vault.fingerprints_to_keep()) is not None:
+        vault.keep_fingerprints(await store.keep_fingerprints(*change))
+
+
 async def rotate(store: SecretStore, vault: Vault, page: int = 200) -> int:
-    """Move every secret to the current master key, and return how many that were. It can be cut off and done again.
+    """Move every secret and every sealed result of a step to the current master key, and return how many that were.
+
+    It can be cut off and done again.
 
     Raises:
         SecretsError: some can not be opened; all others were moved.
@@ -123,9 +159,51 @@ async def rotate(store: SecretStore, vault: Vault, page: int = 200) -> int:
         if changes:
             moved += await store.rewrap_secrets(changes)
         after = rows[-1][:2]
+    moved += await _rotate_steps(store, vault, page, stuck)
+    try:
+        await keep_fingerprints(store, vault)
+    except SecretsError as error:
+        stuck = stuck or [error]
     if stuck:
         raise SecretsError(f"{len(stuck)} secrets stay under their old master key, the others were moved; {stuck[0]}")
     return moved
+
+
+async def _rotate_steps(store: SecretStore, vault: Vault, page: int, stuck: list[SecretsError]) -> int:
+    moved, after = 0, ("", "", "", "")
+    while rows := await store.sealed_steps_after(after, page):
+        changes = []
+        for key, payload in rows:
+            session, _, _, label = key
+            try:
+                row = read_sealed(payload)
+                changed = vault.rewrap(session, f"step {label.partition(':')[2]}", row)
+            except SecretsError as error:
+                stuck.append(error)
+                continue
+            if changed is not None:
+                changes.append((key, payload, write_sealed(changed)))
+        if changes:
+            moved += await store.rewrap_steps(changes)
+        after = rows[-1][0]
+    return moved
+
+
+def write_sealed(row: Sealed) -> bytes:
+    """The result of a step that is sealed, as JSON."""
+    return SEALED + jsonx.encode(row) + b"}"
+
+
+def read_sealed(payload: bytes) -> Sealed:
+    """What `write_sealed` wrote.
+
+    Raises:
+        SecretsError: it is not that.
+    """
+    try:
+        return msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
+    except msgspec.MsgspecError as error:
+        raise SecretsError(f"The sealed result of a step cannot be read ({error}); the row was changed") from error
 
 
 def _require_value(name: str, value: str) -> None:

@@ -18,7 +18,7 @@ from toolwright.session.messages import SENDERS, Messages, MessageStore
 from toolwright.session.resources import Resources, ResourceStore
 from toolwright.session.secrets import Secrets, SecretStore
 from toolwright.session.store import Marker, Quotas, Unmarked
-from toolwright.tools.background import RunsClient, SchedulesClient
+from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.clients import CatalogueClient
 
 
@@ -61,6 +61,7 @@ class SessionServices:
     session: SessionState
     make_runs: Callable[[], RunsClient]
     make_schedules: Callable[[], SchedulesClient]
+    make_triggers: Callable[[], TriggersClient]
 
     def __init__(
         self,
@@ -140,6 +141,11 @@ class SessionServices:
     def schedules(self) -> SchedulesClient:
         """Tools that are started at instants."""
         return self.make_schedules()
+
+    @cached_property
+    def triggers(self) -> TriggersClient:
+        """Tools that are started when something occurs."""
+        return self.make_triggers()
 
     @cached_property
     def connections(self) -> Connections:

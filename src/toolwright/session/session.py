@@ -28,6 +28,7 @@ from toolwright.session.offer import Offer
 from toolwright.session.services import SessionServices
 from toolwright.session.shared import Shared
 from toolwright.session.store import Marks
+from toolwright.tools.capability import Capability
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import ToolSource
 from toolwright.tools.scopes import ScopedRegistry
@@ -54,12 +55,15 @@ class Session(Batching, Background, Connecting):
         self._restrictions: tuple[Policy, ...] = ()
         self._under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
-        self._offer = Offer(policy.defer_tools_from)
-        self._run_offer = Offer(policy.defer_tools_from)
+        self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
+        self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
+        self._late: tuple[Capability, ...] = ()
         self._shared = shared
         self._hooks = hooks
         self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
-        self._known = KnownSecrets(session_id, shared.vault, self._redact)
+        self._known = KnownSecrets(
+            session_id, shared.vault, self._redact, shared.stores().secrets if shared.kept_before else None
+        )
         self._host = CallHost(
             session_id=session_id,
             clock=shared.clock,
@@ -78,6 +82,7 @@ class Session(Batching, Background, Connecting):
             keep_output=self._keep_output,
             run_nested=self._run_nested,
             keeper=self._known,
+            secret_names=self._secret_names,
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,

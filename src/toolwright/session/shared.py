@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,13 +18,14 @@ from toolwright.calls.tickets import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
-from toolwright.errors import RuntimeClosed
+from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.hub import EventHub
 from toolwright.limited_children import ChildPool
 from toolwright.session.services import ServiceStores
 from toolwright.session.store import Marker, Quotas
 from toolwright.session.vault import Vault
 from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
+from toolwright.tools.capability import Capability
 from toolwright.tools.clients import ModelClient
 from toolwright.tools.registry import Snapshot
 from toolwright.tools.tool import Tool
@@ -64,8 +66,10 @@ class Shared:
     """Makes the runs client of a session, for its host or for a call."""
     schedules: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], SchedulesClient]
     """The same for its schedules."""
-    triggers: Callable[[Starter, Origin], TriggersClient]
+    triggers: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], TriggersClient]
     """Makes the client of a session's triggers."""
+    late_capabilities: Callable[[Snapshot], tuple[Capability, ...]]
+    """The capabilities that tools call for, and that were not active when the runtime was opened."""
     model: ModelClient | None = None
     deps: Any = NO_LIFESPAN
     """The value of the app's lifespan in this process."""
@@ -82,17 +86,19 @@ class Shared:
         self.limited_children = ChildPool()
         self.running = Running()
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
+        self.processors = Limit("a processor", os.cpu_count() or 1)
         self.lingering: set[CallRun] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.rules = RuleBook()
         self.closed = False
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._tool_limits: dict[tuple[str, int], Limit] = {}
 
     def tool_limit(self, tool: Tool) -> Limit | None:
         """The limit of a tool that has one, the same for every session."""
         capacity = tool.definition.concurrency.limit
         if capacity is None:
-            return None
+            return self.processors if tool.definition.hints.cpu_bound else None
         # A view may show a tool with another limit: each limit counts its own calls.
         key = (tool.definition.id, capacity)
         limit = self._tool_limits.get(key)
@@ -101,13 +107,20 @@ class Shared:
         return limit
 
     def require_open(self) -> None:
-        """Refuse work once the runtime is closed.
+        """Refuse work once the runtime is closed, and work of another event loop.
 
         Raises:
             RuntimeClosed: it is.
+            ToolwrightError: the loop that runs now is not the one that the runtime was opened in.
         """
         if self.closed:
             raise RuntimeClosed("The runtime is closed; open another")
+        running = asyncio._get_running_loop()
+        if running is not self.loop and running is not None and self.loop is not None:
+            raise ToolwrightError(
+                "The runtime was opened in another event loop, which alone can run its calls; use it there "
+                "(asyncio.run_coroutine_threadsafe hands work over), or open one for each loop"
+            )
 
     async def stop_lingering(self) -> None:
         """Give what does not want to stop a last moment to do so."""

@@ -5,6 +5,7 @@ What a value and its key are bound to is authenticated: a row that was changed, 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -17,6 +18,7 @@ from toolwright.errors import SecretsError
 from toolwright.session.keys import SIZE, KeyProvider
 
 _NONCE = 12
+_FINGERPRINTS = ("", "key of fingerprints")  # no session has this id
 
 
 class Sealed(Struct, frozen=True, gc=False):
@@ -30,10 +32,17 @@ class Sealed(Struct, frozen=True, gc=False):
 class Vault:
     """Seals and opens the values of a runtime's sessions."""
 
-    __slots__ = ("_keys",)
+    __slots__ = ("_fingerprints", "_kept", "_keys")
 
-    def __init__(self, keys: KeyProvider) -> None:
+    def __init__(self, keys: KeyProvider, fingerprints: Sealed | None = None) -> None:
         self._keys = keys
+        self._kept = fingerprints
+        self._fingerprints = b""
+
+    @property
+    def keys(self) -> KeyProvider:
+        """The master keys."""
+        return self._keys
 
     def seal(self, session: str, name: str, value: str) -> Sealed:
         """Seal a value with the current master key.
@@ -68,10 +77,41 @@ class Vault:
         return Sealed(master, _encrypt(key, own, _bound("key", session, name, master)), row.sealed)
 
     def fingerprint(self, session: str, name: str, value: str) -> str:
-        """What names a value in a place where it must not stand: without the master key, no guess can be checked."""
-        _, key = self._current()
-        own = hmac.digest(key, b"toolwright fingerprints", hashlib.sha256)
-        return hmac.new(own, jsonx.encode([session, name, value]), hashlib.sha256).hexdigest()
+        """A keyed hash: equal values have equal fingerprints, and without the master key no guess can be checked.
+
+        The key of fingerprints is derived from the master key that was current when one was first needed. It is kept
+        under the master key from then on, so that fingerprints stay the same when that is renewed.
+
+        Raises:
+            SecretsError: there is no usable key.
+        """
+        return hmac.new(self._own(), jsonx.encode([session, name, value]), hashlib.sha256).hexdigest()
+
+    def _own(self) -> bytes:
+        if not self._fingerprints:
+            if self._kept is not None:
+                # Where its master key is lost, earlier calls are not found again; new ones are.
+                with contextlib.suppress(SecretsError):
+                    self._fingerprints = bytes.fromhex(self.open(*_FINGERPRINTS, self._kept))
+            if not self._fingerprints:
+                self._fingerprints = hmac.digest(self._current()[1], b"toolwright fingerprints", hashlib.sha256)
+        return self._fingerprints
+
+    @property
+    def keeps_fingerprints(self) -> bool:
+        """True once the key of fingerprints is written down."""
+        return self._kept is not None
+
+    def fingerprints_to_keep(self) -> tuple[Sealed | None, Sealed] | None:
+        """The key of fingerprints, as it is kept and as it must be kept now; None where nothing is to be written."""
+        if self._kept is None:
+            return (None, self.seal(*_FINGERPRINTS, self._fingerprints.hex())) if self._fingerprints else None
+        changed = self.rewrap(*_FINGERPRINTS, self._kept)
+        return None if changed is None else (self._kept, changed)
+
+    def keep_fingerprints(self, row: Sealed) -> None:
+        """It is kept so. Where another process was first, its key holds from now on."""
+        self._kept, self._fingerprints = row, b""
 
     def _current(self) -> tuple[str, bytes]:
         master = self._keys.current()
@@ -106,10 +146,11 @@ def _encrypt(key: bytes, text: bytes, bound: bytes) -> bytes:
 
 
 def _decrypt(key: bytes, data: bytes, bound: bytes, session: str, name: str, master: str) -> bytes:
+    cipher = _cipher(key)  # first: it says which library is missing
     from cryptography.exceptions import InvalidTag
 
     try:
-        return bytes(_cipher(key).decrypt(data[:_NONCE], data[_NONCE:], bound))
+        return bytes(cipher.decrypt(data[:_NONCE], data[_NONCE:], bound))
     except (InvalidTag, ValueError):
         raise SecretsError(
             f"The secret {name!r} of session {session!r} can not be opened: its row was changed, or the key given as "

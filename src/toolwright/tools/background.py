@@ -234,6 +234,10 @@ class TriggersClient(Protocol):
         """The triggers of the session, the oldest first."""
         ...
 
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
+        """Say that something occurred: the triggers of this session that match start their tools."""
+        ...
+
     async def remove(self, id: str) -> bool:
         """Start nothing more by a trigger; False when there was none."""
         ...

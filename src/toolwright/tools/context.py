@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from toolwright.limited_children import ChildPool
-    from toolwright.tools.background import RunsClient, SchedulesClient
+    from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
     from toolwright.tools.call import ToolCall
     from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
     from toolwright.tools.outcome import ToolOutcome
@@ -236,6 +236,12 @@ class ToolContext(Generic[Deps]):
         return client
 
     @property
+    def triggers(self) -> TriggersClient:
+        """Tools that are started when something occurs."""
+        client: TriggersClient = self._services.service("triggers")
+        return client
+
+    @property
     def session(self) -> SessionClient:
         """The call's own session: its id, its tools, its services."""
         session: SessionClient = self._services.service("session")
@@ -264,7 +270,10 @@ class ToolContext(Generic[Deps]):
         return child
 
     async def complete(self, name: str, messages: str | list[Any], **options: Any) -> Any:
-        """Ask the session's model once, across crashes and attempts, as a step of this name.
+        """Ask the session's model, as a step of this name: an answer that was recorded is not asked for again.
+
+        That holds across crashes and attempts. A question that a crash cut off before its answer was recorded is asked
+        again: it may cost twice, and changes nothing else.
 
         Text stands for one message of a user. What `options` mean, the model knows.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, convert, structs
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from toolwright.errors import PolicyError, ToolDefinitionError
 from toolwright.tools.claims import Concurrency, Resource
@@ -34,6 +34,7 @@ RESERVED_EVENTS = frozenset(
         "output",
         "progress",
         "queued",
+        "reopened",
         "resumed",
         "started",
         "status",
@@ -46,7 +47,13 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
 class Hints(Struct, frozen=True, kw_only=True):
-    """What a tool's author says about its effects. What is not said is taken as the more dangerous."""
+    """What a tool's author says about it. What is not said of its effects is taken as the more dangerous.
+
+    Of those that are not about effects: `long_running` gives a tool without a timeout the policy's `long_timeout` in
+    place of its `timeout`; of all `cpu_bound` tools together, as many calls run at once as there are processors, unless
+    a tool has a limit of its own; a call of a tool with `requires_secrets` does not run while the session lacks them;
+    with `persist_output`, the whole output of each call goes to a file of the session, also when it is short.
+    """
 
     readonly: bool = False
     destructive: bool | None = None
@@ -106,6 +113,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """Where the scripts of a tool of the kind "shell" see the session's files: `/workspace/a` is the file `/a`."""
     secret: str | None = None
     """A parameter whose value is the tool's alone: it is neither shown nor written down."""
+    required_secrets: tuple[str, ...] = ()
+    """The secrets that the session must have; with the hint `requires_secrets` and no names, it must have any."""
 
     def __post_init__(self) -> None:
         if self.approval is None:
@@ -114,6 +123,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             force_setattr(self, "concurrency", Concurrency(parallel=self.hints.readonly))
         if self.on_crash is None:
             force_setattr(self, "on_crash", "rerun" if self.hints.repeatable else "fail")
+        if self.required_secrets and not self.hints.requires_secrets:
+            force_setattr(self, "hints", replace(self.hints, requires_secrets=True))
         if (self.script is None) is (self.kind == "shell"):
             force_setattr(self, "script", "command" if self.kind == "shell" else None)
         if self.kind != "shell":
@@ -128,6 +139,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
         told = {name: getattr(self, name) for name in self.__struct_fields__}
         told["hints"] = structs.asdict(self.hints)
         told["capabilities"] = sorted(self.capabilities)
+        told["required_secrets"] = list(self.required_secrets)
         told["retry"] = {
             **{field.name: getattr(self.retry, field.name) for field in dataclasses.fields(self.retry)},
             "on": [kind.__qualname__ for kind in self.retry.on],
@@ -152,6 +164,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"it has unknown fields {sorted(map(str, unknown))}")
             given["hints"] = convert(given.get("hints", {}), Hints)
             given["capabilities"] = frozenset(given.get("capabilities", ()))
+            given["required_secrets"] = tuple(given.get("required_secrets", ()))
             given["retry"] = RetryPolicy(**{**given.get("retry", {}), "on": ()})
             if given.get("concurrency") is not None:
                 given["concurrency"] = _read_concurrency(given["concurrency"])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Unpack, overload
 
 from toolwright.errors import ToolDefinitionError
-from toolwright.tools.options import ToolOptions, define
-from toolwright.tools.tool import Invoke, Tool, deps_in_a_process
+from toolwright.tools.options import ToolOptions, define, read_needs
+from toolwright.tools.tool import Invoke, Tool
 
 
 @overload
@@ -92,8 +92,6 @@ class ToolDeclaration:
                 f"Tool {name!r} is a method and has no object; register the method of an instance, as in obj.{name}"
             )
         signature = read_signature(function, name=name, localns=self._local_names)
-        if signature.wants_deps and self._options.get("isolation") == "process":
-            raise deps_in_a_process(name)
         definition = define(
             self._options,
             name=name,
@@ -107,7 +105,7 @@ class ToolDeclaration:
             invoke=_invoker(function, signature.context_parameter),
             mode="async" if signature.is_async else "thread",
             needs_context=signature.context_parameter is not None,
-            wants_deps=signature.wants_deps,
+            needs=read_needs(self._options, name) | ({"deps"} if signature.wants_deps else frozenset()),
             parameters=signature.parameters,
             prepare=self._options.get("prepare"),
             screen=self._options.get("screen"),

@@ -41,7 +41,7 @@ class ToolOptions(TypedDict, total=False):
     long_running: bool
     polling: bool
     cpu_bound: bool
-    requires_secrets: bool
+    requires_secrets: bool | str | Iterable[str]
     supports_background: bool
     persist_output: bool
     # permission
@@ -60,6 +60,8 @@ class ToolOptions(TypedDict, total=False):
     isolation: Isolation
     on_crash: CrashPolicy
     deferral: Deferral
+    # what the app must provide for it: "model", "deps", or the name of an extra of toolwright such as "files"
+    needs: Iterable[str]
     # what it tells of with `ctx.emit`: a name, and the type or JSON Schema of what it says
     events: Mapping[str, Mapping[str, Any] | type]
     # runs before the policy decides; its result is in the context as `prepared`, or answers in the tool's place
@@ -68,6 +70,8 @@ class ToolOptions(TypedDict, total=False):
     screen: Callable[[bytes], Any]
 
 
+NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
+"""What a tool may need of its app: a model, dependencies, and extras of toolwright."""
 _KNOWN = frozenset(ToolOptions.__annotations__)
 _HINTS = frozenset(Hints.__struct_fields__)
 _SWITCHES = _HINTS | {"exclusive", "parallel"}
@@ -112,6 +116,9 @@ def define(
     screen = options.get("screen")
     if screen is not None and not callable(screen):
         raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
+    required = _required_secrets(options.get("requires_secrets"), name)
+    if required:
+        options = {**options, "requires_secrets": True}
     capabilities = _capabilities(options.get("capabilities", ()), name)
     hints = _hints(options, capabilities, name)
     retry = options.get("retry", NEVER)
@@ -132,6 +139,7 @@ def define(
         directory=options.get("directory"),
         mount=options.get("mount"),
         secret=options.get("secret"),
+        required_secrets=required,
         category=options.get("category"),
         hints=hints,
         capabilities=capabilities,
@@ -144,6 +152,33 @@ def define(
         deferral=options.get("deferral", "auto"),
         events=_events(options.get("events"), name),
     )
+
+
+def read_needs(options: ToolOptions, name: str) -> frozenset[str]:
+    """The needs that the options of a tool say.
+
+    Raises:
+        ToolDefinitionError: one is not known.
+    """
+    given: Any = options.get("needs", ())
+    needs = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
+    if not all(isinstance(need, str) and need in NEEDS for need in needs):
+        raise ToolDefinitionError(
+            f"Tool {name!r} has needs={given!r:.200}; use a list of any of {', '.join(sorted(NEEDS))}"
+        )
+    return frozenset(needs)
+
+
+def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
+    """The names of the secrets that a tool requires; none where it only says that it requires some."""
+    if given is None or isinstance(given, bool):
+        return ()
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
+    if not names or not all(isinstance(item, str) and item for item in names):
+        raise ToolDefinitionError(
+            f"Tool {name!r} has requires_secrets={given!r:.200}; use True, the name of a secret, or a list of names"
+        )
+    return names
 
 
 def _capabilities(given: Any, name: str) -> frozenset[str]:

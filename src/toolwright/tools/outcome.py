@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from toolwright import jsonx
 from toolwright.errors import ToolwrightError
+from toolwright.plain_data import instant_text
 
 if TYPE_CHECKING:
     from toolwright.tools.services import AttachmentInfo
@@ -208,7 +209,8 @@ class Success(Struct, frozen=True):
 
     `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it. What
     `ctx.attachments.put` gave may stand among the images and attachments; pictures go to the images by themselves.
-    `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read it.
+    `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read it. A text
+    under "summary" is what a background run says of itself when it is over, in place of the beginning of the value.
     """
 
     value: Any = None
@@ -387,6 +389,8 @@ def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
     for name in item.__struct_fields__:
         if name not in item.untold and name not in but:
             value = _told_value(getattr(item, name))
+            if name == "at":
+                value = instant_text(value)
             if (value is not None and value != []) or name in _ALWAYS_TOLD:
                 shown[name] = value
     return shown

@@ -131,6 +131,10 @@ class SecretsClient(Protocol):
         """Names and instants, never values."""
         ...
 
+    async def hides(self, text: str) -> bool:
+        """True when a text has a secret of the session in it, in any of its usual encodings."""
+        ...
+
 
 class Message(Struct, frozen=True):
     """One message of a session. `number` rises by one from each to the next, from 1."""

@@ -85,6 +85,9 @@ def _matches(pattern: str, path: str) -> bool:
         return fnmatch.fnmatchcase(posixpath.basename(path), pattern)
     if pattern == _ROOT or pattern.startswith(f"{_ROOT}/"):
         pattern = pattern[len(_ROOT) :]
-    pattern = f"/{pattern.lstrip('/')}"
+    if pattern.startswith("~/"):
+        pattern = f"*{pattern[1:]}"  # in any home
+    elif not pattern.startswith("*"):
+        pattern = f"/{pattern.lstrip('/')}"
     # A pattern for all that is in a directory is also for the directory: to remove it changes what is in it.
     return fnmatch.fnmatchcase(path, pattern) or (pattern.endswith("/*") and path == pattern.rstrip("*").rstrip("/"))

@@ -14,7 +14,7 @@ from toolwright.tools.arguments import Arguments
 from toolwright.tools.claims import Claim, compile_claims
 from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.options import ToolOptions, define
+from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
 
@@ -62,11 +62,11 @@ class Tool:
         "direct",
         "invoke",
         "mode",
+        "needs",
         "needs_context",
         "prepare",
         "screen",
         "validate",
-        "wants_deps",
     )
 
     definition: ToolDefinition
@@ -82,7 +82,7 @@ class Tool:
         invoke: Invoke,
         mode: Mode,
         needs_context: bool,
-        wants_deps: bool = False,
+        needs: frozenset[str] = frozenset(),
         parameters: Iterable[str] | None = None,
         prepare: Prepare | None = None,
         screen: Screen | None = None,
@@ -96,19 +96,16 @@ class Tool:
         self.direct = direct
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
-        self.wants_deps = wants_deps
-        self.prepare = prepare
+        self.needs = needs | {"secrets"} if definition.hints.requires_secrets else needs
+        _refuse_deps_elsewhere(definition, needs)
+        self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
         self.__wrapped__ = function
         self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
         self.check_events = {
             event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
         }
-        self.check_output = (
-            None
-            if definition.output_schema is None
-            else compile_output_schema(definition.output_schema, owner=definition.name)
-        )
+        self.check_output = _output_check(definition)
 
     @property
     def name(self) -> str:
@@ -153,6 +150,7 @@ class Tool:
             mode="async" if is_async(handler) else "thread",
             needs_context=wants_context,
             parameters=_properties(schema),
+            needs=read_needs(options, name),
             prepare=options.get("prepare"),
             screen=options.get("screen"),
             function=handler,
@@ -193,15 +191,15 @@ class Tool:
             if hasattr(self, slot):
                 object.__setattr__(changed, slot, getattr(self, slot))
         changed.definition = definition = replace(self.definition, **changes)
-        if self.wants_deps and definition.isolation == "process":
-            raise deps_in_a_process(changed.name)
+        _refuse_deps_elsewhere(definition, self.needs)
         if "concurrency" in changes:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
             changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
-        if "output_schema" in changes:
-            schema = definition.output_schema
-            changed.check_output = None if schema is None else compile_output_schema(schema, owner=changed.name)
+        if "output_schema" in changes or "hints" in changes:
+            changed.check_output = _output_check(definition)
+        if changed.prepare is None and definition.hints.requires_secrets:
+            changed.prepare = _nothing_to_prepare
         if "events" in changes:
             changed.check_events = {
                 event: compile_output_schema(schema, owner=changed.name) for event, schema in definition.events.items()
@@ -222,12 +220,14 @@ class Tool:
         return f"<Tool {self.name!r}>"
 
 
-def deps_in_a_process(name: str) -> ToolDefinitionError:
-    """The refusal of a tool that would need the dependencies of this process in another one."""
-    return ToolDefinitionError(
-        f"Tool {name!r} takes ToolContext[...] with the dependencies of its app, and has isolation='process', where "
-        "they are not; drop the isolation, or annotate the plain ToolContext and make what it needs in the tool"
-    )
+def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) -> None:
+    """Refuse a tool that would need the dependencies of this process in another one."""
+    if definition.isolation == "process" and "deps" in needs:
+        raise ToolDefinitionError(
+            f"Tool {definition.name!r} takes ToolContext[...] with the dependencies of its app, and has "
+            "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and make "
+            "what it needs in the tool"
+        )
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -260,6 +260,22 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
     except TypeError:
         return False
     return True
+
+
+def _output_check(definition: ToolDefinition) -> OutputCheck | None:
+    """What a value is checked by before it is an outcome."""
+    if definition.output_schema is not None:
+        return compile_output_schema(definition.output_schema, owner=definition.name)
+    # What is kept in a file takes the whole way of an outcome, as a value that is checked does.
+    return _fits_always if definition.hints.persist_output else None
+
+
+def _fits_always(payload: bytes) -> list[Any]:
+    return []
+
+
+def _nothing_to_prepare(arguments: dict[str, Any], call: Any) -> None:
+    """For a tool that requires secrets: its call waits until they were looked for, as for a prepare step."""
 
 
 def _both(first: Validate, second: Validate) -> Validate:

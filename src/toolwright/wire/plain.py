@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, get_args
 
+from toolwright.errors import ConversionError
 from toolwright.ids import new_id
 from toolwright.jsonx import encode
 from toolwright.tools.call import CallSource, ToolCall
@@ -168,17 +170,28 @@ def _read_decision(part: Part) -> Decision:
     verdict, at = part.field("verdict"), part.field("at")
     if verdict.value not in get_args(Verdict):
         raise verdict.wrong(f"one of {', '.join(get_args(Verdict))}")
-    if isinstance(at.value, bool) or not isinstance(at.value, (int, float)):
-        raise at.wrong("an instant, in seconds since the epoch")
     return Decision(
         verdict.value,
-        at.value,
+        _instant(at),
         _text(part, "by"),
         _text(part, "reason"),
         given.get("edited") is True,
         given.get("always") is True,
         given.get("arguments"),
     )
+
+
+def _instant(part: Part) -> float:
+    """An instant that is RFC 3339 text, or seconds since the epoch."""
+    if isinstance(part.value, (int, float)) and not isinstance(part.value, bool):
+        return part.value
+    try:
+        moment = datetime.fromisoformat(part.text())
+        if moment.tzinfo is not None:
+            return moment.timestamp()
+    except (ValueError, OverflowError, ConversionError):
+        pass
+    raise part.wrong("an instant: RFC 3339 text, or seconds since the epoch")
 
 
 def _text(part: Part, name: str) -> str | None:

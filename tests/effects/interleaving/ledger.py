@@ -176,6 +176,13 @@ class Ledger:
         elif self.standing.get((key, self.life[key.call])) != result.resolution:
             self.wrong(f"{disk.process} was told that {result.resolution} stands for {key}, which does not")
 
+    def _end_wait(self, disk: Any, key: WaitKey, resolution: Any, result: Any) -> None:
+        row = disk.memory._calls.get(key.call)
+        wait = None if row is None else row.waits.get(key)
+        if result is None and wait is not None and (key, self.life[key.call]) not in self.standing:
+            self._wrote(disk, "end_wait", key.call)
+            self._stands(key, wait.resolution)
+
     def _stands(self, key: WaitKey, resolution: Any) -> None:
         self.note(f"{key.call.call_id} {key.kind} {key.name} stands as {resolution.status} {resolution.payload!r}")
         before = self.standing.setdefault((key, self.life[key.call]), resolution)

@@ -22,6 +22,8 @@ _MOST_CHARACTERS = 400
 _MOST_STEPS = 20_000
 """How much comparing one question about a script may take; after that, everything may match."""
 _MOST_DIRECTORIES = 16
+_LINKS = re.compile(r"/+(?:\./+)*(?:proc|dev/+fd)/")
+"""Directories of links that the system makes: `/proc/self/root/etc` is `/etc`."""
 _SLASHES = re.compile(r"/(?:\.?/)+")
 _COMMAND_STARTS = re.compile(r"[;&|\n(){}`\"']+")
 
@@ -226,7 +228,7 @@ def _places(script: Script, directory: str | None) -> list[list[str | None]]:
     places = [list(found)]
     for word in script.directories:
         text = word.text
-        if text is None:
+        if text is None or _LINKS.match(text):
             added: list[str | None] = [None]
         elif text.startswith("/"):
             added = [posixpath.normpath("/" + text.lstrip("/"))]
@@ -275,6 +277,8 @@ def _resolved(write: Write, places: Sequence[str | None], changes_tree: bool) ->
         if plain and start and not start.startswith("~") and not write.below:
             return [_in(place, target, "/".join(["", start]).lstrip("/")) for place in places]
         return [Word((None, tail) if tail is not None and not write.below else (None,), target.spelled)]
+    if _LINKS.match(text):
+        return [Word((None,), target.spelled)]
     if text.startswith("/"):
         paths = [Word((posixpath.normpath("/" + text.lstrip("/")),), target.spelled)]
     else:

@@ -30,6 +30,7 @@ _ANSI = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _IDENTIFIER = re.compile(r"(?<![\w#])[A-Za-z_][A-Za-z0-9_]*")
 _ARITHMETIC = re.compile(r"[^$`\"'\\()\[\]{};]+")
+_MORE_COMMANDS = re.compile(r"[;&\n(){}]|\|\|", re.S)
 _BRACKETS = re.compile(r"\[(?:[^\s;&|<>()\]]{0,100}\]|[^\s;&|<>()\]]{101}|\])")
 _TIME_OPTION = re.compile(r"-p(?=\s)|--(?=\s)")
 _IN_SUBSCRIPT = re.compile(r"[\[\]\n;]|\\.|'[^']*'|\$\(|`", re.S)
@@ -43,7 +44,7 @@ _DEFAULT = re.compile(r":?[-=?+]")
 _TRANSFORM = re.compile(r"@[UuLQEAKak]\}")
 _PATTERN_OPERATOR = re.compile(r"##?|%%?|/[/#%]?|\^\^?|,,?")
 _IN_OPERAND = re.compile(r"[^}$`\"'\\<>]+")
-_IN_PARENTHESES = re.compile(r"[()]|['\"`\\#]|\$\(")
+_IN_PARENTHESES = re.compile(r"[()]|\$\(|\"[^\"()\\`]*\"|'[^'()]*'|['\"`\\]")
 _ENDS_OF_WORD = " \t\n;&|<>()"
 
 _DECLARATIONS = names("declare typeset local export readonly alias eval let")
@@ -518,8 +519,9 @@ class Reader:
                     raise NotUnderstoodError("a subscript has something to evaluate")
                 return None
             elif mark in ("\n", ";"):
-                return None
-        return None
+                break
+        # The shell reads a subscript up to its end, whatever is in it.
+        raise NotUnderstoodError("a subscript is not understood")
 
     def _assignment(self) -> Word:
         """Read `name=value` and note it; return it as a word."""
@@ -840,12 +842,15 @@ class Reader:
 
     def _substitution(self) -> bool:
         """Read the commands up to a parenthesis, and say whether nothing but a number can come of them."""
-        before = len(self.items)
+        before, start = len(self.items), self._at
         self._inner += 1
         self._list(frozenset({")"}))
         self._inner -= 1
-        found = [item for item in self.items[before:] if isinstance(item, Simple)]
-        return bool(found) and len(self.items) - before <= 20 and is_numeric(found[-1].words) and len(found) <= 3
+        last = self.items[-1] if len(self.items) > before else None
+        if not isinstance(last, Simple) or not is_numeric(last.words):
+            return False
+        # Only a pipe may stand before the last command, or others would print, too.
+        return not _MORE_COMMANDS.search(self._text, start, min(self._at - 1, start + 200)) and self._at - start < 200
 
     def _backquotes(self) -> None:
         found = _BACKQUOTES.match(self._text, self._at)
@@ -997,9 +1002,9 @@ class Reader:
                 depth -= 1
                 if depth == 1:
                     return text.startswith("))", found.start())
-            elif mark != "#" and depth == 2 and mark != '"':
-                return False
-        return False
+            elif len(mark) == 1 or (mark[0] == "'" and depth == 2):
+                raise NotUnderstoodError("quotes within parentheses are not understood")
+        raise NotUnderstoodError("parentheses are not understood")
 
     def _arithmetic(self, end: str, array: str = "") -> None:
         """Read an arithmetic expression up to its end, and note the variables that are evaluated in it."""

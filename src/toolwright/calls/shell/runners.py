@@ -45,7 +45,10 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "split": (),
     "csplit": (),
     "go": ("-exec", "-toolexec", "--exec", "--toolexec"),
-    "date": (),
+    "hg": ("--config", "--editor"),
+    "svn": ("--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-option"),
+    "cmake": ("-E", "-P", "--build-cmd"),
+    "mvn": ("exec:", "-Dexec"),
 }
 """Options whose value is run, or read as settings that may run something."""
 _COMMANDS = names("rsync man zip rg bat ag ack delta")

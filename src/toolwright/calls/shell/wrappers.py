@@ -43,6 +43,7 @@ _MODULES = names(
     "code timeit pdb idlelib asyncio IPython ipython cProfile profile trace runpy doctest ptpython bpython"
 )
 _PYTHON = Options("bBdEIOPqsSuvVx", "WX", long="help version", long_valued="check-hash-based-pycs")
+_SUBCOMMANDS = names("eval exec x dlx repl task inspect")
 _VERSIONS = names("-V --version -v --help -h -version")
 
 
@@ -107,7 +108,7 @@ def _has_code(name: str, words: Sequence[Word]) -> bool:
     else:
         # The options of these differ too much: nothing may stand before the file.
         first = list(words[1:2])
-    return not first or _is_input(first[0]) or first[0].start.startswith("-") or first[0].text == "eval"
+    return not first or _is_input(first[0]) or first[0].start.startswith("-") or first[0].text in _SUBCOMMANDS
 
 
 def _runs_module(words: Sequence[Word]) -> bool:
@@ -148,8 +149,11 @@ def _wrapper(script: Script, name: str, words: Sequence[Word], fed: Sequence[Red
         script.doubt_writes("the paths that 'chroot' makes cannot be known")
     if name == "flock" and len(words) > 1:
         script.write(words[at - 1])
-    if name == "sudo" and given.has("e", "edit"):
-        script.doubt("the editor that 'sudo -e' runs cannot be known")
+    if name in ("sudo", "doas") and given.has("s", "i", "shell", "login"):
+        # Its shell reads the words as one script, or else its input.
+        return read_text(script, inner, name, posix=True) if inner else _fed(script, name, fed, posix=True)
+    if name == "chroot" and not inner:
+        return script.doubt("the shell that 'chroot' starts reads its input")
     if name == "xargs":
         return _xargs(
             script, given.values("I", "J", "R", "i", "replace"), given.has("I", "J", "R", "i", "replace"), inner
@@ -448,8 +452,9 @@ def _declare(script: Script, words: Sequence[Word]) -> None:
             else:
                 _set(script, literal(value.text))
         elif equals:
-            if value.text is not None and value.text.startswith("("):
-                value = UNKNOWN  # the elements of an array
+            written = word.pieces == (f"{name}=", None) and word.spelled.endswith(")")
+            if not written and (value.start.startswith("(") or (letters & {"a", "A"} and not value.start)):
+                script.doubt(f"the array {word.shown} may have subscripts that are evaluated")
             script.assign(base, value)
         if "i" in letters:
             script.evaluate(Word((None,), f"${base}", True, (Hole("variable", base),)))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from toolwright.calls.shell.options import Given, Options
-from toolwright.calls.shell.programs import BUILTINS, INTERPRETERS, READERS, SHELLS, TALKERS
+from toolwright.calls.shell.options import WRAPPERS, Given, Options
+from toolwright.calls.shell.programs import BUILTINS, INTERPRETERS, READERS, SHELLS
 from toolwright.calls.shell.runners import GIT_CHANGES
 from toolwright.calls.shell.words import Word, after, literal, names
 
@@ -151,7 +151,9 @@ def note_writes(script: Script, name: str, words: Sequence[Word]) -> None:
     """Note the paths that a command writes, by what is known of it."""
     if name in WRITERS:
         WRITERS[name](script, name, words)
-    elif name in _LOOKED_INTO or name in READERS or name in BUILTINS or name in TALKERS:
+    elif name == "file" and any(re.match("-[a-zA-Z]*C|--comp", word.start) for word in words[1:]):
+        script.doubt_writes("the file that 'file -C' writes is not known")
+    elif name in _LOOKED_INTO or name in READERS or name in BUILTINS or name in WRAPPERS:
         return
     elif not SHELLS.fullmatch(name):
         _stranger(script, words, code=bool(INTERPRETERS.fullmatch(name)))
@@ -329,7 +331,7 @@ def _git(script: Script, name: str, words: Sequence[Word]) -> None:
     for verb, operands in (("clone", 1), ("init", 0)):
         if verb in plain:
             found = rest[plain.index(verb) + 1 :]
-            for word in found[operands:]:
+            for word in found[operands:] or ([literal(".")] if verb == "init" else []):
                 script.write(word, below=True)
             if verb == "clone" and len(found) == 1:
                 last = (found[0].text or "").rstrip("/").removesuffix(".git").rpartition("/")[2]

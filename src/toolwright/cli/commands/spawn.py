@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import time
 from typing import Annotated, Any, Literal
 
 import typer
@@ -73,4 +72,4 @@ async def _spawn(start: Start, said: dict[str, Any]) -> tuple[Process, bool]:
     async with opened(start.store, start.app, made=True, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)
-    return found.process, bool(await workers(start.store, time.time()))
+    return found.process, bool(await workers(start.store))

@@ -90,7 +90,8 @@ def worker(
             spill_dir=spill_dir,
             capacity=capacity,
         )
-        _require_background(used.catalogue())
+        if used.policy is None or used.policy.background_tools == "marked":
+            _require_background(used.catalogue())
         health = None if health_port is None else stack.enter_context(Health(health_host, health_port))
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say

@@ -18,10 +18,11 @@ from toolwright.effects.effect import PROCESS_SCOPE
 from toolwright.errors import ToolwrightError
 from toolwright.stores.sqlite.bundles import UNREADABLE
 from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.pruning import PARTS, prune_calls, prune_occurrences, prune_processes
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schedules import prune_firings
-from toolwright.stores.sqlite.visit import visit
+from toolwright.stores.sqlite.visit import visit, visit_place
 
 
 class Stats(Struct, frozen=True):
@@ -78,12 +79,12 @@ class Retention(Struct, frozen=True):
 async def stats(path: str | Path) -> Stats:
     """Count what a store has."""
 
-    def work(connection: apsw.Connection) -> Stats:
+    def work(connection: apsw.Connection, place: StorePlace) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
         by_owner = dict(
             connection.execute("SELECT owner, count(*) FROM every_call WHERE outcome IS NULL GROUP BY owner")
         )
-        dead = dead_among(set(by_owner), connection, Path(path))
+        dead = dead_among(set(by_owner), connection, place)
         calls = dict(
             connection.execute("SELECT status, count(*) FROM every_call WHERE outcome IS NOT NULL GROUP BY status")
         )
@@ -99,7 +100,7 @@ async def stats(path: str | Path) -> Stats:
             signals=one(connection, "SELECT count(*) FROM signals"),
             oldest=one(connection, "SELECT min(queued_at) FROM every_call"),
             oldest_unfinished=one(connection, "SELECT min(queued_at) FROM every_call WHERE outcome IS NULL"),
-            file_bytes=_size(Path(path)),
+            file_bytes=_size(place.path),
             free_bytes=one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size"),
             processes=dict(
                 connection.execute(
@@ -108,7 +109,7 @@ async def stats(path: str | Path) -> Stats:
             ),
         )
 
-    return await visit(path, work)
+    return await visit_place(path, work)
 
 
 async def check(path: str | Path) -> list[str]:
@@ -203,5 +204,6 @@ async def prune(
 
 
 def _size(path: Path) -> int:
+    path = path.resolve()  # The log lies beside the file, and not beside a symbolic link to it.
     beside = path.with_name(f"{path.name}-wal")
     return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)

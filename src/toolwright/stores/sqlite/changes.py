@@ -9,6 +9,7 @@ from typing import TypeVar
 import apsw
 import msgspec
 
+from toolwright.clock import Clock, SystemClock
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.session.store import Mark, Room
 from toolwright.stores.sqlite.bundles import is_mine
@@ -23,20 +24,29 @@ class Changes:
     """Reads and changes rows of session services, in the file of a store or in memory.
 
     `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere. `open_reader` opens a
-    way to read the file beside the writer, when something is first read; what is in memory has none.
+    way to read the file beside the writer, when something is first read; what is in memory has none. Leases go by the
+    monotonic time of `clock`.
     """
 
-    def __init__(self, writer: Writer, owner: str | None, open_reader: Callable[[], Writer] | None = None) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        owner: str | None,
+        open_reader: Callable[[], Writer] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
         self._writer = writer
         self._owner = owner
         self._open_reader = open_reader
         self._reader: Writer | None = None if open_reader is not None else writer
 
     @classmethod
-    def in_memory(cls) -> Changes:
+    def in_memory(cls, clock: Clock | None = None) -> Changes:
         """For a runtime without a file; it ends with the process."""
-        place = Path(":memory:")
-        return cls(Writer(place, lambda connection: bring_up_to_date(connection, place), "normal"), None)
+        return cls(
+            Writer(Path(":memory:"), lambda connection: bring_up_to_date(connection, None), "normal"), None, clock=clock
+        )
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """What `work` finds; it sees every change that was returned before."""

@@ -10,8 +10,8 @@ import apsw
 
 _REASONS = {
     "Full": "the disk is full; free some space",
-    "Busy": "another program holds it; wait, or stop that program",
-    "Locked": "another program holds it; wait, or stop that program",
+    "Busy": "another program holds it{}; wait, or stop that program",
+    "Locked": "another program holds it{}; wait, or stop that program",
     "NotADB": "it is not a SQLite database; choose another file",
     "Corrupt": "it is damaged; restore it from a copy",
     "IO": "the disk reports an error; check it, and the space left on it",
@@ -25,8 +25,11 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
-def reason(path: Path, error: apsw.Error, writable: Callable[[Path], bool] = _is_writable) -> str:
-    """What is wrong with a file, and the remedy. `writable` says what the system lets this process write to."""
+def reason(path: Path, error: apsw.Error, waited: float = 0.0, writable: Callable[[Path], bool] = _is_writable) -> str:
+    """What is wrong with a file, and the remedy.
+
+    `waited` is for how many seconds it was tried; `writable` says what the system lets this process write to.
+    """
     name = type(error).__name__.removesuffix("Error")
     if name == "CantOpen":
         return _why_not_opened(path, writable)
@@ -34,7 +37,8 @@ def reason(path: Path, error: apsw.Error, writable: Callable[[Path], bool] = _is
         return (
             _closed(path, writable) or "it can not be written to; check the permissions of the file and its directory"
         )
-    return _REASONS.get(name, str(error))
+    since = f", and did for {waited:.1f} s" if waited >= 0.1 else ""
+    return _REASONS[name].format(since) if name in _REASONS else str(error)
 
 
 def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from toolwright.errors import ToolwrightError
 from toolwright.processes import process as processes
 from toolwright.schedules import schedule as schedules
 from toolwright.stores.sqlite.owners import dead_among
-from toolwright.stores.sqlite.visit import visit
+from toolwright.stores.sqlite.place import StorePlace
+from toolwright.stores.sqlite.visit import visit, visit_place
 from toolwright.tools.outcome import ToolOutcome
 
 _outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
@@ -121,13 +123,13 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
         FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
     """
 
-    def work(connection: apsw.Connection) -> list[PastCall]:
+    def work(connection: apsw.Connection, place: StorePlace) -> list[PastCall]:
         connection.execute("BEGIN")  # one moment for calls and their waits
         rows = list(connection.execute(query, tuple(value for value in given.values() if value is not None)))
-        dead = dead_among({row[-2] for row in rows if row[-1] is None}, connection, Path(path))
+        dead = dead_among({row[-2] for row in rows if row[-1] is None}, connection, place)
         return [_call(row, dead, connection) for row in rows]
 
-    return await visit(path, work)
+    return await visit_place(path, work)
 
 
 async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
@@ -163,20 +165,20 @@ async def _called(path: str | Path, table: str, prefix: str, word: str, session:
     return await visit(path, work)
 
 
-async def workers(path: str | Path, now: float) -> list[str]:
-    """The names of the workers of a store that are alive at an instant.
+async def workers(path: str | Path) -> list[str]:
+    """The names of the workers of a store that are alive.
 
     Raises:
         StoreError: there is no store of this version there, or it can not be read.
     """
 
-    def work(connection: apsw.Connection) -> list[str]:
+    def work(connection: apsw.Connection, place: StorePlace) -> list[str]:
         query = "SELECT name, owner FROM workers WHERE until >= ? ORDER BY name"
-        rows: Any = connection.execute(query, (now,)).fetchall()
-        dead = dead_among({owner for _, owner in rows}, connection, Path(path))
+        rows: Any = connection.execute(query, (time.monotonic(),)).fetchall()
+        dead = dead_among({owner for _, owner in rows}, connection, place)
         return [name for name, owner in rows if owner not in dead]
 
-    return await visit(path, work)
+    return await visit_place(path, work)
 
 
 def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> PastCall:

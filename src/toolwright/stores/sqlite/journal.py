@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -19,7 +18,9 @@ from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.bundles import Bundle, Bundles, is_mine, remove, untie
 from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.rows import KEY, one, packed, packed_all
+from toolwright.stores.sqlite.waits import completion_came
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -57,9 +58,9 @@ _failure = msgspec.msgpack.Decoder(Failure).decode
 class SqliteJournalStore:
     """`JournalStore` in the file of a `SqliteStore`."""
 
-    def __init__(self, writer: Writer, path: Path, owner: str) -> None:
+    def __init__(self, writer: Writer, place: StorePlace, owner: str) -> None:
         self._writer = writer
-        self._path = path
+        self._place = place
         self.owner = owner
         self._bundles = Bundles()
 
@@ -88,7 +89,7 @@ class SqliteJournalStore:
         def among_known(connection: apsw.Connection) -> list[Entry | None]:
             known = _find(connection, [intent.key for intent in intents])
             owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
-            dead = dead_among(owners, connection, self._path)
+            dead = dead_among(owners, connection, self._place)
             may_rerun = {intent.key for intent in intents if intent.rerun}
             if dead == owners:
                 for key, entry in known.items():
@@ -238,7 +239,7 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> list[Entry]:
             entries = [_entry(row) for row in connection.execute(query, values)]
-            dead = dead_among({entry.owner for entry in entries} - {self.owner}, connection, self._path)
+            dead = dead_among({entry.owner for entry in entries} - {self.owner}, connection, self._place)
             return [entry for entry in entries if entry.owner in dead]
 
         return await self._writer.read(work)
@@ -303,7 +304,7 @@ def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls"
 
 def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
     query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
-    return one(connection, query, key) is not None
+    return one(connection, query, key) is not None or completion_came(connection, key)
 
 
 _WAITING = (

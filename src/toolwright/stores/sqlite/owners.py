@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import os
 import time
 import weakref
-from pathlib import Path
 
 import apsw
 
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.rows import one
 
 PATIENCE = 2.0
@@ -26,16 +25,17 @@ PATIENCE = 2.0
 class OwnerLock:
     """The sign of life of one process that has a store open."""
 
-    def __init__(self, store: Path, number: int) -> None:
-        self._path = _path_of(store, number)
-        self._fd = _lock(self._path)
+    def __init__(self, place: StorePlace, number: int) -> None:
+        self._place = place
+        self._name = _name_of(place, number)
+        self._fd = _lock(self._name, place.directory)
         _held.add(self)
 
     def release(self) -> None:
         """Say goodbye; what is left unfinished is anybody's from now on."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                self._path.unlink()
+                os.unlink(self._name, dir_fd=self._place.directory)
             self.drop()
 
     def drop(self) -> None:
@@ -46,18 +46,18 @@ class OwnerLock:
             os.close(fd)
 
 
-def is_alive(store: Path, number: int) -> bool:
+def is_alive(place: StorePlace, number: int) -> bool:
     """True while the process that took this number holds its lock. What a dead one left is removed."""
-    path = _path_of(store, number)
+    name, directory = _name_of(place, number), place.directory
     try:
-        fd = os.open(path, os.O_RDWR)
+        fd = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
     except FileNotFoundError:
         return False
     try:
         # Shared: two who ask at once must not take each other for the owner.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(name, dir_fd=directory)
     except BlockingIOError:
         return True
     finally:
@@ -65,23 +65,24 @@ def is_alive(store: Path, number: int) -> bool:
     return False
 
 
-def dead_among(owners: set[str], connection: apsw.Connection, store: Path) -> set[str]:
+def dead_among(owners: set[str], connection: apsw.Connection, place: StorePlace) -> set[str]:
     """Those of the owners whose process is gone, or that are nobody."""
     dead = set()
     for owner in owners:
         number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
-        if number is None or not is_alive(store, number):
+        if number is None or not is_alive(place, number):
             dead.add(owner)
     return dead
 
 
-def sweep(store: Path) -> bool:
+def sweep(place: StorePlace) -> bool:
     """Remove what dead processes left beside the store; True when one that lives has it open."""
-    names = [path.name.rpartition("-")[2] for path in store.parent.glob(f"{glob.escape(store.name)}-owner-*")]
-    return any([is_alive(store, int(number)) for number in names if number.isdecimal()])  # noqa: C419 (each of them)
+    beginning = _name_of(place, "")
+    numbers = [name.removeprefix(beginning) for name in os.listdir(place.directory) if name.startswith(beginning)]
+    return any([is_alive(place, int(number)) for number in numbers if number.isdecimal()])  # noqa: C419 (each of them)
 
 
-def _lock(path: Path) -> int:
+def _lock(name: str, directory: int) -> int:
     """Lock the file of a new owner. Others hold it for a moment at most, to see whether its owner lives.
 
     Raises:
@@ -89,12 +90,12 @@ def _lock(path: Path) -> int:
     """
     patience = time.monotonic() + PATIENCE
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
         try:
             os.fchmod(fd, 0o600)  # whatever the umask is
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between making it and locking it, somebody may have taken it for what a dead owner left.
-            if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
+            if os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=directory)):
                 return fd
         except FileNotFoundError:
             pass
@@ -109,8 +110,8 @@ def _lock(path: Path) -> int:
         os.close(fd)
 
 
-def _path_of(store: Path, number: int) -> Path:
-    return store.with_name(f"{store.name}-owner-{number}")
+def _name_of(place: StorePlace, number: int | str) -> str:
+    return f"{place.name}-owner-{number}"
 
 
 _held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()

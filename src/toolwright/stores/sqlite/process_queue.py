@@ -18,14 +18,15 @@ from toolwright.stores.sqlite.journal import NOBODY
 from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_event, find_process, insert_process
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.run_resources import add_resource, update_resource
+from toolwright.stores.sqlite.waits import completion_came
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 _outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
 _failure = msgspec.msgpack.Decoder(Failure).decode
 
 
-def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
-    """Enter a process, to be taken at once or held until there is room.
+def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
+    """Enter a process, to be taken at once or held until there is room. `now` is by the clock of leases.
 
     Raises:
         ProcessError: a limit is reached, and those that are too many are not to wait.
@@ -40,7 +41,7 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
         raise _session_limit(limits)
     if not limits.queue:
         query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
-        most: int = one(connection, query, (registration.at,)) or limits.per_worker
+        most: int = one(connection, query, (now,)) or limits.per_worker
         query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
         if one(connection, query, (most,)) >= most:
             raise ProcessError(
@@ -116,12 +117,14 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
     update_resource(connection, process.session, id, at)
 
 
-def take_process(connection: apsw.Connection, process: Process, worker: str, now: float, until: float) -> Claimed:
+def take_process(connection: apsw.Connection, process: Process, worker: str, at: float, until: float) -> Claimed:
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
-    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end.
+    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end. So does a completion that
+    # has come: whoever resolved it was told that it stands, and it is the outcome of the call.
     query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
-    done = bool(one(connection, query, process.call))
+    finished = one(connection, query, process.call)
+    done = bool(finished) or (finished is not None and completion_came(connection, process.call))
     crashes = _crashes(connection, process, scope)
     if process.attempts and process.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "crashes", "waits"):
@@ -137,10 +140,10 @@ def take_process(connection: apsw.Connection, process: Process, worker: str, now
         " lease_until = ?3, attempts = attempts + 1, crashes = ?6,"
         " started_at = coalesce(started_at, ?4),"
         " deadline = coalesce(deadline, ?5) WHERE id = ?1",
-        (process.id, worker, until, now, None if timeout is None else now + timeout, crashes),
+        (process.id, worker, until, at, None if timeout is None else at + timeout, crashes),
     )
     started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
-    add_event(connection, process.id, "started", started, now)
+    add_event(connection, process.id, "started", started, at)
     taken = find_process(connection, process.id)
     assert taken is not None
     return Claimed(taken, process.worker, done)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.effects.effect import CallKey
 from toolwright.errors import ProcessError
 from toolwright.processes.happenings import Output, ProcessEvent
 from toolwright.processes.process import OVER, scope_of
@@ -21,8 +22,9 @@ from toolwright.session.store import Quotas
 from toolwright.stores.sqlite.files import put_file
 from toolwright.stores.sqlite.messages import put_messages
 from toolwright.stores.sqlite.process_rows import LEASED, PENDING, add_event, next_change, put_event
-from toolwright.stores.sqlite.rows import one, packed
+from toolwright.stores.sqlite.rows import KEY, one, packed
 from toolwright.stores.sqlite.run_resources import update_resource
+from toolwright.stores.sqlite.waits import completion_came
 
 
 def write_report(connection: apsw.Connection, report: Report) -> bool:
@@ -40,6 +42,8 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
         connection.execute(statement, (report.id, tail_first))
         tail_first, tail_chars = None, 0
+    if report.opening_text is not None:
+        add_event(connection, report.id, "status", {"text": report.opening_text}, report.at)
     for piece in report.pieces:
         number = put_event(connection, report.id, "output", msgspec.json.encode(Output(*piece)), report.at)
         if tail_first is None and log_chars + piece.cost > HEAD:
@@ -58,7 +62,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         connection.execute("UPDATE processes SET progress = ? WHERE id = ?", (payload, report.id))
     if report.status_text is not None:
         add_event(connection, report.id, "status", {"text": report.status_text}, report.at)
-    text = report.status_text
+    text = report.opening_text if report.status_text is None else report.status_text
     if report.waiting is not None:
         text = f"Waiting for {' '.join(filter(None, report.waiting))}" if report.waiting else text or "Running"
         state = "waiting" if report.waiting else "running"
@@ -103,6 +107,10 @@ def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> 
     if row is None:
         return False
     session, before = row
+    call = CallKey(session, scope_of(ending.id), ending.id)
+    query = f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NULL"
+    if one(connection, query, call) is not None and completion_came(connection, call):
+        return False  # What somebody resolved and was told of decides: a worker ends it with that.
     outcome = packed(ending.outcome)
     connection.execute(
         "UPDATE processes SET state = ?, status_text = ?, ended_at = ?, outcome = ?, lease_until = NULL WHERE id = ?",

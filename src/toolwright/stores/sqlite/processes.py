@@ -5,10 +5,10 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import apsw
+from msgspec.structs import replace
 
 from toolwright.errors import ProcessError
 from toolwright.processes.happenings import ProcessEvent
@@ -17,6 +17,7 @@ from toolwright.processes.store import Claimed, Ending, Limits, Renewal, Report
 from toolwright.session.store import Mark, Quotas
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.owners import dead_among
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.process_queue import enter_process, queue_again, reopen_process, take_process
 from toolwright.stores.sqlite.process_reports import append_event, end_process, list_events, write_report
 from toolwright.stores.sqlite.process_rows import COLUMNS, LEASED, PENDING, add_event, find_process, to_process
@@ -27,16 +28,20 @@ _TREE = (
     " SELECT child.id, depth + 1 FROM processes AS child JOIN below ON child.parent = below.id)"
 )
 
+BEYOND = 3_600.0
+"""A lease that ends so many seconds later than one that is given now was given before the machine was started anew."""
+_PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 
 
 class SqliteProcessStore:
     """`ProcessStore` in SQLite. `owner` is the sign of life of this process in the file, if it has one."""
 
-    def __init__(self, changes: Changes, owner: str | None = None, path: Path | None = None) -> None:
+    def __init__(self, changes: Changes, owner: str | None = None, place: StorePlace | None = None) -> None:
         self._changes = changes
         self._owner = owner
-        self._path = path
+        self._place = place
+        self._clock = changes.clock
 
     async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
         """Part of `ProcessStore`."""
@@ -45,7 +50,7 @@ class SqliteProcessStore:
             for registration in registrations:
                 known = find_process(connection, registration.id)
                 if known is None:
-                    enter_process(connection, registration, limits)
+                    enter_process(connection, registration, limits, self._clock.monotonic())
                 elif not registration.same_as(known):
                     raise ProcessError(
                         f"The id {registration.id!r} is that of another process; give each its own", "conflict"
@@ -56,7 +61,8 @@ class SqliteProcessStore:
 
     async def find(self, id: str) -> Process | None:
         """Part of `ProcessStore`."""
-        return await self._changes.read(lambda connection: find_process(connection, id))
+        found = await self._changes.read(lambda connection: find_process(connection, id))
+        return None if found is None else self._shown(found)
 
     async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[Process]:
         """Part of `ProcessStore`."""
@@ -66,43 +72,47 @@ class SqliteProcessStore:
         )
         if session is not None:
             query = query.replace("(?1 IS NULL OR session = ?1)", "session = ?1")
-        return await self._changes.read(
+        found = await self._changes.read(
             lambda connection: [to_process(row) for row in connection.execute(query, (session, limit))]
         )
+        return [self._shown(process) for process in found]
 
     async def tree(self, id: str) -> builtins.list[Process]:
         """Part of `ProcessStore`."""
-        return await self._changes.read(lambda connection: _tree(connection, id))
+        found = await self._changes.read(lambda connection: _tree(connection, id))
+        return [self._shown(process) for process in found]
 
     async def claim(
-        self, worker: str, tools: Sequence[str], now: float, until: float, most: int
+        self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
     ) -> builtins.list[Claimed]:
         """Part of `ProcessStore`."""
         known = json.dumps(list(tools))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
             self._end_leases_of_the_dead(connection)
+            now = self._clock.monotonic()
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND lease_until < ? AND worker != ?"
-                f" AND {_KNOWN} ORDER BY lease_until LIMIT ?",
-                (now, worker, known, most),
+                f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND {_PASSED} AND worker != ?3"
+                f" AND {_KNOWN.replace('?', '?4')} ORDER BY lease_until LIMIT ?5",
+                (now, now + lease + BEYOND, worker, known, most),
             ).fetchall()
             rows += connection.execute(
                 f"SELECT {COLUMNS} FROM processes WHERE state = 'queued' AND {_KNOWN}"
                 " ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
-            return [take_process(connection, to_process(row), worker, now, until) for row in rows]
+            return [take_process(connection, to_process(row), worker, at, now + lease) for row in rows]
 
-        return await self._changes.attempt(work)
+        return [one._replace(process=self._shown(one.process)) for one in await self._changes.attempt(work)]
 
     async def renew(
-        self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
+        self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
         """Part of `ProcessStore`."""
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
 
         def work(connection: apsw.Connection) -> Renewal:
+            until = self._clock.monotonic() + lease
             connection.execute(
                 "INSERT INTO workers VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET capacity = excluded.capacity, until = excluded.until",
@@ -115,7 +125,7 @@ class SqliteProcessStore:
                     lost.append(id)
             query = f"SELECT id, token FROM processes WHERE {LEASED} AND worker = ?"
             mine: Any = connection.execute(query, (worker,)).fetchall()
-            queue_again(connection, worker, set(mine) - set(held), now)
+            queue_again(connection, worker, set(mine) - set(held), at)
             return Renewal(lost, dict(_cancelled(connection, worker)))
 
         return await self._changes.attempt(work)
@@ -156,7 +166,7 @@ class SqliteProcessStore:
                     add_event(connection, process.id, "cancel_asked", {"reason": reason}, at)
             return [process for process in _tree(connection, id) if not process.over]
 
-        return await self._changes.attempt(work)
+        return [self._shown(process) for process in await self._changes.attempt(work)]
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float) -> None:
         """Queue an abandoned process again."""
@@ -201,26 +211,34 @@ class SqliteProcessStore:
         """Part of `ProcessStore`."""
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
 
-    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+    async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
         """Part of `ProcessStore`."""
-        known = _KNOWN.replace("?", "?3")
+        known = _KNOWN.replace("?", "?4")
         query = (
             f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
-            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND lease_until < ?1 AND worker != ?2 AND {known})"
+            f" OR EXISTS (SELECT 1 FROM processes WHERE {LEASED} AND {_PASSED} AND worker != ?3 AND {known})"
         )
 
         def work(connection: apsw.Connection) -> bool:
-            values = (now, worker, json.dumps(list(tools)))
+            now = self._clock.monotonic()
+            values = (now, now + lease + BEYOND, worker, json.dumps(list(tools)))
             return bool(one(connection, query, values)) or bool(self._dead_workers(connection))
 
         return await self._changes.read(work)
 
+    def _shown(self, process: Process) -> Process:
+        """A process with the end of its lease as an instant of the wall clock, for people to read."""
+        if process.lease_until is None:
+            return process
+        left = process.lease_until - self._clock.monotonic()
+        return replace(process, lease_until=self._clock.now() + left)
+
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
         """Workers whose process has ended, whatever their leases say."""
-        if self._path is None:
+        if self._place is None:
             return []
         found: Any = connection.execute("SELECT name, owner FROM workers WHERE owner != ?", (self._owner,)).fetchall()
-        dead = dead_among({owner for _, owner in found}, connection, self._path) if found else set()
+        dead = dead_among({owner for _, owner in found}, connection, self._place) if found else set()
         return [name for name, owner in found if owner in dead]
 
     def _end_leases_of_the_dead(self, connection: apsw.Connection) -> None:

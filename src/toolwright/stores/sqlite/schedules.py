@@ -117,7 +117,9 @@ class SqliteScheduleStore:
             )
             if connection.changes() != 1:
                 return None
-            return [run for run in (_fire(connection, id, firing, at, limits) for firing in firings) if run is not None]
+            now = self._changes.clock.monotonic()
+            runs = [_fire(connection, id, firing, at, limits, now) for firing in firings]
+            return [run for run in runs if run is not None]
 
         return await self._changes.attempt(work)
 
@@ -129,7 +131,7 @@ class SqliteScheduleStore:
         def work(connection: apsw.Connection) -> str | None:
             if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
                 return None
-            enter_process(connection, registration, limits)
+            enter_process(connection, registration, limits, self._changes.clock.monotonic())
             connection.execute(
                 "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
             )
@@ -164,7 +166,7 @@ class SqliteScheduleStore:
         return await self._changes.read(work)
 
 
-def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits) -> str | None:
+def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits, now: float) -> str | None:
     """Do what is done for one instant, unless that was done before; the id of the run, if one is started."""
     query = "SELECT 1 FROM firings WHERE schedule = ? AND instant = ? AND what = 'fired'"
     if one(connection, query, (id, firing.instant)) is not None:
@@ -174,7 +176,7 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
     if firing.unless_active and one(connection, active, (id,)) is not None:
         what = "skipped"
     elif firing.registration is not None:
-        enter_process(connection, firing.registration, limits)
+        enter_process(connection, firing.registration, limits, now)
         run = firing.registration.id
     connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
     return run

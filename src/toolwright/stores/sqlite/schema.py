@@ -14,6 +14,7 @@ import apsw
 
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.owners import sweep
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.rows import one
 
 VERSION = 6
@@ -23,18 +24,21 @@ APPLICATION = 0x746F6F6C
 _HERE = files("toolwright.stores.sqlite")
 
 
-def bring_up_to_date(connection: apsw.Connection, path: Path) -> None:
+def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> None:
     """Give a file the schema of this version, inside the transaction of the caller: all of it, or nothing.
+
+    A database in memory has no place.
 
     Raises:
         StoreError: the file is another program's or a newer toolwright's, or an older one has it open.
     """
-    if _is_empty(connection):
+    if place is None or _is_empty(connection):
         connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
     else:
+        path = place.path
         version = require_ours(connection, path)
-        if version < VERSION and sweep(path):
+        if version < VERSION and sweep(place):
             # It would go on writing by what it knows, and not see what is written by what it does not.
             raise StoreError(
                 f"The store {str(path)!r} is of an older version (schema {version}, this one knows {VERSION}), and a "

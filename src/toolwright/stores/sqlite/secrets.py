@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
+import msgspec
 
+from toolwright import jsonx
+from toolwright.calls.redact import SEALED
+from toolwright.session.secrets import StepKey
 from toolwright.session.store import Mark, Room
 from toolwright.session.vault import Sealed
 from toolwright.stores.sqlite.changes import Changes, require_room
@@ -84,6 +88,52 @@ class SqliteSecretStore:
             return moved
 
         return await self._changes.change(None, work)
+
+    async def keep_fingerprints(self, before: Sealed | None, row: Sealed) -> Sealed:
+        """Part of `SecretStore`."""
+
+        def work(connection: apsw.Connection) -> Sealed:
+            found = fingerprints_of(connection)
+            if found != before and found is not None:
+                return found
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('fingerprints', ?)", (jsonx.encode(row),))
+            return row
+
+        return await self._changes.change(None, work)
+
+    async def sealed_steps_after(self, after: StepKey, limit: int) -> list[tuple[StepKey, bytes]]:
+        """Part of `SecretStore`."""
+        query = (
+            "SELECT session, scope, call_id, label, payload FROM effects"
+            " WHERE (session, scope, call_id, label) > (?, ?, ?, ?) AND label LIKE 'step:%'"
+            f" AND CAST(substr(payload, 1, {len(SEALED)}) AS BLOB) = ? ORDER BY session, scope, call_id, label LIMIT ?"
+        )
+        rows: list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (*after, SEALED, limit)).fetchall()
+        )
+        return [((session, scope, call, label), bytes(payload)) for session, scope, call, label, payload in rows]
+
+    async def rewrap_steps(self, changes: list[tuple[StepKey, bytes, bytes]]) -> int:
+        """Part of `SecretStore`."""
+
+        def work(connection: apsw.Connection) -> int:
+            moved = 0
+            for key, old, new in changes:
+                connection.execute(
+                    "UPDATE effects SET payload = ?"
+                    " WHERE session = ? AND scope = ? AND call_id = ? AND label = ? AND payload = ?",
+                    (new, *key, old),
+                )
+                moved += connection.changes()
+            return moved
+
+        return await self._changes.change(None, work)
+
+
+def fingerprints_of(connection: apsw.Connection) -> Sealed | None:
+    """The key of fingerprints, sealed; None where there is none yet."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'fingerprints'").fetchone()
+    return None if row is None else msgspec.json.decode(bytes(row[0]), type=Sealed)
 
 
 def _row(master: str, wrapped: bytes, sealed: bytes) -> Sealed:

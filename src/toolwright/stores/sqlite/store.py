@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 
 import apsw
 
+from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.session.vault import Sealed
 from toolwright.stores.sqlite.changes import Changes
 from toolwright.stores.sqlite.journal import SqliteJournalStore
 from toolwright.stores.sqlite.owners import OwnerLock, sweep
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.reader import Reader
 from toolwright.stores.sqlite.rows import one
 from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
+from toolwright.stores.sqlite.secrets import fingerprints_of
 from toolwright.stores.sqlite.services import SqliteServiceStores
+from toolwright.stores.sqlite.turns import WriteTurns
 from toolwright.stores.sqlite.waits import SqliteWaitStore
 from toolwright.stores.sqlite.writer import Sync, Writer
 
@@ -24,25 +30,33 @@ class SqliteStore:
     """`Store` in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
 
     With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
-    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`.
+    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`. Leases of workers
+    go by the monotonic time of `clock`, which is the same in all processes of a machine.
     """
 
-    def __init__(self, path: str | Path, *, sync: Sync = "full", vfs: str | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, sync: Sync = "full", vfs: str | None = None, clock: Clock | None = None
+    ) -> None:
         if sync not in ("full", "normal"):
             raise StoreError(f"The store's sync is {sync!r}; use 'full' or 'normal'")
-        self.path = Path(path)
+        self._place = place = StorePlace(path)
+        self.path = place.path
         self.owner = uuid7()
         self._secret = b""
+        self.fingerprints: Sealed | None = None
         self._locks: list[OwnerLock] = []
+        self._turns = WriteTurns(place)
         try:
-            self._writer = Writer(self.path, self._prepare, sync, vfs)
+            place.require_one_name()
+            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns)
         except BaseException:
             self._let_go()
             raise
-        self.journal = SqliteJournalStore(self._writer, self.path, self.owner)
+        self._turns.settle()
+        self.journal = SqliteJournalStore(self._writer, place, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
-        reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs)
-        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader), self.path, self.owner)
+        reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
+        self.services = SqliteServiceStores(Changes(self._writer, self.owner, reader, clock), place, self.owner)
 
     @property
     def commits(self) -> int:
@@ -58,12 +72,13 @@ class SqliteStore:
 
     def _prepare(self, connection: apsw.Connection) -> None:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""
-        bring_up_to_date(connection, self.path)
+        bring_up_to_date(connection, self._place)
         self._secret = secret_of(connection)
+        self.fingerprints = fingerprints_of(connection)
         number = one(connection, "INSERT INTO owners (name) VALUES (?) RETURNING number", (self.owner,))
         try:
-            self._locks.append(OwnerLock(self.path, number))
-            sweep(self.path)
+            self._locks.append(OwnerLock(self._place, number))
+            sweep(self._place)
         except BlockingIOError as error:
             raise StoreError(
                 f"The store {str(self.path)!r} can not be opened: a program still uses another store that was here "
@@ -78,3 +93,6 @@ class SqliteStore:
     def _let_go(self) -> None:
         for lock in self._locks:
             lock.release()
+        with contextlib.suppress(OSError):  # such as a directory that is not there
+            self._turns.close(last=not sweep(self._place))
+        self._place.close()

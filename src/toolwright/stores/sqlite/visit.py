@@ -11,6 +11,7 @@ import apsw
 
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.faults import reason
+from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.schema import VERSION, require_ours
 from toolwright.stores.sqlite.writer import BUSY
 
@@ -27,27 +28,40 @@ async def visit(
     Raises:
         StoreError: there is no store of this version there, or it can not be read or written.
     """
-    return await asyncio.to_thread(_visit, Path(path), work, writes, older)
+    return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
 
 
-def _visit(path: Path, work: Callable[[apsw.Connection], T], writes: bool, older: bool) -> T:
-    if not path.exists():
-        raise StoreError(f"There is no store {str(path)!r}; check the path")
-    try:
-        # The log beside the file must be written to even by those who only read.
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePlace], T]) -> T:
+    """As `visit`, for `work` that also looks at the files beside the store, to see which owners are alive.
+
+    Raises:
+        StoreError: as for `visit`.
+    """
+    return await asyncio.to_thread(_visit, path, work, False, False)
+
+
+def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], writes: bool, older: bool) -> T:
+    with StorePlace(given) as place:
+        path = place.path
+        if not path.exists():
+            raise StoreError(f"There is no store {str(given)!r}; check the path")
+        place.require_one_name()
         try:
-            connection.set_busy_timeout(BUSY)
-            version = require_ours(connection, path)
-            if version < VERSION and not older:
-                raise StoreError(
-                    f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows "
-                    f"{VERSION}); open it with a runtime once, or run `toolwright db migrate`; it is brought up to date"
-                )
-            if not writes:
-                connection.execute("PRAGMA query_only = 1")
-            return work(connection)
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise StoreError(f"The store {str(path)!r} can not be used: {reason(path, error)}") from error
+            # The log beside the file must be written to even by those who only read.
+            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.set_busy_timeout(BUSY)
+                version = require_ours(connection, path)
+                if version < VERSION and not older:
+                    raise StoreError(
+                        f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows "
+                        f"{VERSION}); open it with a runtime once, or run `toolwright db migrate`; it is brought up to "
+                        "date"
+                    )
+                if not writes:
+                    connection.execute("PRAGMA query_only = 1")
+                return work(connection, place)
+            finally:
+                connection.close()
+        except apsw.Error as error:
+            raise StoreError(f"The store {str(path)!r} cannot be used: {reason(path, error)}") from error

@@ -22,6 +22,7 @@ from toolwright.effects.waits import (
     Wait,
     WaitKey,
     WaitKind,
+    was_answered,
 )
 from toolwright.processes.process import OVER
 from toolwright.stores.sqlite.bundles import is_mine
@@ -92,6 +93,20 @@ class SqliteWaitStore:
                     msgspec.structs.astuple(remember),
                 )
             return Standing(True, resolution)
+
+        return await self._writer.do(work)
+
+    async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> Resolution | None:
+            if not is_mine(connection, self._owner, key.call):
+                return None
+            before = _find(connection, key)
+            if before is not None and before.resolution is not None:
+                return before.resolution if was_answered(before.resolution) else None
+            _settle(connection, [key], resolution)
+            return None
 
         return await self._writer.do(work)
 
@@ -175,6 +190,15 @@ class SqliteWaitStore:
 
         return await self._writer.read(work)
 
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """Part of `WaitStore`."""
+        query = f"SELECT {_COLUMNS} FROM waits WHERE {KEY} AND kind = ? AND opened_at IS NOT NULL {_OLDEST_FIRST}"
+
+        def work(connection: apsw.Connection) -> list[Wait]:
+            return [_wait(row) for row in connection.execute(query, (*call, kind))]
+
+        return await self._writer.read(work)
+
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
         """Part of `WaitStore`."""
         terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
@@ -203,6 +227,12 @@ class SqliteWaitStore:
             return [Remembered(*row) for row in connection.execute(query, (session,))]
 
         return await self._writer.read(work)
+
+
+def completion_came(connection: apsw.Connection, key: CallKey) -> bool:
+    """True when somebody resolved the completion of a call, and was told that this stands."""
+    wait = _find(connection, WaitKey(key, "completion"))
+    return wait is not None and was_answered(wait.resolution)
 
 
 def _find(connection: apsw.Connection, key: WaitKey) -> Wait | None:

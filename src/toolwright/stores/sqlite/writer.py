@@ -25,13 +25,27 @@ import apsw
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_private, tighten
 from toolwright.stores.sqlite.faults import reason
+from toolwright.stores.sqlite.place import StorePlace
+from toolwright.stores.sqlite.turns import WriteTurns
 
 T = TypeVar("T")
 LONGEST_BURST = 0.025
 """Seconds that jobs wait at most for others that the loop is about to add."""
 Sync = Literal["full", "normal"]
 BUSY = 10_000
-"""Milliseconds to wait for another program that writes to the file."""
+"""Milliseconds to wait for another program that holds the file and takes no turns."""
+PATIENCE = 30.0
+"""Seconds to wait for the turn of this program, while others have theirs."""
+STALL = 1.0
+"""Seconds in the queue after which this program tries to write out of turn: another may stand still in front of it."""
+CHECKPOINT = 1_000
+"""Pages in the log after which they are moved into the file."""
+LARGEST_LOG = 8_000
+"""Pages in the log after which readers of old pages are waited for, so that it can begin anew."""
+LOG_BYTES = 16 * 1024 * 1024
+"""Bytes that the file of the log keeps when it begins anew."""
+READERS = 1_000
+"""Milliseconds that readers of old pages are waited for."""
 
 
 class _Job:
@@ -67,9 +81,20 @@ class Writer:
     """The only one who writes to the file, on a thread of its own."""
 
     def __init__(
-        self, path: Path, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None = None
+        self,
+        path: Path,
+        prepare: Callable[[apsw.Connection], None],
+        sync: Sync,
+        vfs: str | None = None,
+        place: StorePlace | None = None,
+        turns: WriteTurns | None = None,
     ) -> None:
         self._path = path
+        self._place = place
+        self._turns = turns
+        self._stall = STALL
+        self._log_pages = 0
+        self._checkpoint_at = CHECKPOINT
         self._process = os.getpid()
         self._closed = False
         self._jobs: deque[_Job] = deque()
@@ -148,17 +173,89 @@ class Writer:
             connection = apsw.Connection(str(self._path), vfs=vfs)
             try:
                 connection.set_busy_timeout(BUSY)
-                connection.execute(f"PRAGMA synchronous = {sync}; BEGIN IMMEDIATE")
-                prepare(connection)
-                connection.execute("COMMIT")
-                # Not before `prepare` knows the file as ours: it changes the file for every other program.
-                self._become_wal(connection)
+                connection.execute(f"PRAGMA synchronous = {sync}")
+                in_turn = self._begin_writing(connection)
+                try:
+                    prepare(connection)
+                    connection.execute("COMMIT")
+                    # Not before `prepare` knows the file as ours: it changes the file for every other program.
+                    self._become_wal(connection)
+                finally:
+                    self._end_turn(in_turn)
+                if self._place is not None:
+                    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}").fetchall()
+                    connection.execute("SELECT 1 FROM sqlite_schema").fetchall()  # makes the log, if there is none
+                    connection.set_wal_hook(self._note_log)
+                    self._place.remember()
             except BaseException:
                 connection.close()
                 raise
         except apsw.Error as error:
             raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
         return connection
+
+    def _begin_writing(self, connection: apsw.Connection) -> bool:
+        """Begin a transaction that writes, when it is this program's turn; True when it is, and must be ended.
+
+        Where the queue does not move though nobody writes, a program stands still in it: then it is begun out of turn.
+
+        Raises:
+            StoreError: others wrote all the time.
+            apsw.BusyError: another program holds the file.
+        """
+        if self._turns is None:
+            connection.execute("BEGIN IMMEDIATE")
+            return False
+        began = time.monotonic()
+        while not self._turns.take(self._stall):
+            if not self._turns.has_moved() and _begin_now(connection):
+                self._stall = STALL / 20  # Nor will the queue move soon.
+                return False
+            waited = time.monotonic() - began
+            if waited > PATIENCE:
+                raise StoreError(
+                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s for its turn to "
+                    "write, while others wrote; let fewer programs write to it, or put it on a faster disk"
+                )
+        self._stall = STALL
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._end_turn(True)
+            raise
+        return True
+
+    def _end_turn(self, in_turn: bool) -> None:
+        if in_turn and self._turns is not None:
+            self._turns.give_back()
+
+    def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        """SQLite says after a commit how many pages are in the log; it leaves moving them to us then."""
+        if pages < self._log_pages:  # It began anew.
+            self._checkpoint_at = CHECKPOINT
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _bound_log(self) -> None:
+        """Move the pages of the log into the file, in this program's turn: nobody adds to the log meanwhile.
+
+        It begins anew with the next commit, unless somebody reads old pages of it. They are waited for only where it
+        became very long: most readers are done soon, but an export of a large session may take minutes.
+        """
+        connection = self._connection
+        long = self._log_pages >= LARGEST_LOG
+        try:
+            if long:
+                connection.set_busy_timeout(READERS)
+            mode = apsw.SQLITE_CHECKPOINT_RESTART if long else apsw.SQLITE_CHECKPOINT_PASSIVE
+            connection.wal_checkpoint(mode=mode)
+        except apsw.Error:
+            pass  # Somebody reads for long; what is wrong with the file itself is told to who writes next.
+        finally:
+            if long:
+                connection.set_busy_timeout(BUSY)
+        # Unless the log begins anew, not with each commit: what could be moved was, and each time costs syncs.
+        self._checkpoint_at = self._log_pages + (LARGEST_LOG // 2 if long else CHECKPOINT // 4)
 
     def _make_private(self) -> None:
         """The file has a conversation in it, and the key that signs waits: SQLite would let everybody read it."""
@@ -193,15 +290,22 @@ class Writer:
         self._connection.close()
 
     def _commit(self, jobs: list[_Job]) -> None:
+        """Do jobs in one transaction, and where that fails, each alone."""
         connection = self._connection
-        begun = False
+        begun = in_turn = False
         writes = any(job.writes for job in jobs)
         synced = self._sync == "full" and any(job.synced for job in jobs if job.writes)
+        began = time.monotonic()
         try:
             if synced is not self._synced:
                 connection.execute(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
                 self._synced = synced
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            if writes:
+                in_turn = self._begin_writing(connection)
+            else:
+                connection.execute("BEGIN")
+            if self._place is not None:
+                self._place.require_same()
             begun = True
             results = _results(connection, jobs)
             connection.execute("COMMIT")
@@ -209,19 +313,24 @@ class Writer:
         except Exception as error:
             with contextlib.suppress(apsw.Error):
                 connection.execute("ROLLBACK")
+            self._end_turn(in_turn)
             if begun and len(jobs) > 1:
                 # One of them is at fault: the others must not suffer for it.
                 for job in jobs:
                     self._commit([job])
             else:
-                self._deliver(jobs, [self._explained(error) for _ in jobs])
+                waited = time.monotonic() - began
+                self._deliver(jobs, [self._explained(error, waited) for _ in jobs])
         else:
             self._deliver(jobs, results)
+            if self._log_pages >= self._checkpoint_at:
+                self._bound_log()
+            self._end_turn(in_turn)
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explained(self, error: Exception, waited: float) -> Exception:
         if isinstance(error, ToolwrightError):
             return error
-        why = reason(self._path, error) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
+        why = reason(self._path, error, waited) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
         told = StoreError(f"The store {str(self._path)!r} could not write: {why}")
         told.__cause__ = error
         return told
@@ -231,6 +340,18 @@ class Writer:
             answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_set_results, answers)
+
+
+def _begin_now(connection: apsw.Connection) -> bool:
+    """Begin a transaction that writes, if nobody else does."""
+    connection.set_busy_timeout(0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY)
+    return True
 
 
 def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:

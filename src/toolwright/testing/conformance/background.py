@@ -8,7 +8,7 @@ from typing import Any
 from toolwright.effects.store import Store
 from toolwright.errors import ServiceError
 from toolwright.processes.process import Options, Process, Registration, Status
-from toolwright.processes.store import Ending, Limits
+from toolwright.processes.store import Claimed, Ending, Limits, ProcessStore, Renewal
 from toolwright.schedules.schedule import Schedule
 from toolwright.schedules.store import BackgroundStores, Firing
 from toolwright.schedules.timing import Timing
@@ -24,14 +24,82 @@ QUOTAS = Quotas()
 LEASE = 30.0
 
 
-def services_of(store: Store) -> BackgroundStores:
+class CaseClock:
+    """The clock that leases go by in these cases: both its times are what the last verb was given."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        """The time of the last verb."""
+        return self.at
+
+    monotonic = now
+
+    def call_at(self, when: float, callback: Any, *args: Any) -> Any:
+        """Nothing waits for this clock."""
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> None:
+        """Nothing waits for this clock."""
+        raise NotImplementedError
+
+
+CASE_CLOCK = CaseClock()
+"""What a `Database` gives to the stores that it opens for these cases, as the clock of their leases."""
+
+
+class TimedProcesses:
+    """A `ProcessStore` for cases, which say when each verb is asked for and until when a lease lasts."""
+
+    def __init__(self, processes: ProcessStore) -> None:
+        self._processes = processes
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._processes, verb)
+
+    async def register(self, new: Sequence[Registration], limits: Limits, mark: Any) -> list[str]:
+        """Enter processes at the instant of the last of them."""
+        CASE_CLOCK.at = new[-1].at if new else CASE_CLOCK.at
+        return await self._processes.register(new, limits, mark)
+
+    async def claim(self, worker: str, tools: Sequence[str], now: float, until: float, most: int) -> list[Claimed]:
+        """Claim at an instant."""
+        CASE_CLOCK.at = now
+        return await self._processes.claim(worker, tools, now, until - now, most)
+
+    async def renew(
+        self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
+    ) -> Renewal:
+        """Renew at an instant."""
+        CASE_CLOCK.at = now
+        return await self._processes.renew(worker, held, now, until - now, capacity)
+
+    async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
+        """Look for work at an instant."""
+        CASE_CLOCK.at = now
+        return await self._processes.work_waits(worker, tools, LEASE)
+
+
+class TimedServices:
+    """What a store keeps beside calls, with its processes as `TimedProcesses`."""
+
+    def __init__(self, services: BackgroundStores) -> None:
+        self._services = services
+        self.processes = TimedProcesses(services.processes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._services, name)
+
+
+def services_of(store: Store) -> TimedServices:
     """What a store keeps beside calls."""
     services: BackgroundStores | None = getattr(store, "services", None)
     assert services is not None, "The store has no `services`: it keeps calls only, and these cases are not for it."
-    return services
+    return TimedServices(services)
 
 
-async def open_services(database: Database) -> BackgroundStores:
+async def open_services(database: Database) -> TimedServices:
     """Open a database as one more owner, for what it keeps beside calls."""
     return services_of(await database.open())
 
@@ -61,28 +129,28 @@ def registration(
     )
 
 
-async def claim(stores: BackgroundStores, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[Process]:
+async def claim(stores: TimedServices, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[Process]:
     """What a worker takes, for as long as a lease is."""
     return [one.process for one in await stores.processes.claim(worker, ["work"], now, now + LEASE, most)]
 
 
-async def begun(stores: BackgroundStores, id: str = "p1", worker: str = "w1") -> Process:
+async def begun(stores: TimedServices, id: str = "p1", worker: str = "w1") -> Process:
     """A new process, which a worker took at 100."""
     await stores.processes.register([registration(id)], PLENTY, None)
     (process,) = await claim(stores, worker)
     return process
 
 
-async def taken_over(stores: BackgroundStores) -> tuple[Process, Process]:
+async def taken_over(stores: TimedServices) -> tuple[Process, Process]:
     """A new process, as its worker knows it whose lease passed, and as the one does that took it at 131."""
     former = await begun(stores)
     (heir,) = await claim(stores, "w2", 131.0)
     return former, heir
 
 
-async def current(stores: BackgroundStores, id: str = "p1") -> Process:
+async def current(stores: TimedServices, id: str = "p1") -> Process:
     """A process that must be there, as it is now."""
-    found = await stores.processes.find(id)
+    found: Process | None = await stores.processes.find(id)
     assert found is not None, f"The process {id!r} is not there."
     return found
 
@@ -110,12 +178,12 @@ def ending(
     )
 
 
-async def end(stores: BackgroundStores, process: Process) -> None:
+async def end(stores: TimedServices, process: Process) -> None:
     """End a process that must be its holder's."""
     assert await stores.processes.finish(ending(process), QUOTAS)
 
 
-async def types(stores: BackgroundStores, id: str = "p1") -> list[str]:
+async def types(stores: TimedServices, id: str = "p1") -> list[str]:
     """The types of the events of a process, in order."""
     return [event.type for event in await stores.processes.events(id, 0, 1_000)]
 
@@ -136,9 +204,9 @@ def schedule(
     )
 
 
-async def scheduled(stores: BackgroundStores, id: str = "h1") -> Schedule:
+async def scheduled(stores: TimedServices, id: str = "h1") -> Schedule:
     """A schedule that must be there, as it is now."""
-    found = await stores.schedules.find(id)
+    found: Schedule | None = await stores.schedules.find(id)
     assert found is not None, f"The schedule {id!r} is not there."
     return found
 

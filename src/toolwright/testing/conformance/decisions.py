@@ -33,6 +33,18 @@ async def a_session_cancels_the_waits_of_its_unfinished_calls(database: Database
     assert await store.waits.open_wait(later) == later
 
 
+async def the_waits_of_one_call_are_found_by_their_kind(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call("c1")), intent(call("c2"))])
+    young, old = wait(call("c1"), "approval", "young", 120.0), wait(call("c1"), "approval", "old", 110.0)
+    for each in (young, old, wait(call("c1"), "event", "e"), wait(call("c2"), "approval", "a")):
+        await store.waits.open_wait(each)
+    await other.waits.resolve(old.key, resolved())
+    assert await other.waits.waits_of(call("c1"), "approval") == [replace(old, resolution=resolved()), young]
+    assert await other.waits.waits_of(call("c1"), "crash") == []
+    assert await other.waits.waits_of(call("never"), "approval") == []
+
+
 async def what_a_person_decided_is_listed_from_the_newest_on(database: Database) -> None:
     store, other = await database.open(), await database.open()
     ids = ["c1", "c2", "c3"]
@@ -121,6 +133,7 @@ async def a_remembered_decision_outlives_the_call_it_was_made_for(database: Data
 
 
 DECISIONS = cases(
+    the_waits_of_one_call_are_found_by_their_kind,
     what_a_person_decided_is_listed_from_the_newest_on,
     a_session_cancels_the_waits_of_its_unfinished_calls,
     a_revoked_session_refuses_what_comes_later,

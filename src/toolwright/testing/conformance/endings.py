@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.processes.store import Report
-from toolwright.schedules.store import BackgroundStores
 from toolwright.session.store import Quotas, Room
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,
     QUOTAS,
+    TimedServices,
     begun,
     claim,
     current,
@@ -170,7 +170,7 @@ async def what_a_process_started_goes_on_when_it_is_over(database: Database) -> 
     assert [process.id for process in await claim(stores)] == ["child"]
 
 
-async def _reason(stores: BackgroundStores, id: str) -> str | None:
+async def _reason(stores: TimedServices, id: str) -> str | None:
     return (await current(stores, id)).cancel_reason
 
 

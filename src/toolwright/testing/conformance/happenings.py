@@ -6,10 +6,10 @@ import asyncio
 
 from toolwright.processes.process import OVER, Progress
 from toolwright.processes.store import HEAD, TAIL, Piece, Report
-from toolwright.schedules.store import BackgroundStores
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,
+    TimedServices,
     begun,
     claim,
     current,
@@ -202,7 +202,7 @@ async def whoever_watches_is_told_of_every_change(database: Database) -> None:
     assert (await other.processes.changed(-1))[1] == []
 
 
-async def _output(stores: BackgroundStores) -> list[Piece]:
+async def _output(stores: TimedServices) -> list[Piece]:
     return [Piece(**event.payload) for event in await stores.processes.events("p1", 0, 1_000) if event.type == "output"]
 
 

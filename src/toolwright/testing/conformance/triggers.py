@@ -7,10 +7,10 @@ import asyncio
 from msgspec.structs import replace
 
 from toolwright.processes.triggers import Occurrence, Start
-from toolwright.schedules.store import BackgroundStores
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,
+    TimedServices,
     claim,
     open_services,
     refusal,
@@ -135,8 +135,10 @@ async def when_a_process_is_refused_nothing_occurred(database: Database) -> None
     assert await stores.triggers.occur(_occurrence(), [], starts[:2]) == ["p1", "p2"]
 
 
-async def _occur(stores: BackgroundStores, *ids: str, key: str = "k1") -> list[str] | None:
-    return await stores.triggers.occur(_occurrence(key), [], [Start(registration(id), PLENTY) for id in ids])
+async def _occur(stores: TimedServices, *ids: str, key: str = "k1") -> list[str] | None:
+    starts = [Start(registration(id), PLENTY) for id in ids]
+    started: list[str] | None = await stores.triggers.occur(_occurrence(key), [], starts)
+    return started
 
 
 def _occurrence(key: str = "k1", *, topic: str = "order", digest: str = "some") -> Occurrence:

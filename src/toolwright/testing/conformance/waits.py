@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.effects.waits import Refused, Resolution, Standing, Wait, WaitKey
-from toolwright.testing.conformance.cases import Database, call, cases, intent, resolved, success, wait
+from toolwright.effects.waits import BY_CALL, Refused, Resolution, Standing, Wait, WaitKey
+from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 from toolwright.tools.outcome import Failure
 
 
@@ -161,6 +161,34 @@ async def what_is_waited_for_is_listed_oldest_first(database: Database) -> None:
     assert await reader.waits.waiting("s3") == []
 
 
+async def a_call_that_ends_without_a_wait_takes_what_somebody_resolved_before(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call("before")), intent(call("after"))])
+    before, after = WaitKey(call("before"), "completion"), WaitKey(call("after"), "completion")
+    assert await other.waits.resolve(before, resolved()) == Standing(True, resolved())
+    assert await other.waits.end_wait(before, CANCELLED) is None
+    assert await store.waits.end_wait(before, CANCELLED) == resolved()
+    assert await other.waits.end_wait(after, CANCELLED) is None
+    assert await store.waits.end_wait(after, CANCELLED) is None
+    assert await other.waits.resolve(before, resolved(b"2")) == Standing(False, resolved())
+    assert await other.waits.resolve(after, resolved()) == Standing(False, CANCELLED)
+
+
+async def a_call_whose_completion_came_before_it_waited_is_found_pending(database: Database) -> None:
+    dead, heir = await database.open(), await database.open()
+    calls = [call("came"), call("ended"), call("none")]
+    await dead.journal.begin([intent(one) for one in calls])
+    await heir.waits.resolve(WaitKey(calls[0], "completion"), resolved())
+    await dead.waits.end_wait(WaitKey(calls[1], "completion"), Resolution("cancelled", 300.0, by=BY_CALL))
+    await database.kill(dead)
+    entries = await heir.journal.begin([intent(one) for one in calls])
+    assert [entry is not None and (entry.cut_off, entry.pending) for entry in entries] == [
+        (True, True),
+        (True, False),
+        (True, False),
+    ]
+
+
 WAITS = cases(
     every_owner_has_the_same_secret,
     a_wait_that_began_keeps_its_deadline_and_detail,
@@ -173,4 +201,6 @@ WAITS = cases(
     only_the_owner_of_a_call_begins_its_waits_and_anybody_resolves_them,
     waits_of_other_calls_kinds_and_names_are_others,
     what_is_waited_for_is_listed_oldest_first,
+    a_call_that_ends_without_a_wait_takes_what_somebody_resolved_before,
+    a_call_whose_completion_came_before_it_waited_is_found_pending,
 )

@@ -1,0 +1,27 @@
+"""The extras of the package. Owns which libraries each brings and the words for one that is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "bash": ("bashkit",),
+    "cli": ("rich", "typer"),
+    "files": ("re2",),
+    "search": ("bm25s",),
+    "secrets": ("ahocorasick_rs", "cryptography"),
+    "web": ("httpcore", "httpx", "markdownify"),
+    "worker": ("prometheus_client",),
+}
+"""The modules of each extra, by its name."""
+
+
+def missing_libraries(extra: str) -> list[str]:
+    """The modules of an extra that are not installed."""
+    return [library for library in EXTRAS[extra] if importlib.util.find_spec(library) is None]
+
+
+def how_to_install(extras: Iterable[str]) -> str:
+    """The command that installs extras."""
+    return f"pip install 'toolwright[{','.join(sorted(extras))}]'"
