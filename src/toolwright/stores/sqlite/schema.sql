@@ -16,7 +16,7 @@ CREATE TABLE calls (
     started_at  REAL,
     finished_at REAL,
     status      TEXT,
-    outcome     BLOB,
+    outcome     BLOB, authority BLOB,
     UNIQUE (session, scope, call_id)
 );
 
@@ -429,7 +429,7 @@ CREATE TABLE bundles (
     batch     TEXT NOT NULL,
     queued_at REAL NOT NULL,
     owner     TEXT NOT NULL,
-    intents   TEXT NOT NULL,
+    intents   TEXT NOT NULL, authority BLOB,
     PRIMARY KEY (session, scope)
 ) WITHOUT ROWID;
 
@@ -437,7 +437,7 @@ CREATE VIEW bundled_calls AS
 SELECT session, scope, intent.value ->> 0 AS call_id, batch, intent.value ->> 1 AS position, intent.value ->> 2 AS tool,
     intent.value ->> 3 AS tool_id, CAST(intent.value ->> 4 AS BLOB) AS arguments, intent.value ->> 5 AS source,
     intent.value ->> 6 AS parent, queued_at, owner,
-    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome
+    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome, authority
 FROM bundles, json_each(bundles.intents) AS intent
 WHERE NOT EXISTS (
     SELECT 1 FROM calls

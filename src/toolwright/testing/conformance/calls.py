@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright.effects.effect import Kept
 from toolwright.effects.journal import Ended, Intent
 from toolwright.effects.waits import Refused
@@ -75,12 +77,28 @@ async def an_outcome_comes_back_as_it_was(database: Database) -> None:
 async def an_intent_comes_back_as_it_was(database: Database) -> None:
     key = call("ид-☃", "sé", "scope/1")
     given = Intent(key, "b1", 7, "book", "travel.book", b'{"to":"K\xc3\xb6ln\\u0000"}', "host", "parent", 100.125)
+    given = replace(given, authority=b'{"policies":[{"read_only":true}]}')
     store = await database.open()
     await store.journal.begin([given])
     (entry,) = await store.journal.begin([given])
     assert entry is not None
     assert entry.intent == given
     assert isinstance(entry.intent.arguments, bytes)
+
+
+async def the_authority_of_a_batch_is_there_for_its_recovery(database: Database) -> None:
+    first, second = await database.open(), await database.open()
+    for many in (1, 20):
+        given = [
+            replace(intent(call(f"c{n}", f"s{many}"), position=n), rerun=True, authority=b"%d" % many)
+            for n in range(many)
+        ]
+        await first.journal.begin(given)
+        if many > 1:
+            await first.journal.finish(given[0].key, success(given[0].key), None, 102.0)
+    await first.close()
+    left = {entry.intent.key: entry.intent.authority for entry in await second.journal.unfinished()}
+    assert left == {call("c0", "s1"): b"1", **{call(f"c{n}", "s20"): b"20" for n in range(1, 20)}}
 
 
 async def one_id_in_another_session_or_scope_is_another_call(database: Database) -> None:
@@ -266,6 +284,7 @@ CALLS = cases(
     a_finished_call_gives_its_outcome_to_whoever_asks_again,
     an_outcome_comes_back_as_it_was,
     an_intent_comes_back_as_it_was,
+    the_authority_of_a_batch_is_there_for_its_recovery,
     one_id_in_another_session_or_scope_is_another_call,
     a_finished_call_is_never_written_to_again,
     a_call_that_nobody_began_can_not_be_written_to,
