@@ -63,7 +63,7 @@ class BatchSetting:
         self.restrictions = restrictions
         self._authority: tuple[Policy, ...] | None = None
         self._keep = keep
-        self._kept_authority: bytes | None | UnsetType = UNSET
+        self._kept_authority: bytes | UnsetType | None = UNSET
         self.judge = Judge(policy, host.session_id, restrictions)
         self.loops = loops
         self.outer_limits = outer_limits

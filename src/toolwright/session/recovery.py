@@ -20,9 +20,9 @@ class Recovered(NamedTuple):
     """What recovery did for one call, and the outcome it has now.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "given_up" where it was running each time that its
-    process died, "probed", "asked" where a person must decide,
-    "waiting" where its completion, a connection or a person's leave is awaited, or "left" where its tool is not known,
-    its arguments no longer fit, or its batch had a rule that is not known here. The outcome of a call that still waits is "pending": the call goes on in this
+    process died, "probed", "asked" where a person must decide, "waiting" where its completion, a connection or a
+    person's approval is awaited, or "left" where its tool is not known, its arguments no longer fit, or its batch had a
+    rule that is not known here. The outcome of a call that still waits is "pending": the call continues in this
     process.
     """
 
