@@ -258,7 +258,7 @@ async def test_a_very_deep_value_is_redacted_too(open_runtime):
     @tool
     async def give() -> object:
         value: object = VALUE
-        for _ in range(400):
+        for _ in range(100):
             value = [value]
         return value
 
