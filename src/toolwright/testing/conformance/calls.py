@@ -230,6 +230,37 @@ async def what_calls_that_are_finished_together_waited_for_can_not_be_resolved(d
     assert await store.waits.waiting() == []
 
 
+async def a_refused_call_is_written_together_with_its_outcome(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    refused, ran = call("refused"), call("ran")
+    entries = await store.journal.begin([intent(ran)], [refused])
+    assert entries == [None, None]
+    assert await store.journal.unfinished() == []  # what is only looked up is not begun
+    ended = [
+        Ended(ran, success(ran), 101.0, 102.0),
+        Ended(refused, success(refused), None, 102.0, intent=intent(refused, position=1)),
+    ]
+    await store.journal.finish_all(ended)
+    known, also = await other.journal.begin([], [refused, ran])
+    assert known is not None
+    assert also is not None
+    assert (known.intent.position, known.started_at, known.outcome) == (1, None, success(refused))
+    assert also.outcome == success(ran)
+
+
+async def a_refused_call_takes_nothing_from_a_call_that_runs(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await other.journal.begin([intent(call())])
+    (entry,) = await store.journal.begin([], [call()])
+    assert entry is not None
+    assert (entry.outcome, entry.owner, entry.cut_off) == (None, other.journal.owner, False)
+    await store.journal.finish_all([Ended(call(), success(call(), b"1"), None, 102.0, intent=intent(call()))])
+    assert await other.journal.finish(call(), success(call(), b"2"), 101.0, 102.0)
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert entry.outcome == success(call(), b"2")
+
+
 CALLS = cases(
     a_call_that_never_began_has_no_past,
     a_finished_call_gives_its_outcome_to_whoever_asks_again,
@@ -245,4 +276,6 @@ CALLS = cases(
     many_calls_at_once_are_all_written,
     calls_are_finished_together_or_not_at_all,
     what_calls_that_are_finished_together_waited_for_can_not_be_resolved,
+    a_refused_call_is_written_together_with_its_outcome,
+    a_refused_call_takes_nothing_from_a_call_that_runs,
 )
