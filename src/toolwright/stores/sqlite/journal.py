@@ -351,7 +351,9 @@ def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_re
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     owner, started_at, finished_at, outcome, authority = row[11:]
-    intent = Intent(_key(row[:3]), *row[3:11], False, authority)
+    intent = Intent(_key(row[:3]), *row[3:11])
+    if authority is not None:
+        intent = replace(intent, authority=authority)
     return Entry(intent, owner, None if outcome is None else _outcome(outcome), started_at, finished_at)
 
 
