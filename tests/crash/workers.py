@@ -166,7 +166,12 @@ async def worker(
     tools: Sequence[str] = CHOICE,
 ) -> None:
     """Start the runs of these numbers and work: until it is killed, or everything is over, or it is drained."""
-    policy = Policy(background_per_session=PER_SESSION, background_per_worker=PER_WORKER, on_background_limit="queue")
+    policy = Policy(
+        background_per_session=PER_SESSION,
+        background_per_worker=PER_WORKER,
+        on_background_limit="queue",
+        max_crashes=1000,  # they are killed far more often than any run that is not to blame
+    )
     lingers = asyncio.Event()
 
     @tool(readonly=True, supports_background=True)

@@ -135,8 +135,8 @@ class Finaliser:
         )
 
     def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
-        # A call that the journal does not know, as one whose tool is unknown, is not found there either.
-        return self._host.keep_output(identity(run), text, run.key is not None)
+        # A call that the journal does not know yet, as one whose tool is unknown, is not found there either.
+        return self._host.keep_output(identity(run), text, run.key is not None and run.refused is None)
 
     def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
         """A projector's text is the host's, but made of what it was shown, or of more."""
