@@ -222,12 +222,13 @@ class Runtime(Working, Listening, Archiving, Keeping):
 
         One that is cancelled goes on without its caller; the next one waits until everything is closed.
         """
-        self._shared.closed = True
         if self._closing is None or (self._closing.done() and not _succeeded(self._closing)):
             self._closing = asyncio.ensure_future(self._close_all())
         await asyncio.shield(self._closing)
 
     async def _close_all(self) -> None:
+        # Not before this task runs: a call that began in between would be refused what it asks for, and not be stopped.
+        self._shared.closed = True
         try:
             await self._close()
         finally:

@@ -420,3 +420,22 @@ async def test_functions_and_traps_of_an_earlier_call_are_judged_when_they_run()
             outcome = await pair.ruled.call("bash", command=script)
             assert (outcome.failure.code, outcome.decided_by) == ("denied", "no harm"), script
         assert await pair.state(pair.ruled) == BEFORE
+
+
+@pytest.mark.promise("BLT-06", "AUTH-05")
+@pytest.mark.parametrize(
+    ("pattern", "script"),
+    [
+        ("/caf\u00e9/*", "mkdir /cafe\u0301; echo x > /cafe\u0301/x"),
+        ("/cafe\u0301/*", "mkdir /caf\u00e9; echo x > /caf\u00e9/x"),
+        ("\u212a.txt", "echo x > /K.txt"),
+        ("K.txt", "echo x > /\u212a.txt"),
+    ],
+)
+async def test_a_rule_on_writes_matches_every_form_of_the_same_characters(pattern, script):
+    policy = Policy(rules=[Rule("deny", "bash", writes=[pattern], name="no")])
+    async with fail_after(30), Runtime.open(capabilities=["virtual_bash"], policy=policy) as runtime:
+        session = runtime.session("s")
+        outcome = await session.call("bash", command=script)
+        assert (outcome.failure.code, outcome.decided_by) == ("denied", "no")
+        assert await session.files.list("/") == []

@@ -97,3 +97,13 @@ def test_what_can_not_be_resolved_is_named_with_the_remedy(run: Run, project: Pa
         assert (ended.code, ended.out) == (2, "")
         assert said in ended.err
     assert run("resolve", key, "5", *DB).code == 0
+
+
+@pytest.mark.promise("EFF-05")
+def test_only_calls_of_a_session_and_a_scope_are_recovered_where_that_is_asked_for(
+    run: Run, left: Callable[..., Path]
+) -> None:
+    left(CALLS[1])
+    assert run(*RECOVER, "--session", "another", "--json").json == []
+    assert run(*RECOVER, "--scope", "another", "--json").json == []
+    assert [one["call_id"] for one in run(*RECOVER, "--json").json] == ["d1"]

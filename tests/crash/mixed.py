@@ -13,6 +13,7 @@ from typing import Any
 
 from toolwright import Policy, RetryPolicy, Runtime, Session, ToolCall, ToolContext, ToolError, ToolOutcome, tool
 from toolwright.testing import crash_point, note, say
+from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER
 
 INSIDE = ("inside a tool, before its effect", "inside a tool, after its effect")
 
@@ -108,7 +109,12 @@ CHOICE = [one.name for one in TOOLS]
 
 
 def shown(outcomes: Iterable[ToolOutcome]) -> list[list[Any]]:
-    return [[one.call_id, one.status, one.value, one.may_have_run] for one in outcomes]
+    # Of a call that is stopped early, what it may have done is said of an earlier run, or of another batch's.
+    early = (NOT_KNOWN, CUT_OFF_EARLIER, RUN_BY_ANOTHER)
+    return [
+        [one.call_id, one.status, one.value, one.may_have_run and not (one.reason or "").endswith(early)]
+        for one in outcomes
+    ]
 
 
 async def work(session: Session, seed: str, name: str, batches: int) -> None:
@@ -145,7 +151,9 @@ async def agent(seed: int, run: int, plan: int, way: str, sync: Any, batches: in
     tools, events = [*TOOLS, linger], f"events-{run}.jsonl"
     options: dict[str, Any] = {"sync": sync, "recover": way == "open", "events_file": events}
     # Nobody is there to be asked.
-    async with Runtime.open("agent.db", tools=tools, policy=Policy(on_ask="deny"), **options) as runtime:
+    async with Runtime.open(
+        "agent.db", tools=tools, policy=Policy(on_ask="deny", max_crashes=1000), **options
+    ) as runtime:
         if way == "recover":
             say(shown(one.outcome for one in await runtime.recover()))
         await asyncio.gather(

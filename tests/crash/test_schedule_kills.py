@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from toolwright import Runtime, ToolCall, ToolContext, tool
+from toolwright import Policy, Runtime, ToolCall, ToolContext, tool
 from toolwright.testing import FakeClock, die, note, say
 
 NINE = 1_780_304_400.0
@@ -64,7 +64,7 @@ async def making(*, store="agent.db") -> None:
 async def firing(*, store="agent.db", minutes: int) -> None:
     """A worker whose clock is as far as the store says, and goes on a minute at a time."""
     clock = FakeClock(NINE)
-    options = {"tools": [report], "clock": clock, "sync": "normal"}
+    options = {"tools": [report], "clock": clock, "sync": "normal", "policy": Policy(max_crashes=1000)}
     async with Runtime.open(store, **options, worker=True) as runtime:
         onlooker = runtime.session("s0")
         (schedule,) = await onlooker.schedules()

@@ -34,6 +34,7 @@ class HastyClock:
     def __init__(self, times: float = 25.0, ahead: float = 0.0, *, wholly: bool = False) -> None:
         self._times = times
         self._since = time.time()
+        self._began = time.monotonic()
         self._ahead = ahead
         self._wholly = wholly
         self._clock = SystemClock()
@@ -44,6 +45,11 @@ class HastyClock:
 
     def monotonic(self) -> float:
         return time.monotonic() * self._times
+
+    def lease_time(self) -> float:
+        """The clock of leases, as `now` tells it: that of the machine, unless it is ahead."""
+        passed = time.monotonic() - self._began
+        return self._began + passed * (self._times if self._wholly else 1) + self._ahead
 
     def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> Timer:
         return self._clock.call_at(when / self._times, callback, *args)
@@ -160,7 +166,12 @@ async def worker(
     tools: Sequence[str] = CHOICE,
 ) -> None:
     """Start the runs of these numbers and work: until it is killed, or everything is over, or it is drained."""
-    policy = Policy(background_per_session=PER_SESSION, background_per_worker=PER_WORKER, on_background_limit="queue")
+    policy = Policy(
+        background_per_session=PER_SESSION,
+        background_per_worker=PER_WORKER,
+        on_background_limit="queue",
+        max_crashes=1000,  # they are killed far more often than any run that is not to blame
+    )
     lingers = asyncio.Event()
 
     @tool(readonly=True, supports_background=True)

@@ -5,7 +5,10 @@ from typing import Any
 
 import apsw
 
-SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
+SCHEMA = (
+    "SELECT type, name, tbl_name, replace(replace(sql, char(10), ''), ' ', '') FROM sqlite_schema ORDER BY type, name"
+)
+"""Without white space: SQLite writes a column that was added in its own way."""
 MARKS = "SELECT * FROM pragma_application_id, pragma_user_version"
 
 

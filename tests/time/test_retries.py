@@ -529,3 +529,21 @@ async def test_hooks_see_the_last_attempt_only(clock, open_runtime):
     await clock.advance(60)
     assert (await ended(batch))[0].value == "done"
     assert seen == [("success", 3)]
+
+
+@pytest.mark.promise("RETRY-01", "CANCEL-01")
+async def test_a_call_that_is_stopped_between_two_attempts_is_cancelled_and_has_not_failed(clock, open_runtime):
+    ran = []
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=3, base_delay=0))
+    async def busy() -> None:
+        ran.append("busy")
+        asyncio.get_running_loop().call_soon(session.cancel, "enough")  # comes before the next attempt does
+        raise ToolError("The line is busy.", retry=True)
+
+    runtime = await open_runtime(busy)
+    session = runtime.session("s")
+    batch = session.start_batch([ToolCall(id="c1", name="busy")])
+    await clock.advance(0.1)
+    (outcome,) = await ended(batch)
+    assert (outcome.status, outcome.may_have_run, ran) == ("cancelled", True, ["busy"])

@@ -10,6 +10,7 @@ from tests.conftest import child_processes
 from tests.effects.watching import until
 from tests.support import fail_after
 from tests.web.sites import PATIENCE, Exchange, Web, response
+from toolwright import MissingRequirement
 from toolwright.builtin.page_reading import Raw, read_page
 from toolwright.builtin.web import web_fetch
 from toolwright.clock import SystemClock
@@ -179,14 +180,12 @@ def test_the_tool_says_what_it_is():
     assert definition.approval == "auto"
 
 
-async def test_a_missing_library_is_named_with_the_extra_that_brings_it(web: Web, monkeypatch):
-    site = await web.serve(response(PAGE, type="text/html"))
+@pytest.mark.promise("APP-05")
+async def test_a_missing_library_is_named_to_the_owner_with_the_extra_that_brings_it(web: Web, monkeypatch):
     for library in ("httpx", "markdownify"):
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, missing=library: None if name == missing else 1)
-        outcome = await web.fetch(f"http://pages.example:{site.port}/")
-        assert outcome.failure.code == "not_installed"
-        assert library in outcome.failure.message
-        assert "pip install 'toolwright[web]'" in outcome.failure.message
+        with pytest.raises(MissingRequirement, match=rf"{library}.*pip install 'toolwright\[web\]'"):
+            await web.open()
 
 
 @pytest.mark.parametrize("module", ["toolwright", "toolwright.builtin.web"])

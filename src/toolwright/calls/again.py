@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from toolwright.calls.concluding import cancelled
 from toolwright.calls.connecting import wait_for_connection
 from toolwright.calls.durable import Unrecorded, outside, recording
 from toolwright.calls.redact import publish
@@ -20,14 +21,22 @@ if TYPE_CHECKING:
 
 def before_another(run: CallRun, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
     """What to await before the next attempt, if there is one: it gives None to go on, else what ends the call."""
-    if run.cancel_reason is not None or run.concluded:
+    if run.concluded:
         return None
+    if run.cancel_reason is not None:
+        # Stopped between two attempts, as in the pause: what the last one failed with is not its outcome.
+        left = type(ended) is Failure and ended.retry and run.attempt - run.reruns < run.plan.attempts
+        return _stop(run) if left else None
     if type(ended) is ConnectionRequired:
         waits = run.owner.policy.on_connection == "wait" and isinstance(ended.provider, str)
         return _connect(run, ended.provider) if waits else None
     if isinstance(ended, Failure) and ended.retry and run.attempt - run.reruns < run.plan.attempts:
         return _pause(run, ended)
     return None
+
+
+async def _stop(run: CallRun) -> Any:
+    return cancelled(run)
 
 
 async def _pause(run: CallRun, failure: Failure) -> Any:

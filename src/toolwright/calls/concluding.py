@@ -13,7 +13,7 @@ from toolwright.calls.state import identity
 from toolwright.effects.waits import Resolution, WaitKey, failure_of
 from toolwright.errors import StoreError
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import NOT_KNOWN, ToolOutcome
+from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -132,10 +132,11 @@ def cancelled(run: CallRun) -> Cancelled:
     if _has_unknown_past(run):
         return Cancelled(reason + NOT_KNOWN, may_have_run=not reads)
     if run.shares is not None:
-        return Cancelled(reason, may_have_run=run.shares.ran and not reads)
+        other = run.shares.ran and not reads
+        return Cancelled(reason + RUN_BY_ANOTHER if other else reason, may_have_run=other)
     if has_run_before(run):
         run.attempt = run.attempt or 1  # the one that was cut off
-        return Cancelled(reason, may_have_run=not reads)
+        return Cancelled(reason + CUT_OFF_EARLIER, may_have_run=not reads)
     return Cancelled(reason, may_have_run=False)
 
 

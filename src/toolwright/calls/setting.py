@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET, UnsetType
+
 from toolwright.calls.authorise import Judge
 from toolwright.calls.authority import restrict
 from toolwright.calls.finalise import Finaliser
@@ -24,6 +26,8 @@ class BatchSetting:
 
     __slots__ = (
         "_authority",
+        "_keep",
+        "_kept_authority",
         "_tool_limit",
         "finaliser",
         "hooks",
@@ -49,6 +53,7 @@ class BatchSetting:
         outer_limits: tuple[Limit, ...],
         tool_limit: Callable[[Tool], Limit | None],
         restrictions: tuple[Policy, ...] = (),
+        keep: Callable[[tuple[Policy, ...]], bytes | None] = lambda authority: None,
     ) -> None:
         self.host = host
         self.policy = policy
@@ -57,6 +62,8 @@ class BatchSetting:
         # Of whoever started the batch: its calls may do what both these and the policy let them.
         self.restrictions = restrictions
         self._authority: tuple[Policy, ...] | None = None
+        self._keep = keep
+        self._kept_authority: bytes | UnsetType | None = UNSET
         self.judge = Judge(policy, host.session_id, restrictions)
         self.loops = loops
         self.outer_limits = outer_limits
@@ -71,6 +78,13 @@ class BatchSetting:
         if self._authority is None:
             self._authority = restrict(self.restrictions, self.policy)
         return self._authority
+
+    @property
+    def kept_authority(self) -> bytes | None:
+        """The authority as the journal keeps it for a recovery; None where it is no less than the program's."""
+        if self._kept_authority is UNSET:
+            self._kept_authority = self._keep(self.authority)
+        return self._kept_authority
 
     def plan(self, tool: Tool) -> Plan:
         """Make the plan of a tool, to be found in `plans` from then on."""

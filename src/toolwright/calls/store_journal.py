@@ -62,7 +62,9 @@ class StoreJournal:
             refused = [run for run in runs if run.outcome is not None and not run.repeated]
         if not waiting and not refused:
             return
-        intents = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in waiting]
+        # That of a run is kept with the run.
+        under = None if scope.startswith(PROCESS_SCOPE) else runs[0].owner.setting.kept_authority
+        intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
         refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
         while not await self._written(waiting, intents, refused, refusals):
             await self._clock.sleep(POLL)
@@ -286,10 +288,10 @@ class StoreJournal:
         asyncio.ensure_future(job).add_done_callback(done)
 
 
-def _intent(run: CallRun, key: CallKey, batch: str, now: float) -> Intent:
+def _intent(run: CallRun, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
     if run.tool is None:
         return Intent(key, batch, run.position, run.name, "", run.raw, run.source, run.parent_id, now, True)
     about = run.tool.definition
     arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
     rerun = about.on_crash == "rerun"
-    return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun)
+    return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun, under)

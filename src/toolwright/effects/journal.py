@@ -19,7 +19,8 @@ from toolwright.tools.outcome import ToolOutcome
 class Intent(Struct, frozen=True, gc=False):
     """A call that is about to run. `position` is its place in its batch; `rerun` says that it may simply run again.
 
-    Whether it may is what its tool says now, and is not kept.
+    Whether it may is what its tool says now, and is not kept. `authority` is JSON of what its batch may do, where that
+    is less than its program may; it is kept until the call is over.
     """
 
     key: CallKey
@@ -32,6 +33,7 @@ class Intent(Struct, frozen=True, gc=False):
     parent: str | None
     queued_at: float
     rerun: bool = False
+    authority: bytes | None = None
 
 
 class Entry(Struct, frozen=True, gc=False):

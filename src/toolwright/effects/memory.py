@@ -143,8 +143,9 @@ class MemoryStore:
         for end in ended:
             if end.intent is not None:
                 known = self._calls.get(end.key)
-                if known is None or known.entry is None:
-                    self._calls[end.key] = CallRow(self.owner, Entry(end.intent, self.owner))
+                if known is not None and known.entry is not None:
+                    continue
+                self._calls[end.key] = CallRow(self.owner, Entry(end.intent, self.owner))
             await self.finish(end.key, end.outcome, end.started_at, end.finished_at)
 
     async def forget(self, key: CallKey) -> bool:

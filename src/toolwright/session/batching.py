@@ -91,7 +91,14 @@ class Batching(Belongings):
         """Those of background runs, which `cancel` leaves alone."""
         return tuple(self._apart)
 
-    def _make(self, calls: Calls, scope: str, changes: dict[str, Any], parent: CallRun | None) -> Batch:
+    def _make(
+        self,
+        calls: Calls,
+        scope: str,
+        changes: dict[str, Any],
+        parent: CallRun | None,
+        under: tuple[Policy, ...] = (),
+    ) -> Batch:
         self._shared.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
@@ -103,7 +110,7 @@ class Batching(Belongings):
         # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
         above = parent.owner if parent is not None and parent.host in self._hosts else None
         if parent is None:
-            setting, restrictions = self._setting, self._restrictions
+            setting, restrictions = self._setting, (*self._restrictions, *under)
         elif above is not None:
             setting, restrictions = above.setting, above.setting.authority
         else:
@@ -163,8 +170,13 @@ class Batching(Belongings):
         self._batches.pop(batch, None)
         self._apart.pop(batch, None)
 
-    def recovering(self, intents: list[Intent], scope: str) -> Batch:
-        """A batch of calls that a crash cut off, to be started."""
+    def recovering(self, intents: list[Intent], scope: str, authority: bytes | None) -> Batch:
+        """A batch of calls that a crash cut off, to be started under the authority of the batch that they were in.
+
+        Raises:
+            PolicyError: the authority can not be read, such as for want of a rule with a function.
+        """
+        under = self._shared.rules.read(authority, (self.policy, self._shared.policy))
         tools = self.all_tools()
         calls = [
             ToolCall(
@@ -175,7 +187,7 @@ class Batching(Belongings):
             )
             for intent in intents
         ]
-        return self._make(calls, scope, {"continue_on_failure": True}, None)
+        return self._make(calls, scope, {"continue_on_failure": True}, None, under)
 
     async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
         if type(calls) is list:
@@ -217,4 +229,5 @@ class Batching(Belongings):
             outer_limits=(self._limit, self._shared.limit) if limits is None else limits,
             tool_limit=self._shared.tool_limit,
             restrictions=self._restrictions if restrictions is None else restrictions,
+            keep=self._shared.keep_authority,
         )

@@ -10,18 +10,19 @@ from toolwright.calls.execute import CallRun
 from toolwright.clock import rfc3339
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
+from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
 from toolwright.session.session import Session
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 
 class Recovered(NamedTuple):
     """What recovery did for one call, and the outcome it has now.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "given_up" where it was running each time that its
-    process died, "probed", "asked" where a person must decide,
-    "waiting" where its completion, a connection or a person's leave is awaited, or "left" where its tool is not known
-    or its arguments no longer fit. The outcome of a call that still waits is "pending": the call goes on in this
+    process died, "probed", "asked" where a person must decide, "waiting" where its completion, a connection or a
+    person's approval is awaited, or "left" where its tool is not known, its arguments no longer fit, or its batch had a
+    rule that is not known here. The outcome of a call that still waits is "pending": the call continues in this
     process.
     """
 
@@ -92,17 +93,35 @@ async def recover(
     ]:
         # A call of an unfinished call comes after it: run again, it makes the call itself.
         cut_off = {entry.intent.key for entry in entries}
-        groups: dict[tuple[str, str], list[Intent]] = {}
+        groups: dict[tuple[str, str, bytes | None], list[Intent]] = {}
         for intent in [entry.intent for entry in entries]:
             session, scope, _ = intent.key
             if intent.parent is None or CallKey(session, scope, intent.parent) not in cut_off:
-                groups.setdefault((session, scope), []).append(intent)
+                groups.setdefault((session, scope, intent.authority), []).append(intent)
         if not groups:
             break
-        for (session, scope), intents in groups.items():
+        for (session, scope, authority), intents in groups.items():
             seen.update(intent.key for intent in intents)
-            done += await _finish(session_of(session).recovering(intents, scope), session, scope)
+            try:
+                batch = session_of(session).recovering(intents, scope, authority)
+            except PolicyError as error:  # such as a rule of its batch that is not known here
+                done += [_left(intent, error) for intent in intents]
+            else:
+                done += await _finish(batch, session, scope)
     return done
+
+
+def _left(intent: Intent, error: PolicyError) -> Recovered:
+    """A call whose batch had rules that this program does not have: it stays as the crash left it."""
+    failure = Failure(
+        category="permission_denied",
+        code="rule_unknown" if isinstance(error, RuleUnknown) else "policy_error",
+        message=f"Tool {intent.tool!r} may not run: {error}",
+        source="policy",
+    )
+    session, scope, call_id = intent.key
+    outcome = ToolOutcome(call_id, intent.tool, "failure", failure=failure, may_have_run=True)
+    return Recovered(session, scope, call_id, intent.tool, "left", outcome)
 
 
 def _is_meant(entry: Entry, only_scope: str | None) -> bool:

@@ -90,9 +90,16 @@ class Shared:
         self.lingering: set[CallRun] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.rules = RuleBook()
+        self.policy = policy
+        self._authority = policy.authority
         self.closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self._tool_limits: dict[tuple[str, int], Limit] = {}
+
+    def keep_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
+        """What a batch may do as the journal keeps it; None where that is what the program's policy says."""
+        own = tuple(policy for policy in authority if policy != self._authority)
+        return self.rules.write(Origin("host", self.policy, own)) if own else None
 
     def tool_limit(self, tool: Tool) -> Limit | None:
         """The limit of a tool that has one, the same for every session."""

@@ -273,6 +273,10 @@ class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
 
 NOT_KNOWN = ", before the journal said whether it had run earlier"
 """How the reason of a call ends that was stopped before anything was known of its past."""
+CUT_OFF_EARLIER = ", before anything was done for it after a crash had cut it off"
+"""How the reason of a call ends that was stopped before it could continue: it may have had an effect earlier."""
+RUN_BY_ANOTHER = ", while another batch ran it"
+"""How the reason of a call ends that shared the run of another one, which goes on."""
 
 
 INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in the log."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
@@ -81,6 +82,8 @@ def _expressions(pattern: str) -> list[str | None]:
 
 
 def _matches(pattern: str, path: str) -> bool:
+    # One file has one spelling in a session, whichever form of its characters a script or a rule uses.
+    pattern, path = unicodedata.normalize("NFC", pattern), unicodedata.normalize("NFC", path)
     if "/" not in pattern:
         return fnmatch.fnmatchcase(posixpath.basename(path), pattern)
     if pattern == _ROOT or pattern.startswith(f"{_ROOT}/"):

@@ -17,7 +17,7 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Ended, Entry, Intent
 from toolwright.effects.waits import Refused, Standing, WaitKey
 from toolwright.errors import StoreError
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
 
 class Ledger:
@@ -90,6 +90,8 @@ class Ledger:
         self.note(f"told {call.call_id}: {shown(outcome)}{' replayed' if outcome.replayed else ''}")
         if outcome.status == "cancelled" and (closing or not outcome.may_have_run):
             return  # It did not run, or is cut off: it may come again.
+        if outcome.reason is not None and outcome.reason.endswith((NOT_KNOWN, CUT_OFF_EARLIER, RUN_BY_ANOTHER)):
+            return  # What it may have done is said of an earlier run, or of another batch's.
         before = self.told.setdefault(call, outcome)
         if plain(before) != plain(outcome):
             self.wrong(f"{call.call_id} was told as {shown(before)} and later as {shown(outcome)}")

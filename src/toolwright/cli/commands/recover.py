@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -39,6 +39,8 @@ def recover(
     app: options.AppName = None,
     tools: options.Tools = None,
     db: options.Db = None,
+    session: options.OfSession = None,
+    scope: Annotated[str | None, typer.Option(metavar="SCOPE", help="Only calls of this scope.")] = None,
     as_json: options.Json = False,
     timeout: options.Timeout = None,
     approve: options.Approve = None,
@@ -54,7 +56,7 @@ def recover(
         store = require_store(db)
         used = options.with_policy(load_app(app, tools), timeout=timeout, approve=approve, spill_dir=spill_dir)
         with stdout_kept_clean():
-            done = asyncio.run(_recover(store, used))
+            done = asyncio.run(_recover(store, used, session, scope))
         log = Screen(stderr=True)
         if as_json:
             print_json([_data(one) for one in done])
@@ -69,9 +71,9 @@ def recover(
         raise typer.Exit(exit_code([one.outcome for one in done]))
 
 
-async def _recover(store: Path, app: App) -> list[Recovered]:
+async def _recover(store: Path, app: App, session: str | None, scope: str | None) -> list[Recovered]:
     async with opened(store, app) as runtime:
-        return await runtime.recover()
+        return await runtime.recover(session, scope=scope)
 
 
 def _data(one: Recovered) -> dict[str, Any]:

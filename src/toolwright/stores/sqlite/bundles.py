@@ -39,21 +39,25 @@ _encode = msgspec.json.Encoder().encode
 class Bundle:
     """The intents of one batch. `left` counts those of its calls that have not ended, as far as is committed."""
 
-    __slots__ = ("_ids", "_intents", "left", "name", "rows", "tied")
+    __slots__ = ("_ids", "_intents", "authority", "left", "name", "rows", "tied")
 
-    def __init__(self, rows: Sequence[Row], columns: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, rows: Sequence[Row], columns: Sequence[tuple[Any, ...]], authority: bytes | None) -> None:
         _, _, ids, _, positions, tools, tool_ids, arguments, sources, parents, *_ = columns
         self.name = (*rows[0][:2], uuid7())
         self.rows = rows
         self.left = len(rows)
         self.tied = False
+        self.authority = authority
         self._ids = _encode(ids).decode()
         written = zip(ids, positions, tools, tool_ids, map(bytes.decode, arguments), sources, parents, strict=True)
         self._intents = _encode(list(written)).decode()
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Bundle | None:
-        """The bundle to write for calls that may simply run again, or None where each needs a row all the same."""
+    def of(cls, rows: Sequence[Row], authority: bytes | None = None) -> Bundle | None:
+        """The bundle to write for calls that may simply run again, or None where each needs a row all the same.
+
+        `authority` is that of all of them.
+        """
         if len(rows) < FEWEST or rows[0][1].startswith(PROCESS_SCOPE):
             return None
         columns = list(zip(*rows, strict=True))
@@ -61,7 +65,7 @@ class Bundle:
         if distinct != [1, 1, 1, 1, len(rows)]:
             return None
         try:
-            bundle = cls(rows, columns)
+            bundle = cls(rows, columns, authority)
         except UnicodeError:  # what is no text has no place in JSON, as it may have in a row
             return None
         # From JSON, not every SQLite reads the character 0.
@@ -74,8 +78,8 @@ class Bundle:
         self.tied = one(connection, query, (self._ids, session, scope)) is None
         if self.tied:
             _, _, _, batch, *_, queued_at, owner = self.rows[0]
-            values = (*self.name, batch, queued_at, owner, self._intents)
-            connection.execute("INSERT INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            values = (*self.name, batch, queued_at, owner, self._intents, self.authority)
+            connection.execute("INSERT INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         return self.tied
 
     def is_there(self, connection: apsw.Connection) -> bool:

@@ -41,6 +41,14 @@ class Changes:
         self._open_reader = open_reader
         self._reader: Writer | None = None if open_reader is not None else writer
 
+    def lease_time(self) -> float:
+        """The clock of leases, which all processes of the machine share and nobody sets.
+
+        A clock for tests whose monotonic time is not the machine's has a `lease_time` of its own.
+        """
+        time: Callable[[], float] = getattr(self.clock, "lease_time", self.clock.monotonic)
+        return time()
+
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> Changes:
         """For a runtime without a file; it ends with the process."""

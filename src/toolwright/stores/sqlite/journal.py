@@ -26,7 +26,7 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 
 _COLUMNS = (
     "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
-    "owner, started_at, finished_at, outcome"
+    "owner, started_at, finished_at, outcome, authority"
 )
 # Only an unfinished call of this process is changed.
 _OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
@@ -34,13 +34,19 @@ _BEGIN = (
     "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
     " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
+_WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _REFUSE = (
-    "INSERT OR IGNORE INTO calls SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+    "INSERT OR IGNORE INTO calls SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL"
     " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
 )
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
-_FINISH = f"UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?, status = ?, outcome = ? {_OWN}"
+_FINISH = (
+    # A call that is over needs no authority any more, unless it may be reopened.
+    "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?2, status = ?3, outcome = ?4,"
+    " authority = CASE ?3 WHEN 'connection_required' THEN authority END"
+    f" {_OWN}"
+)
 _FORGET = f"DELETE FROM calls {_OWN}"
 _CLOSE_WAITS = f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1"
 _RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
@@ -70,7 +76,9 @@ class SqliteJournalStore:
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
         rerun = all(intent.rerun for intent in intents)
         of_process = bool(intents) and intents[0].key.scope.startswith(PROCESS_SCOPE)
-        bundle, over = Bundle.of(rows) if rerun else None, [] if of_process else self._bundles.over()
+        # The calls of one batch have one authority.
+        authority = intents[0].authority if intents else None
+        bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_process else self._bundles.over()
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
@@ -81,10 +89,15 @@ class SqliteJournalStore:
             # Nearly always none of the calls is there: then they are written without being looked for.
             try:
                 with connection:  # a savepoint
-                    connection.executemany(_BEGIN, rows)
+                    write(connection, rows)
             except apsw.ConstraintError:
                 return among_known(connection)
             return [None] * len(rows)
+
+        def write(connection: apsw.Connection, rows: list[tuple[Any, ...]]) -> None:
+            connection.executemany(_BEGIN, rows)
+            if authority is not None:
+                connection.executemany(_RESTRICT, [(authority, *row[:3]) for row in rows])
 
         def among_known(connection: apsw.Connection) -> list[Entry | None]:
             known = _find(connection, [intent.key for intent in intents])
@@ -106,7 +119,7 @@ class SqliteJournalStore:
                     )
                     if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
-                connection.executemany(_BEGIN, [row for row in rows if row[:3] not in known])
+                write(connection, [row for row in rows if row[:3] not in known])
             return [known.get(intent.key) for intent in intents]
 
         def work_and_look_up(connection: apsw.Connection) -> list[Entry | None]:
@@ -178,7 +191,8 @@ class SqliteJournalStore:
                 if end.intent is not None:
                     continue
                 if bundled is not None and bundled[1] in there:
-                    begun.append((*bundled[0], *values))
+                    reopens = end.outcome.status == "connection_required"
+                    begun.append((*bundled[0], *values, bundled[1].authority if reopens else None))
                 else:
                     others.append((*values, *end.key, self.owner))
             connection.executemany(_WRITE, begun)
@@ -336,8 +350,10 @@ def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_re
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    owner, started_at, finished_at, outcome = row[11:]
+    owner, started_at, finished_at, outcome, authority = row[11:]
     intent = Intent(_key(row[:3]), *row[3:11])
+    if authority is not None:
+        intent = replace(intent, authority=authority)
     return Entry(intent, owner, None if outcome is None else _outcome(outcome), started_at, finished_at)
 
 

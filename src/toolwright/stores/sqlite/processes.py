@@ -50,7 +50,7 @@ class SqliteProcessStore:
             for registration in registrations:
                 known = find_process(connection, registration.id)
                 if known is None:
-                    enter_process(connection, registration, limits, self._clock.monotonic())
+                    enter_process(connection, registration, limits, self._changes.lease_time())
                 elif not registration.same_as(known):
                     raise ProcessError(
                         f"The id {registration.id!r} is that of another process; give each its own", "conflict"
@@ -90,7 +90,7 @@ class SqliteProcessStore:
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
             self._end_leases_of_the_dead(connection)
-            now = self._clock.monotonic()
+            now = self._changes.lease_time()
             rows = connection.execute(
                 f"SELECT {COLUMNS} FROM processes WHERE {LEASED} AND {_PASSED} AND worker != ?3"
                 f" AND {_KNOWN.replace('?', '?4')} ORDER BY lease_until LIMIT ?5",
@@ -112,7 +112,7 @@ class SqliteProcessStore:
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
 
         def work(connection: apsw.Connection) -> Renewal:
-            until = self._clock.monotonic() + lease
+            until = self._changes.lease_time() + lease
             connection.execute(
                 "INSERT INTO workers VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET capacity = excluded.capacity, until = excluded.until",
@@ -220,7 +220,7 @@ class SqliteProcessStore:
         )
 
         def work(connection: apsw.Connection) -> bool:
-            now = self._clock.monotonic()
+            now = self._changes.lease_time()
             values = (now, now + lease + BEYOND, worker, json.dumps(list(tools)))
             return bool(one(connection, query, values)) or bool(self._dead_workers(connection))
 
@@ -230,7 +230,7 @@ class SqliteProcessStore:
         """A process with the end of its lease as an instant of the wall clock, for people to read."""
         if process.lease_until is None:
             return process
-        left = process.lease_until - self._clock.monotonic()
+        left = process.lease_until - self._changes.lease_time()
         return replace(process, lease_until=self._clock.now() + left)
 
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:

@@ -117,7 +117,7 @@ class SqliteScheduleStore:
             )
             if connection.changes() != 1:
                 return None
-            now = self._changes.clock.monotonic()
+            now = self._changes.lease_time()
             runs = [_fire(connection, id, firing, at, limits, now) for firing in firings]
             return [run for run in runs if run is not None]
 
@@ -131,7 +131,7 @@ class SqliteScheduleStore:
         def work(connection: apsw.Connection) -> str | None:
             if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
                 return None
-            enter_process(connection, registration, limits, self._changes.clock.monotonic())
+            enter_process(connection, registration, limits, self._changes.lease_time())
             connection.execute(
                 "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
             )

@@ -16,7 +16,7 @@ CREATE TABLE calls (
     started_at  REAL,
     finished_at REAL,
     status      TEXT,
-    outcome     BLOB,
+    outcome     BLOB, authority BLOB,
     UNIQUE (session, scope, call_id)
 );
 
@@ -106,8 +106,9 @@ CREATE TABLE remembered (
     effect  TEXT NOT NULL,
     pattern BLOB NOT NULL,
     at      REAL NOT NULL,
-    reason  TEXT
-, "by" TEXT);
+    reason  TEXT,
+    "by"    TEXT
+);
 
 CREATE INDEX remembered_of_session ON remembered (session);
 
@@ -286,8 +287,7 @@ END;
 -- Work that outlives the batch. `state` is "held" for what waits until something of its session or its schedule ends,
 -- "queued" for what any worker may take; then "running" or "waiting", under a lease; and one that nothing follows.
 -- `token` rises with each worker. Of the output, the head and the tail are kept among the events.
--- `authority` is JSON of what it may do, as far as its starter may; so it is for schedules and triggers. (Columns that
--- a migration added stand at the end of their table, written as SQLite writes them.)
+-- `authority` is JSON of what it may do: no more than its starter. Schedules and triggers have it, too.
 CREATE TABLE processes (
     id            TEXT    NOT NULL PRIMARY KEY,
     session       TEXT    NOT NULL,
@@ -319,8 +319,9 @@ CREATE TABLE processes (
     outcome       BLOB,
     last_event    INTEGER NOT NULL DEFAULT 0,
     last_progress INTEGER,
-    changed       INTEGER NOT NULL
-, authority BLOB);
+    changed       INTEGER NOT NULL,
+    authority     BLOB
+);
 
 CREATE INDEX queued_processes ON processes (created_at) WHERE state = 'queued';
 CREATE INDEX held_processes ON processes (session, created_at) WHERE state = 'held';
@@ -374,8 +375,9 @@ CREATE TABLE schedules (
     state       TEXT    NOT NULL,
     next_at     REAL,
     created_at  REAL    NOT NULL,
-    provenance  BLOB    NOT NULL
-, authority BLOB);
+    provenance  BLOB    NOT NULL,
+    authority   BLOB
+);
 
 CREATE INDEX due_schedules ON schedules (next_at, id) WHERE state = 'active';
 CREATE INDEX live_schedules ON schedules (session) WHERE state IN ('active', 'paused');
@@ -402,7 +404,8 @@ CREATE TABLE triggers (
     payload_as TEXT,
     title      TEXT NOT NULL,
     options    BLOB NOT NULL,
-    created_at REAL NOT NULL, authority BLOB,
+    created_at REAL NOT NULL,
+    authority  BLOB,
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 
@@ -429,7 +432,7 @@ CREATE TABLE bundles (
     batch     TEXT NOT NULL,
     queued_at REAL NOT NULL,
     owner     TEXT NOT NULL,
-    intents   TEXT NOT NULL,
+    intents   TEXT NOT NULL, authority BLOB,
     PRIMARY KEY (session, scope)
 ) WITHOUT ROWID;
 
@@ -437,7 +440,7 @@ CREATE VIEW bundled_calls AS
 SELECT session, scope, intent.value ->> 0 AS call_id, batch, intent.value ->> 1 AS position, intent.value ->> 2 AS tool,
     intent.value ->> 3 AS tool_id, CAST(intent.value ->> 4 AS BLOB) AS arguments, intent.value ->> 5 AS source,
     intent.value ->> 6 AS parent, queued_at, owner,
-    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome
+    NULL AS started_at, NULL AS finished_at, NULL AS status, NULL AS outcome, authority
 FROM bundles, json_each(bundles.intents) AS intent
 WHERE NOT EXISTS (
     SELECT 1 FROM calls

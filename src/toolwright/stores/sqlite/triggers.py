@@ -90,7 +90,7 @@ class SqliteTriggerStore:
             if _select(connection, "topic = ?", occurrence.topic) != list(known):
                 return None
             for start in starts:
-                enter_process(connection, start.registration, start.limits, self._changes.clock.monotonic())
+                enter_process(connection, start.registration, start.limits, self._changes.lease_time())
             ids = [start.registration.id for start in starts]
             connection.execute(
                 "INSERT INTO occurrences VALUES (?, ?, ?, ?, ?)",

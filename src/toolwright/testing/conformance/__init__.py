@@ -6,6 +6,7 @@ about work in the background are for stores that keep it, and a collection of th
 """
 
 from toolwright.testing.conformance.arrivals import ARRIVALS
+from toolwright.testing.conformance.background import CASE_CLOCK
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
@@ -49,6 +50,7 @@ __all__ = [
     "BACKGROUND_CASES",
     "CALLS",
     "CASES",
+    "CASE_CLOCK",
     "CONTROLLER_CASES",
     "DECISIONS",
     "EFFECTS",

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright.effects.effect import Kept
 from toolwright.effects.journal import Ended, Intent
 from toolwright.effects.waits import Refused
@@ -75,12 +77,28 @@ async def an_outcome_comes_back_as_it_was(database: Database) -> None:
 async def an_intent_comes_back_as_it_was(database: Database) -> None:
     key = call("ид-☃", "sé", "scope/1")
     given = Intent(key, "b1", 7, "book", "travel.book", b'{"to":"K\xc3\xb6ln\\u0000"}', "host", "parent", 100.125)
+    given = replace(given, authority=b'{"policies":[{"read_only":true}]}')
     store = await database.open()
     await store.journal.begin([given])
     (entry,) = await store.journal.begin([given])
     assert entry is not None
     assert entry.intent == given
     assert isinstance(entry.intent.arguments, bytes)
+
+
+async def the_authority_of_a_batch_is_there_for_its_recovery(database: Database) -> None:
+    first, second = await database.open(), await database.open()
+    for many in (1, 20):
+        given = [
+            replace(intent(call(f"c{n}", f"s{many}"), position=n), rerun=True, authority=b"%d" % many)
+            for n in range(many)
+        ]
+        await first.journal.begin(given)
+        if many > 1:
+            await first.journal.finish(given[0].key, success(given[0].key), None, 102.0)
+    await first.close()
+    left = {entry.intent.key: entry.intent.authority for entry in await second.journal.unfinished()}
+    assert left == {call("c0", "s1"): b"1", **{call(f"c{n}", "s20"): b"20" for n in range(1, 20)}}
 
 
 async def one_id_in_another_session_or_scope_is_another_call(database: Database) -> None:
@@ -230,11 +248,43 @@ async def what_calls_that_are_finished_together_waited_for_can_not_be_resolved(d
     assert await store.waits.waiting() == []
 
 
+async def a_refused_call_is_written_together_with_its_outcome(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    refused, ran = call("refused"), call("ran")
+    entries = await store.journal.begin([intent(ran)], [refused])
+    assert entries == [None, None]
+    assert await store.journal.unfinished() == []  # what is only looked up is not begun
+    ended = [
+        Ended(ran, success(ran), 101.0, 102.0),
+        Ended(refused, success(refused), None, 102.0, intent=intent(refused, position=1)),
+    ]
+    await store.journal.finish_all(ended)
+    known, also = await other.journal.begin([], [refused, ran])
+    assert known is not None
+    assert also is not None
+    assert (known.intent.position, known.started_at, known.outcome) == (1, None, success(refused))
+    assert also.outcome == success(ran)
+
+
+async def a_refused_call_takes_nothing_from_a_call_that_runs(database: Database) -> None:
+    store, other = await database.open(), await database.open()
+    await other.journal.begin([intent(call())])
+    (entry,) = await store.journal.begin([], [call()])
+    assert entry is not None
+    assert (entry.outcome, entry.owner, entry.cut_off) == (None, other.journal.owner, False)
+    await store.journal.finish_all([Ended(call(), success(call(), b"1"), None, 102.0, intent=intent(call()))])
+    assert await other.journal.finish(call(), success(call(), b"2"), 101.0, 102.0)
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert entry.outcome == success(call(), b"2")
+
+
 CALLS = cases(
     a_call_that_never_began_has_no_past,
     a_finished_call_gives_its_outcome_to_whoever_asks_again,
     an_outcome_comes_back_as_it_was,
     an_intent_comes_back_as_it_was,
+    the_authority_of_a_batch_is_there_for_its_recovery,
     one_id_in_another_session_or_scope_is_another_call,
     a_finished_call_is_never_written_to_again,
     a_call_that_nobody_began_can_not_be_written_to,
@@ -245,4 +295,6 @@ CALLS = cases(
     many_calls_at_once_are_all_written,
     calls_are_finished_together_or_not_at_all,
     what_calls_that_are_finished_together_waited_for_can_not_be_resolved,
+    a_refused_call_is_written_together_with_its_outcome,
+    a_refused_call_takes_nothing_from_a_call_that_runs,
 )
