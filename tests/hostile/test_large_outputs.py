@@ -185,7 +185,8 @@ async def test_what_is_given_beside_a_value_has_the_same_limit(loop_watch, given
         assert outcome.failure.code == "output_too_long"
         assert "raw output, images and attachments" in outcome.failure.message
         assert outcome.raw_output is None
-        assert outcome.images == outcome.attachments == ()
+        assert not outcome.images
+        assert not outcome.attachments
 
 
 @pytest.mark.promise("OUT-05")
