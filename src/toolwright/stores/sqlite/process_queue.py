@@ -71,7 +71,9 @@ def _session_limit(limits: Limits) -> ProcessError:
     )
 
 
-def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float) -> None:
+def reopen_process(
+    connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None
+) -> None:
     """Queue an abandoned process again; what was in doubt of its calls and steps is forgotten, and runs again.
 
     Raises:
@@ -110,8 +112,8 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
     connection.execute("DELETE FROM waits WHERE session = ? AND scope = ? AND resolution IS NULL", scope)
     connection.execute(
         "UPDATE processes SET state = 'queued', status_text = 'Queued', ended_at = NULL, outcome = NULL, worker = NULL,"
-        " deadline = NULL, crashes = 0 WHERE id = ?",
-        (id,),
+        " deadline = NULL, crashes = 0, authority = coalesce(?, authority) WHERE id = ?",
+        (authority, id),
     )
     add_event(connection, id, "reopened", {"by": by}, at)
     update_resource(connection, process.session, id, at)
