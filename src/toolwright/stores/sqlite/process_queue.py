@@ -9,20 +9,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import apsw
-import msgspec
 
 from toolwright.errors import ProcessError
 from toolwright.processes.process import Process, Registration, scope_of
 from toolwright.processes.store import Claimed, Limits
 from toolwright.stores.sqlite.journal import NOBODY
 from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_event, find_process, insert_process
-from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.rows import one, unpacker
 from toolwright.stores.sqlite.run_resources import add_resource, update_resource
 from toolwright.stores.sqlite.waits import completion_came
 from toolwright.tools.outcome import Failure, ToolOutcome
 
-_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
-_failure = msgspec.msgpack.Decoder(Failure).decode
+_outcome = unpacker(ToolOutcome)
+_failure = unpacker(Failure)
 
 
 def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
