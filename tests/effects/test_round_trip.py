@@ -54,7 +54,7 @@ async def test_failures_survive_with_all_they_say(file):
 
 
 @pytest.mark.promise("EFF-11")
-@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**4000])
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**4000], ids=["positive", "negative", "long"])
 async def test_integers_of_any_length_survive_wherever_a_tool_puts_them(tmp_path, number):
     @tool
     async def counts() -> Success:
