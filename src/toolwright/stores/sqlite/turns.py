@@ -5,6 +5,9 @@ written is there first, and another may wait for ever. So each writer draws a ti
 holds a lock on the byte of that number until it has written. It is its turn when no byte below is locked. The operating
 system releases the locks of a program that ends, wherever it was in the queue.
 
+A writer that is alone needs no ticket. Each has a lock on one byte behind all tickets while its store is open, and sees
+there whether another has, too.
+
 Only fairness depends on this: SQLite still keeps apart whoever writes out of turn. So a program that stands still while
 it queues stops nobody. Whoever has waited for a while without the queue moving may try without a turn.
 """
@@ -29,6 +32,10 @@ _LOCK = struct.Struct("hhqqi0q")
 # Locks of an open file, and not of the process: two stores of one program take turns, too. Only Linux has them.
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 _WAIT_FOR_LOCK: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
+_SEE_LOCK: int | None = getattr(fcntl, "F_OFD_GETLK", None)
+_PRESENT = 1 << 62
+"""The byte that every writer has a lock on; tickets are below."""
+_ASK_PRESENT = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PRESENT, 1, 0)
 
 
 class WriteTurns:
@@ -50,6 +57,7 @@ class WriteTurns:
         self._seen = b""
         self._queued = False
         self._wanted = False
+        self._has_ticket = False
         self._closed = False
 
     def take(self, seconds: float) -> bool:
@@ -61,6 +69,9 @@ class WriteTurns:
         with self._mutex:
             queued = self._wanted = self._queued
         if not queued:
+            if self._is_alone():
+                return True
+            self._has_ticket = True
             ticket = self._draw(seconds)
             if ticket is None:
                 return not self._works
@@ -87,10 +98,10 @@ class WriteTurns:
 
     def give_back(self) -> None:
         """End the turn."""
-        if self._works:
-            self._queued = self._wanted = False
+        if self._works and self._has_ticket:
+            self._queued = self._wanted = self._has_ticket = False
             self._came.clear()
-            self._lock(fcntl.F_UNLCK, 0, 0)
+            self._lock(fcntl.F_UNLCK, 0, _PRESENT)
             if not self._works:
                 self.drop()  # What could not be unlocked must not hold up others.
 
@@ -135,7 +146,18 @@ class WriteTurns:
             self.drop()
             return False
         _open_turns.add(self)
+        self._lock(fcntl.F_RDLCK, _PRESENT, 1)
         return True
+
+    def _is_alone(self) -> bool:
+        """True when no other writer has the store open. One that comes now finds the file locked, and no ticket."""
+        if _SEE_LOCK is None:
+            return False
+        try:
+            seen = fcntl.fcntl(self._fd, _SEE_LOCK, _ASK_PRESENT)
+        except OSError:
+            return False
+        return bool(_LOCK.unpack(seen)[0] == fcntl.F_UNLCK)
 
     def _draw(self, seconds: float) -> int | None:
         """Draw a ticket, and lock its byte; None when that took too long, or cannot be done here."""
@@ -203,7 +225,7 @@ class WriteTurns:
                     self._came.set()
                     continue
                 self._queued = False
-                self._lock(fcntl.F_UNLCK, 0, 0)
+                self._lock(fcntl.F_UNLCK, 0, _PRESENT)
                 if self._closed:
                     self.drop()
 
