@@ -113,6 +113,26 @@ def require_shallow(data: bytes) -> None:
         raise TooDeep
 
 
+_NUMBERS = bytes.maketrans(b"123456789E", b"000000000e")
+_LONG_NUMBERS = (b"0" * 200, b"0e000", b"0e+000")
+"""Where one of these is found, with every digit as a 0, a number may be longer or larger than can be read."""
+
+
+def require_readable(data: bytes) -> None:
+    """Refuse JSON whose syntax was checked, and that cannot be decoded all the same.
+
+    It is decoded only where a number may be too large, for that takes long.
+
+    Raises:
+        DecodeError: a number is too large, or it is nested deeper than `DEEPEST`.
+    """
+    if len(data) > SHALLOW:
+        require_shallow(data)
+    marks = data.translate(_NUMBERS)
+    if any(number in marks for number in _LONG_NUMBERS):
+        _decode(data)
+
+
 _SHA256 = hashlib.sha256()  # To look the algorithm up takes longer than to hash what is short.
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolwright import Attachment, Failure, Image, Policy, Runtime, Success, ToolCall, ToolOutcome, tool
+from toolwright import Attachment, Failure, Image, Policy, Runtime, Success, ToolCall, ToolError, ToolOutcome, tool
 
 
 async def trip(file, function, **options) -> tuple[ToolOutcome, ToolOutcome]:
@@ -54,6 +54,25 @@ async def test_failures_survive_with_all_they_say(file):
 
 
 @pytest.mark.promise("EFF-11")
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**4000], ids=["positive", "negative", "long"])
+async def test_integers_of_any_length_survive_wherever_a_tool_puts_them(tmp_path, number):
+    @tool
+    async def counts() -> Success:
+        return Success({"n": number}, metadata={"n": [number]})
+
+    @tool
+    async def fails() -> None:
+        raise ToolError("too many", data={"n": {"of": number}})
+
+    first, second = await trip(tmp_path / "counts.db", counts)
+    assert first.metadata == second.metadata == {"n": [number]}
+    assert second.value == {"n": number}
+    first, second = await trip(tmp_path / "fails.db", fails)
+    assert first.failure == second.failure
+    assert second.failure.data == {"n": {"of": number}}
+
+
+@pytest.mark.promise("EFF-11")
 async def test_text_that_has_no_form_in_utf8_does_not_keep_an_outcome_from_being_recorded(file):
     @tool
     async def read() -> str:
@@ -74,7 +93,7 @@ async def test_a_huge_outcome_survives(file):
     async def read() -> str:
         return "x" * 20_000_000
 
-    first, second = await trip(file, read, policy=Policy(max_bytes=1000))
+    first, second = await trip(file, read, policy=Policy(max_bytes=1000, max_output_bytes=30_000_000))
 
     assert len(second.value) == 20_000_000
     assert second.text == first.text

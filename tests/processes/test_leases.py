@@ -268,6 +268,39 @@ async def test_a_run_that_may_not_run_again_is_abandoned_with_what_is_known(pair
     assert await there.files.read(f"/.background/{run.id}/output.log") == "[stdout] half way"
 
 
+@pytest.mark.promise("APP-04", "PROC-04")
+async def test_a_run_that_a_restricted_call_resumes_is_under_the_restrictions_of_that_call(pair: Pair, file: Path):
+    ran: list[str] = []
+    resumes = False
+
+    @tool
+    async def mutate() -> None:
+        ran.append("mutated")
+
+    @tool(supports_background=True, readonly=True)
+    async def work(ctx: ToolContext) -> str:
+        if not resumes:
+            await asyncio.Event().wait()
+        return (await ctx.call("mutate")).text
+
+    @tool(readonly=True)
+    async def resume(ctx: ToolContext, id: str) -> None:
+        await (await ctx.runs.get(id)).resume(by="ann")
+
+    here, there = await pair.open(file, mutate, work, resume)
+    run = await here.spawn("work", disposition="abandon")
+    await pair.frozen.status(run, "running")
+    handle = await pair.lose(run, there)
+    await pair.other.until(handle.wait())
+    resumes = True
+    call = {"name": "resume", "arguments": {"id": run.id}}
+    (resumed,) = await pair.other.until(there.run_batch([call], read_only=True))
+    assert resumed.ok, resumed.text
+    outcome = await pair.other.until(handle.wait())
+    assert "read-only" in str(outcome.value)
+    assert ran == []
+
+
 @pytest.mark.promise("PROC-04")
 async def test_what_an_abandoned_run_had_called_is_over_too(pair: Pair, file: Path):
     @tool

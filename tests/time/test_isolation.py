@@ -760,11 +760,14 @@ RUBBISH = {
     "text": frame(b"what"),
     "bytes that are no text": frame(b"\xff\xfe\xfd\xfc"),
     "a message of another kind": frame(b'["become_root",1]'),
-    "an answer to another call": frame(b'["value",999999,"forged",null,[],[]]'),
+    "an answer to another call": frame(b'["value",999999,"forged",null,[],[],null]'),
     "too few fields": frame(b'["value",2]'),
     "a failure of no known kind": frame(b'["failed",2,{"message":"no","category":"treason"}]'),
-    "a value that is no text": frame(b'["value",2,"\xff",null,[],[]]'),
-    "a value that is too deep": frame(b'["value",2,' + b"[" * 200_000 + b"]" * 200_000 + b",null,[],[]]"),
+    "a value that is no text": frame(b'["value",2,"\xff",null,[],[],null]'),
+    "a value that is too deep": frame(b'["value",2,' + b"[" * 200_000 + b"]" * 200_000 + b",null,[],[],null]"),
+    "a whole number that is too long": frame(b'["value",2,' + b"9" * 5000 + b",null,[],[],null]"),
+    "a number that is too large": frame(b'["value",2,[1e400],null,[],[],null]'),
+    "a number that is too large in another way": frame(b'["value",2,' + b"9" * 400 + b".5,null,[],[],null]"),
     "a pickle": frame(pickle.dumps(("value", "forged"))),
 }
 
@@ -793,6 +796,32 @@ async def test_a_child_that_writes_rubbish_fails_its_call_and_is_replaced(open_r
     assert third.status == "success"
     assert third.value != first.value
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # kilobytes
+
+
+LONG_WORDS = {
+    "an exception": b'["raised",1,["x.%s"],"%s","%s",null]',
+    "an exception that says what a model may read": b'["raised",1,["x.%s"],"%s","",{"message":"%s"}]',
+    "a failure": b'["failed",1,{"message":"%s","code":"%s","detail":"%s"}]',
+    "data of a failure": b'["failed",1,{"message":"%s","code":"%s","data":["%s"]}]',
+    "a provider": b'["unconnected",1,"%s%s%s"]',
+}
+
+
+@pytest.mark.promise("RUN-07", "RUN-08")
+@pytest.mark.parametrize("words", LONG_WORDS.values(), ids=LONG_WORDS.keys())
+async def test_what_a_child_says_is_bounded_also_where_it_does_not_keep_to_the_bounds(open_runtime, caplog, words):
+    message = frame(words % ((b"x" * 4_000_000,) * 3))
+
+    @tool(isolation="process")
+    def writes() -> None:
+        with open(socket_of_this_child(), "wb", closefd=False) as out:
+            out.write(message)
+        threading.Event().wait(600)
+
+    runtime = await open_runtime(writes)
+    (outcome,) = await run(runtime, ToolCall(name="writes"))
+    told = [outcome.text, outcome.provider or "", *map(repr, filter(None, [outcome.failure])), caplog.text]
+    assert sum(map(len, told)) < 3_500_000
 
 
 @pytest.mark.promise("RUN-08")

@@ -24,6 +24,7 @@ from toolwright.tools.outcome import (
     Image,
     Pending,
     ToolOutcome,
+    bounded_json,
     encodable,
     told,
 )
@@ -36,6 +37,8 @@ LONGEST_FAILURE = 1024 * 1024
 """The most characters of a failure's message."""
 LONGEST_NAME = 200
 """The most characters of a class's name."""
+MOST_NAMES = 100
+"""The most classes that are told of an exception."""
 
 
 class Message(Struct, frozen=True, array_like=True, tag_field="kind", tag=str.lower):
@@ -130,7 +133,7 @@ def read_message(data: bytes) -> AnyMessage:
         data.decode("utf-8")  # of a value, the decoder looks only at the structure
         message: AnyMessage = _decoder.decode(data)
         if type(message) is Value:
-            jsonx.require_shallow(bytes(message.payload))
+            jsonx.require_readable(bytes(message.payload))
         return message
     except (msgspec.MsgspecError, ValueError, ToolwrightError, RecursionError) as error:
         raise NoMessage("the tool's process wrote something that is not an answer") from error
@@ -148,7 +151,7 @@ def write_result(job: int, result: Any) -> bytes:
     else:
         encoded: Encoded | Failure = result if type(result) in (Failure, Encoded) else encode_result(result)
         if isinstance(encoded, Failure):
-            message = Failed(job, _bounded(encoded))
+            message = Failed(job, bounded(encoded))
         else:
             message = Value(
                 job,
@@ -179,7 +182,7 @@ def write_error(job: int, name: str, error: BaseException) -> bytes:
         trace = "".join(traceback.format_exception(error))
     except Exception:  # an exception may have code of its own for its text
         trace = ""
-    names = [_name(kind) for kind in type(error).__mro__]
+    names = [_name(kind) for kind in type(error).__mro__[:MOST_NAMES]]
     _, _, text = told(error).partition(": ")
     failure = failure_told_by(name, error)
     # The end of a traceback says more than its beginning.
@@ -188,7 +191,7 @@ def write_error(job: int, name: str, error: BaseException) -> bytes:
         names,
         encodable(text[:LONGEST_TEXT]),
         encodable(trace[-LONGEST_TEXT:]),
-        None if failure is None else _bounded(failure),
+        None if failure is None else bounded(failure),
     )
     return jsonx.encode(message)
 
@@ -198,11 +201,15 @@ def _name(kind: type) -> str:
     return encodable(f"{kind.__module__}.{kind.__name__}")[:LONGEST_NAME]
 
 
-def _bounded(failure: Failure) -> Failure:
+def bounded(failure: Failure) -> Failure:
     """A failure whose texts are short enough to cross; what they say to a model is cut far earlier."""
     texts = {"message": failure.message, "code": failure.code, "detail": failure.detail}
-    long = {field: encodable(text)[:LONGEST_FAILURE] for field, text in texts.items() if text is not None}
-    return replace(failure, **long)
+    changes: dict[str, Any] = {
+        field: encodable(text)[:LONGEST_FAILURE] for field, text in texts.items() if text is not None
+    }
+    if failure.data is not None:
+        changes["data"] = bounded_json("Failure data", failure.data)
+    return replace(failure, **changes)
 
 
 def _of_outcome(outcome: ToolOutcome) -> Any:

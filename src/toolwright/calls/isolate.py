@@ -26,6 +26,9 @@ from typing import Any
 from toolwright.calls import child as far_side
 from toolwright.calls.child_messages import (
     LARGEST_MESSAGE,
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    MOST_NAMES,
     Failed,
     NoMessage,
     Raised,
@@ -33,6 +36,7 @@ from toolwright.calls.child_messages import (
     Unconnected,
     Value,
     Waits,
+    bounded,
     read_message,
     too_long,
 )
@@ -220,12 +224,14 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 def _as_raised(told: Raised) -> RaisedInChild:
     """An exception that stands for one in the child, and has its name."""
-    module, _, name = (told.classes[0] if told.classes else "").rpartition(".")
+    # What a child gives is bounded here again: it need not have kept to our rules.
+    classes = [name[:LONGEST_NAME] for name in told.classes[:MOST_NAMES]]
+    module, _, name = (classes[0] if classes else "").rpartition(".")
     kind = type(name if name.isidentifier() else "Exception", (RaisedInChild,), {"__module__": module or "child"})
-    error: RaisedInChild = kind(told.text)
-    error.classes = frozenset(told.classes)
-    error.failure = told.failure
-    error.__cause__ = ChildTraceback(f"\n{told.trace}")
+    error: RaisedInChild = kind(told.text[:LONGEST_TEXT])
+    error.classes = frozenset(classes)
+    error.failure = None if told.failure is None else bounded(told.failure)
+    error.__cause__ = ChildTraceback(f"\n{told.trace[-LONGEST_TEXT:]}")
     return error
 
 
@@ -325,15 +331,14 @@ class ProcessPool:
 
 def _result(message: Value | Failed | Waits | Unconnected | Raised) -> Any:
     if isinstance(message, Value):
-        # What a child gives is bounded here again: it need not have kept to our rules.
         metadata = None if message.metadata is None else bounded_json("Success metadata", message.metadata)
         return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments, metadata)
     if isinstance(message, Failed):
-        return message.failure
+        return bounded(message.failure)
     if isinstance(message, Waits):
         return Pending(message.deadline)
     if isinstance(message, Unconnected):
-        return ConnectionRequired(message.provider)
+        return ConnectionRequired(message.provider[:LONGEST_NAME])
     raise _as_raised(message)
 
 

@@ -95,6 +95,7 @@ class Processes:
             redacted=place.redacted,
             limits=limits_of(place.policy, place.quotas.resources),
             stop=self._stop,
+            under=self._authority_of_caller,
         )
 
     def runs(self, session: Starter, marker: Marker, origin: Origin, guard: Callable[[Any], Any]) -> Runs:
@@ -145,8 +146,7 @@ class Processes:
 
     async def occur(self, topic: str, payload: Any, key: str | None, session: str | None = None) -> builtins.list[Run]:
         """Start what the triggers of a topic start for what occurred, of a session or of all."""
-        saying = CURRENT.get()
-        under = None if saying is None else self._place.rules.write(origin_of(saying))
+        under = self._authority_of_caller()
         ids = await occur(self._place.trigger_store, self._place, topic, payload, key, under, session)
         found = [process for process in [await self.desk.store.find(id) for id in ids] if process is not None]
         for process in found:
@@ -155,6 +155,11 @@ class Processes:
         if found:
             self.poke()
         return [Run(self.desk, process) for process in found]
+
+    def _authority_of_caller(self) -> bytes | None:
+        """The authority of the call in which this is asked, if it is one."""
+        calling = CURRENT.get()
+        return None if calling is None else self._place.rules.write(origin_of(calling))
 
     def _enter(self, call: CallKey) -> None:
         if self._place.alone:  # a store that others see has its own way to know what is to come

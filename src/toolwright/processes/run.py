@@ -7,6 +7,7 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from toolwright.calls.authority import combine
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journaled import JournaledController
@@ -39,6 +40,7 @@ class Desk:
         redacted: Callable[[str, str], Awaitable[str]],
         limits: Limits,
         stop: Callable[[str], Awaitable[None]],
+        under: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self.store = store
         self.bell = bell
@@ -52,6 +54,8 @@ class Desk:
         self.limits = limits
         self.stop = stop
         """Stops a run here that is to be cancelled, before its worker looks for that the next time."""
+        self.under = under
+        """The authority of the call that uses a handle now; None outside of calls."""
         self.redacted = redacted
         """Takes the secrets of the session of an id out of a text."""
 
@@ -184,7 +188,8 @@ class Run:
         """Let an abandoned run continue, because a person decided that what was in doubt may happen again.
 
         It is queued for any worker. Its finished steps stay finished; a step or call that the crash cut off runs
-        again, with the same idempotency key. `by` says who decided, and is kept among its events.
+        again, with the same idempotency key. `by` says who decided, and is kept among its events. Resumed by a
+        call, the run is from then on under the restrictions of that call, too.
 
         Raises:
             ProcessError: it is not abandoned, or its session has as many active runs as it may.
@@ -192,7 +197,9 @@ class Run:
         if by is not None:
             require_name("name of the person", by)
         process, desk = await self.refresh(), self._desk
-        await desk.store.reopen(self.id, by, desk.limits, desk.clock.now())
+        under = desk.under()
+        authority = None if under is None else combine(process.authority, under)
+        await desk.store.reopen(self.id, by, desk.limits, desk.clock.now(), authority)
         desk.enter(process.call)
         desk.poke()
         desk.bell.ring([self.id])

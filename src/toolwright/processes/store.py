@@ -199,11 +199,12 @@ class ProcessStore(Protocol):
         """
         ...
 
-    async def reopen(self, id: str, by: str | None, limits: Limits, at: float) -> None:
+    async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
         """Queue an abandoned process again, because a person decided that it continues.
 
         The steps and calls of it that are done stay done. Those that a crash cut off are forgotten, so that they run
-        again; the outcome of its call is forgotten, too. Its deadline begins anew.
+        again; the outcome of its call is forgotten, too. Its deadline begins anew. Its authority stays, unless another
+        is given.
 
         Raises:
             ProcessError: it is not abandoned ("conflict"), or its session has as many active as it may

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
-import msgspec
 from msgspec import Struct
 
 from toolwright.effects.effect import CallKey
@@ -17,10 +16,11 @@ from toolwright.processes import process as processes
 from toolwright.schedules import schedule as schedules
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.place import StorePlace
+from toolwright.stores.sqlite.rows import unpacker
 from toolwright.stores.sqlite.visit import visit, visit_place
 from toolwright.tools.outcome import ToolOutcome
 
-_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
+_outcome = unpacker(ToolOutcome)
 
 
 class PastBatch(Struct, frozen=True):

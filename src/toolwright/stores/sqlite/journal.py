@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import astuple, replace
 
@@ -19,7 +18,7 @@ from toolwright.errors import StoreError
 from toolwright.stores.sqlite.bundles import Bundle, Bundles, is_mine, remove, untie
 from toolwright.stores.sqlite.owners import dead_among
 from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.rows import KEY, one, packed, packed_all
+from toolwright.stores.sqlite.rows import KEY, one, packed, packed_all, unpacker
 from toolwright.stores.sqlite.waits import completion_came
 from toolwright.stores.sqlite.writer import Writer
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -57,8 +56,8 @@ _HELD = (
 NOBODY = ""
 """The owner of an unfinished call that its owner let go of."""
 _key = CallKey._make
-_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
-_failure = msgspec.msgpack.Decoder(Failure).decode
+_outcome = unpacker(ToolOutcome)
+_failure = unpacker(Failure)
 
 
 class SqliteJournalStore:

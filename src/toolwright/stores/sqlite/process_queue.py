@@ -9,20 +9,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import apsw
-import msgspec
 
 from toolwright.errors import ProcessError
 from toolwright.processes.process import Process, Registration, scope_of
 from toolwright.processes.store import Claimed, Limits
 from toolwright.stores.sqlite.journal import NOBODY
 from toolwright.stores.sqlite.process_rows import ACTIVE, LEASED, PENDING, add_event, find_process, insert_process
-from toolwright.stores.sqlite.rows import one
+from toolwright.stores.sqlite.rows import one, unpacker
 from toolwright.stores.sqlite.run_resources import add_resource, update_resource
 from toolwright.stores.sqlite.waits import completion_came
 from toolwright.tools.outcome import Failure, ToolOutcome
 
-_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
-_failure = msgspec.msgpack.Decoder(Failure).decode
+_outcome = unpacker(ToolOutcome)
+_failure = unpacker(Failure)
 
 
 def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
@@ -71,7 +70,9 @@ def _session_limit(limits: Limits) -> ProcessError:
     )
 
 
-def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float) -> None:
+def reopen_process(
+    connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None
+) -> None:
     """Queue an abandoned process again; what was in doubt of its calls and steps is forgotten, and runs again.
 
     Raises:
@@ -110,8 +111,8 @@ def reopen_process(connection: apsw.Connection, id: str, by: str | None, limits:
     connection.execute("DELETE FROM waits WHERE session = ? AND scope = ? AND resolution IS NULL", scope)
     connection.execute(
         "UPDATE processes SET state = 'queued', status_text = 'Queued', ended_at = NULL, outcome = NULL, worker = NULL,"
-        " deadline = NULL, crashes = 0 WHERE id = ?",
-        (id,),
+        " deadline = NULL, crashes = 0, authority = coalesce(?, authority) WHERE id = ?",
+        (authority, id),
     )
     add_event(connection, id, "reopened", {"by": by}, at)
     update_resource(connection, process.session, id, at)

@@ -10,7 +10,7 @@ import msgspec
 from toolwright import jsonx
 from toolwright.processes.happenings import checked
 from toolwright.processes.process import Options, Process, Progress, Registration
-from toolwright.stores.sqlite.rows import one, packed
+from toolwright.stores.sqlite.rows import one, packed, unpacker
 from toolwright.tools.outcome import ToolOutcome
 
 LEASED = "state IN ('running', 'waiting')"
@@ -23,7 +23,7 @@ COLUMNS = (
 )
 _options = msgspec.msgpack.Decoder(Options).decode
 _progress = msgspec.json.Decoder(Progress).decode
-_outcome = msgspec.msgpack.Decoder(ToolOutcome).decode
+_outcome = unpacker(ToolOutcome)
 
 
 def find_process(connection: apsw.Connection, id: str) -> Process | None:

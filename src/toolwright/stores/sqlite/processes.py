@@ -168,9 +168,9 @@ class SqliteProcessStore:
 
         return [self._shown(process) for process in await self._changes.attempt(work)]
 
-    async def reopen(self, id: str, by: str | None, limits: Limits, at: float) -> None:
+    async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
         """Queue an abandoned process again."""
-        await self._changes.attempt(lambda connection: reopen_process(connection, id, by, limits, at))
+        await self._changes.attempt(lambda connection: reopen_process(connection, id, by, limits, at, authority))
 
     async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
         """Part of `ProcessStore`."""

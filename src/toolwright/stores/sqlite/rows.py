@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
 
 from toolwright.tools.outcome import encodable
 
+T = TypeVar("T")
 KEY = "session = ? AND scope = ? AND call_id = ?"
 _encode = msgspec.msgpack.Encoder().encode
+
+
+# An integer beyond 64 bits has no form of its own in msgpack: it is kept as its digits.
+_LARGE_INTEGER = 1
+_MOST, _LEAST = 2**64 - 1, -(2**63)
 
 
 def one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -> Any:
@@ -21,10 +27,10 @@ def one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -
 
 
 def packed(value: msgspec.Struct) -> bytes:
-    """A value in msgpack. What has no form in UTF-8 is replaced."""
+    """A value in msgpack, to be read by an `unpacker`. What has no form in UTF-8 is replaced."""
     try:
         return _encode(value)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         # Some text of a tool's, an exception's for one, can not be encoded: the rest must be kept all the same.
         return _encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
@@ -33,11 +39,24 @@ def packed_all(values: Sequence[msgspec.Struct]) -> list[bytes]:
     """Values in msgpack, as `packed` gives them."""
     try:
         return list(map(_encode, values))
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         return list(map(packed, values))
 
 
+def unpacker(type: type[T]) -> Callable[[bytes], T]:
+    """Reads what `packed` wrote of a value of this type."""
+    return msgspec.msgpack.Decoder(type, ext_hook=_read_extension).decode
+
+
+def _read_extension(code: int, data: memoryview) -> Any:
+    if code != _LARGE_INTEGER:
+        raise ValueError(f"an extension of the kind {code} is not known")
+    return int(bytes(data))
+
+
 def _encodable(value: Any) -> Any:
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return msgspec.msgpack.Ext(_LARGE_INTEGER, str(value).encode())
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
