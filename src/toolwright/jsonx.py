@@ -57,6 +57,11 @@ def encode(value: Any) -> bytes:
     return data
 
 
+def encode_unchecked(value: Any) -> bytes:
+    """The same, of a value whose depth was looked at before."""
+    return _encode(value)
+
+
 def canonical(value: Any) -> bytes:
     """Encode with sorted keys: equal values give equal bytes. Raises what `encode` raises."""
     data = _canonical(value)

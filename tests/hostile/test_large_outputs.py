@@ -1,12 +1,21 @@
 """Long outputs, long files and long arguments: the loop keeps turning."""
 
-import pytest
+import dataclasses
 
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from tests.loop_watch import MOST_STALL
 from tests.support import fail_after
-from toolwright import Runtime, ToolCall, tool
+from toolwright import Attachment, Image, Runtime, Success, ToolCall, tool
 from toolwright.builtin import default_tools
 
 MIB = 1024 * 1024
+
+
+class Shape(BaseModel):
+    sides: list[str]
 
 
 @tool
@@ -85,3 +94,138 @@ async def test_arguments_that_are_too_long_are_refused_and_long_ones_leave_the_l
             loop_watch.restart()
             (outcome,) = await session.run_batch([ToolCall(name="measure", arguments={"text": text})])
             assert outcome.ok is fits
+
+
+def huge_values() -> dict[str, object]:
+    shared = ["x" * 1000] * 1000
+    doubled: list[object] = []
+    for _ in range(60):
+        doubled = [doubled, doubled]
+    return {
+        "numbers": [1.5] * (5 * MIB),
+        "lists": [[]] * (4 * MIB),
+        "one deep list over and over": [[[[[[[[]]]]]]]] * MIB,
+        "texts": ["x" * 100] * MIB,
+        "rows": {"rows": [{"id": 1, "name": "some name"}] * (2 * MIB)},
+        "a text in an object": {"a": {"b": "x" * (100 * MIB)}},
+        "the same list in many places": [shared] * 1000,
+        "doubled sixty times": doubled,
+        "fields": {f"field {number}": number for number in range(MIB)},
+        "bytes": [b"x" * (50 * MIB)],
+    }
+
+
+@pytest.mark.promise("SAFE-01", "OUT-05")
+@pytest.mark.parametrize("name", huge_values())
+async def test_a_huge_value_is_refused_without_being_encoded_whole(loop_watch, name):
+    value = huge_values()[name]
+
+    @tool
+    async def give() -> object:
+        return value
+
+    async with fail_after(60), Runtime.open(tools=[give, *default_tools()]) as runtime:
+        await settled(runtime.session("s"), loop_watch)
+        outcome = await runtime.session("s").call("give")
+        assert outcome.failure is not None
+        assert outcome.failure.code == "output_too_long"
+        assert outcome.may_have_run
+
+
+@pytest.mark.promise("SAFE-01", "OUT-05")
+@pytest.mark.parametrize("with_secret", [False, True], ids=["plain", "with a secret"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1.5] * 490_000,
+        [[]] * 49_000,
+        [{"id": 7, "name": 'some "name"\n'}] * 49_000,
+        {"text": "\n" * (3 * MIB)},
+        "\n" * (3 * MIB),
+        ["é"] * 490_000,
+    ],
+    ids=["numbers", "lists", "rows", "text in an object", "text", "letters"],
+)
+async def test_a_large_value_that_fits_leaves_the_loop_alone(loop_watch, tmp_path, value, with_secret):
+    @tool
+    async def give() -> object:
+        return value
+
+    async with fail_after(60), Runtime.open(tmp_path / "agent.db", tools=[give, *default_tools()]) as runtime:
+        session = runtime.session("s")
+        if with_secret:
+            await session.secrets.set("key", "a value that stands nowhere")
+        await settled(session, loop_watch)
+        outcome = await session.call("give")
+        assert outcome.ok
+        assert loop_watch.longest <= MOST_STALL
+        assert outcome.value == value
+        loop_watch.restart()  # To compare the two takes as long as it takes.
+
+
+@pytest.mark.promise("SAFE-01", "OUT-05")
+@pytest.mark.parametrize(
+    "given",
+    [
+        Success("ok", raw_output="x" * (60 * MIB)),
+        Success("ok", images=[Image("A" * (60 * MIB))]),
+        Success("ok", attachments=[Attachment("a", "A" * (3 * MIB))] * 3),
+    ],
+    ids=["raw output", "image", "attachments"],
+)
+async def test_what_is_given_beside_a_value_has_the_same_limit(loop_watch, given):
+    @tool
+    async def give() -> object:
+        return given
+
+    async with fail_after(60), Runtime.open(tools=[give, *default_tools()]) as runtime:
+        await settled(runtime.session("s"), loop_watch)
+        outcome = await runtime.session("s").call("give")
+        assert outcome.failure is not None
+        assert outcome.failure.code == "output_too_long"
+        assert "raw output, images and attachments" in outcome.failure.message
+        assert outcome.raw_output is None
+        assert not outcome.images
+        assert not outcome.attachments
+
+
+@pytest.mark.promise("OUT-05")
+async def test_a_large_object_of_any_kind_is_encoded_as_a_small_one_is():
+    class Part(msgspec.Struct, rename="camel", tag="part", omit_defaults=True):
+        long_name: object = None
+        other: int = 0
+
+    @dataclasses.dataclass(frozen=True)
+    class Whole:
+        parts: tuple[Part, ...]
+        names: frozenset[str]
+        by_number: dict[int, str]
+
+    text = 'quote " slash \\ line \n letter é sign \U0001f600 ' * 5_000
+    whole = Whole((Part(text), Part([text, {"a": text}], 3)), frozenset(["x"]), {1: text, 2: "y"})
+
+    @tool
+    async def give() -> object:
+        return [whole, Shape(sides=[text, "b"]), text]
+
+    async with fail_after(60), Runtime.open(tools=[give]) as runtime:
+        outcome = await runtime.session("s").call("give")
+        long = [{"type": "part", "longName": text}, {"type": "part", "longName": [text, {"a": text}], "other": 3}]
+        first = {"parts": long, "names": ["x"], "by_number": {"1": text, "2": "y"}}
+        assert outcome.value == [first, {"sides": [text, "b"]}, text]
+
+
+@pytest.mark.promise("OUT-05")
+async def test_a_value_that_holds_itself_is_refused(loop_watch):
+    around: list[object] = []
+    around += [around, around]
+
+    @tool
+    async def give() -> object:
+        return around
+
+    async with fail_after(60), Runtime.open(tools=[give, *default_tools()]) as runtime:
+        await settled(runtime.session("s"), loop_watch)
+        outcome = await runtime.session("s").call("give")
+        assert outcome.failure is not None
+        assert outcome.failure.code == "unserialisable_result"

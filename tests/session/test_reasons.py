@@ -127,5 +127,6 @@ async def test_the_reason_for_which_a_batch_is_stopped_at_once_is_redacted_by_a_
     batch.cancel(SAID)
     async with fail_after(10):
         (outcome,) = await batch
-    assert (outcome.status, outcome.reason) == ("cancelled", f"it used {HANDLE}")
+    assert outcome.status == "cancelled"
+    assert outcome.reason.startswith(f"it used {HANDLE}")  # and perhaps that its past is not known yet
     assert VALUE not in repr(list(second.log))

@@ -17,7 +17,9 @@ from toolwright.tools.claims import tree
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 
-MOST_EDITED = 16 * 1024 * 1024
+MOST_EDITED = 4 * 1024 * 1024
+"""Bytes of a file that is edited, before and after. More take long to search and to replace."""
+_TOGETHER = 10_000
 _NO_DIFF = "(left out: the file held a secret, and a change of it could show the rest)"
 Hash = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 
@@ -103,17 +105,13 @@ async def edit_file(
     made: dict[str, bytes] = {}
 
     async def plan() -> dict[str, Any]:
-        old = await _editable(ctx, path, expected_hash)
-        new, replacements = await _off_loop(old, _apply, old, edits, path)
-        data = made["data"] = new.encode()
+        content = await _editable(ctx, path)
+        planned: dict[str, Any]
+        old, made["data"], planned = await _off_loop(len(content), _planned, content, edits, path, expected_hash)
+        if await ctx.secrets.hides(old):
+            planned["diff"] = _NO_DIFF
         # A crash may come after the file is written, when the old text is gone: what the call gives is kept first.
-        return {
-            "before": hash_of(old.encode()),
-            "hash": hash_of(data),
-            "size": len(data),
-            "replacements": replacements,
-            "diff": _NO_DIFF if await ctx.secrets.hides(old) else await _off_loop(old, unified, old, new, path),
-        }
+        return planned
 
     planned = await ctx.step("plan", plan)
     before = planned.pop("before")
@@ -129,13 +127,14 @@ async def _again(
 ) -> None:
     """Make the new content of a call that was cut off, unless it was written by then."""
     now = await ctx.files.read_bytes(path)
-    if hash_of(now) == before:
-        made["data"] = _apply(now.decode(), edits, path)[0].encode()
-    elif hash_of(now) != after:
+    found = await _off_loop(len(now), hash_of, now)
+    if found == before:
+        _, made["data"], _ = await _off_loop(len(now), _planned, now, edits, path, None)
+    elif found != after:
         raise _changed(path)
 
 
-async def _editable(ctx: ToolContext, path: str, expected: str | None) -> str:
+async def _editable(ctx: ToolContext, path: str) -> bytes:
     info = await file_at(ctx, path)
     if info.readonly:
         raise ToolError(
@@ -147,17 +146,38 @@ async def _editable(ctx: ToolContext, path: str, expected: str | None) -> str:
             category="resource_limit",
             code="too_large",
         )
-    content = await ctx.files.read_bytes(path)
-    if expected is not None and hash_of(content) != expected:
+    return await ctx.files.read_bytes(path)
+
+
+def _planned(content: bytes, edits: list[Edit], path: str, expected: str | None) -> tuple[str, bytes, dict[str, Any]]:
+    """The old text, the new content, and what the call gives.
+
+    Raises:
+        ToolError: the content is not text or not what is expected, or an edit does not fit.
+    """
+    before = hash_of(content)
+    if expected is not None and before != expected:
         raise _changed(path)
-    text = text_of(content)
-    if text is None:
+    old = text_of(content)
+    if old is None:
         raise ToolError(
             f"The file {path!r} is not text; write it whole with write_file and encoding 'base64'",
             category="invalid_arguments",
             code="not_text",
         )
-    return text
+    new, replacements = _apply(old, edits, path)
+    data = new.encode()
+    return (
+        old,
+        data,
+        {
+            "before": before,
+            "hash": hash_of(data),
+            "size": len(data),
+            "replacements": replacements,
+            "diff": unified(old, new, path),
+        },
+    )
 
 
 def _apply(text: str, edits: list[Edit], path: str) -> tuple[str, int]:
@@ -188,11 +208,27 @@ def _apply(text: str, edits: list[Edit], path: str) -> tuple[str, int]:
                 category="resource_limit",
                 code="too_large",
             )
-        text = text.replace(edit.old_text, edit.new_text)
+        text = _replaced(text, edit.old_text, edit.new_text)
         replacements += found
     if text == old:
         raise _does_not_fit(f"The edits change nothing in {path!r}; give new texts that differ", "no_change")
     return text, replacements
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    """The text with one text in place of another, made in pieces, for a thread."""
+    if len(text) <= LARGE:
+        return text.replace(old, new)
+    pieces: list[str] = []
+    parts: list[str] = []
+    at = 0
+    while (found := text.find(old, at)) >= 0:
+        parts += (text[at:found], new)
+        at = found + len(old)
+        if len(parts) > _TOGETHER:
+            pieces.append("".join(parts))
+            parts = []
+    return "".join([*pieces, *parts, text[at:]])
 
 
 def _does_not_fit(message: str, code: str) -> ToolError:
@@ -206,8 +242,8 @@ def _changed(path: str) -> ToolError:
     )
 
 
-async def _off_loop(text: str, function: Any, *args: Any) -> Any:
-    return await asyncio.to_thread(function, *args) if len(text) > LARGE else function(*args)
+async def _off_loop(size: int, function: Any, *args: Any) -> Any:
+    return await asyncio.to_thread(function, *args) if size > LARGE else function(*args)
 
 
 @boxed(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import hashlib
 from typing import Annotated, Any
 
@@ -62,7 +63,12 @@ def text_of(content: bytes) -> str | None:
     if b"\0" in content:
         return None
     try:
-        return content.decode("utf-8")
+        if len(content) <= LARGE:
+            return content.decode("utf-8")
+        # In pieces, for a thread: one call would keep the interpreter's lock for as long as it takes.
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        parts = [decoder.decode(content[at : at + LARGE]) for at in range(0, len(content), LARGE)]
+        return "".join([*parts, decoder.decode(b"", final=True)])
     except UnicodeDecodeError:
         return None
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from toolwright.calls.policy import Policy
 from toolwright.calls.returned import failed_after
-from toolwright.tools.outcome import Failure, ToolOutcome, told
+from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS
+from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome, told
 from toolwright.tools.problems import as_data
 from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
@@ -48,15 +49,45 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
     return outcome if failure is None else failed_after(outcome, failure)
 
 
-def output_too_long(size: int, policy: Policy) -> Failure:
-    """The failure of a tool whose value is longer than the policy lets it be."""
+def output_too_long(size: int, policy: Policy, *, at_least: bool = False, what: str = "") -> Failure:
+    """The failure of a tool that gives more than the policy lets it."""
     return Failure(
         category="resource_limit",
         code="output_too_long",
-        message=f"The tool returned {size} bytes and the limit is {policy.max_output_bytes}",
+        message=f"The tool returned {'at least ' if at_least else ''}{size} bytes{what} and the limit is "
+        f"{policy.max_output_bytes}; return less, or write it to a file",
         source="runtime",
         data={"bytes": size, "limit": policy.max_output_bytes},
     )
+
+
+def too_many_parts() -> Failure:
+    """The failure of a tool whose value has more lists, objects or items than can be read in a short time."""
+    return Failure(
+        category="resource_limit",
+        code="output_too_long",
+        message=f"The tool returned a value with more than {MOST_CONTAINERS} lists and objects, or more than "
+        f"{MOST_ITEMS} items; return less, or write it to a file",
+        source="runtime",
+        data={"most_lists_and_objects": MOST_CONTAINERS, "most_items": MOST_ITEMS},
+    )
+
+
+def size_beside(result: Any) -> int:
+    """Characters of what a tool gave beside its value: raw output, images, attachments."""
+    size = len(result.raw_output) if isinstance(result.raw_output, str) else 0
+    for items in (result.images, result.attachments):
+        if isinstance(items, list | tuple):
+            size += sum([len(item.data) for item in items if isinstance(item, Image | Attachment)])
+    return size
+
+
+def too_much_beside(result: Any, policy: Policy) -> Failure | None:
+    """The failure of a tool whose raw output, images and attachments are longer than the policy lets them be."""
+    size = size_beside(result)
+    if size <= policy.max_output_bytes:
+        return None
+    return output_too_long(size, policy, what=" of raw output, images and attachments")
 
 
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:

@@ -5,7 +5,7 @@ A child process imports this module to answer, so it imports little.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec import Struct
 from toolwright import jsonx
 from toolwright.calls.media import MARK, take_media
 from toolwright.errors import ToolwrightError
+from toolwright.large_json import TooLong
 from toolwright.tools.outcome import Attachment, Failure, Image, Success, bounded_json, encodable, told
 from toolwright.tools.services import AttachmentInfo
 
@@ -27,16 +28,22 @@ class Encoded(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
 
 
-def encode_result(result: Any) -> Encoded | Failure:
-    """The JSON form of a value or a `Success`, or the failure of a tool whose value has none."""
+def encode_result(result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> Encoded | Failure:
+    """The JSON form of a value or a `Success`, or the failure of a tool whose value has none.
+
+    Raises:
+        TooLong: by an `encode` that has a limit.
+    """
     value = result.value if type(result) is Success else result
     images: tuple[Image, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     try:
-        payload = jsonx.encode(value)
+        payload = encode(value)
         if MARK in payload:
             shown, images, attachments = take_media(value)
-            payload = payload if shown is value else jsonx.encode(shown)
+            payload = payload if shown is value else encode(shown)
+    except TooLong:
+        raise
     except BaseException as error:  # a value may have code of its own for its JSON form
         return unserialisable(value, error)
     encoded = Encoded(payload, None, images, attachments)

@@ -7,9 +7,8 @@ time: a hook may wait, and a long text goes to a file.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,10 +16,18 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.approach import show
 from toolwright.calls.bounds import within
-from toolwright.calls.checking import QUOTE, check_output, is_plain, output_too_long
-from toolwright.calls.encoded import unserialisable
+from toolwright.calls.checking import (
+    QUOTE,
+    check_output,
+    is_plain,
+    output_too_long,
+    size_beside,
+    too_many_parts,
+    too_much_beside,
+)
+from toolwright.calls.encoded import Encoded, unserialisable
 from toolwright.calls.execute import CallRun
-from toolwright.calls.hooks import Hooks, ProjectedCall
+from toolwright.calls.hooks import Answer, Hooks, ProjectedCall
 from toolwright.calls.host import CallHost
 from toolwright.calls.media import MARK, SHORTEST
 from toolwright.calls.policy import Policy
@@ -29,7 +36,8 @@ from toolwright.calls.returned import SPECIAL, to_outcome
 from toolwright.calls.review import ask_after, project, project_now
 from toolwright.calls.shorten import bounded, persisted
 from toolwright.calls.state import identity
-from toolwright.tools.outcome import Pending, ToolOutcome, encodable
+from toolwright.large_json import SCALARS, SMALL, TooLong, encode_in_pieces, has_few_parts, is_small
+from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, encodable
 
 
 class Finaliser:
@@ -45,11 +53,12 @@ class Finaliser:
 
     def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
         """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
-        redactor = self._host.redactor
-        if type(result) is str and len(result) > self._policy.max_output_bytes:
-            result = output_too_long(len(result) + 2, self._policy)  # before anything is made of it
-        if type(result) is str and len(result) > self._policy.plain_bytes:
-            return None  # to be encoded off the loop
+        redactor, kind = self._host.redactor, type(result)
+        if kind is str:
+            if len(result) > self._policy.plain_bytes:
+                return None  # to be encoded off the loop
+        elif kind not in SCALARS and not (_is_short(result) if kind in SPECIAL else is_small(result)):
+            return None
         if redactor is not None:
             return self._settle_redacted(run, result, redactor)
         if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
@@ -91,14 +100,12 @@ class Finaliser:
 
     async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
-        if type(result) is str and len(result) > self._policy.max_output_bytes:
-            result = output_too_long(len(result) + 2, self._policy)
-        outcome = await _whole_outcome(run, result)
+        outcome = await self._whole_outcome(run, result)
         payload = outcome.payload
         hooks, policy, redactor, tool = self._hooks, self._policy, self._host.redactor, run.tool
         if redactor is not None:
             # Against its schema the value is held as the tool gave it: a handle might not fit.
-            outcome = await _redacted(redactor, check_output(outcome, tool, policy))
+            outcome = await _redacted(redactor, await off_loop(weight(outcome), check_output, outcome, tool, policy))
             tool = None
         if hooks.after and run.attempt:
             before = outcome
@@ -106,7 +113,7 @@ class Finaliser:
             outcome = await ask_after(hooks.after, call, outcome, policy.timeout)
             if redactor is not None and outcome is not before:
                 outcome, tool = await _redacted(redactor, outcome), run.tool
-        outcome = check_output(outcome, tool, policy)
+        outcome = await off_loop(len(outcome.payload), check_output, outcome, tool, policy)
         if outcome.payload is payload and type(result) is str and outcome.status == "success":
             text = encodable(result)  # Of a long text, its JSON form takes long to read.
         else:
@@ -117,6 +124,32 @@ class Finaliser:
             outcome = await persisted(outcome, text, policy, functools.partial(self._keep_output, run))
         outcome = await project(outcome, policy, hooks, functools.partial(self._projected_call, run))
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
+
+    async def _whole_outcome(self, run: CallRun, result: Any) -> ToolOutcome:
+        """The outcome of what a tool gave, before anything is checked. A large value is encoded in a thread."""
+        kind, policy = type(result), self._policy
+        if kind is Failure:
+            return _outcome(run, _cut(result, policy))
+        if kind in (Success, Encoded) and (failure := too_much_beside(result, policy)) is not None:
+            return _outcome(run, failure)
+        if kind is str:
+            if len(result) > policy.max_output_bytes:
+                return _outcome(run, output_too_long(len(result) + 2, policy, at_least=True))
+            large = len(result) > AT_ONCE
+        elif kind in SPECIAL:
+            large = kind is not ToolOutcome and not _is_short(result)
+        else:
+            large = not is_small(result)
+        if not large:
+            return _outcome(run, result)
+        encode = functools.partial(encode_in_pieces, most=policy.max_output_bytes)
+        try:
+            outcome = await asyncio.to_thread(_outcome, run, result, encode)
+        except TooLong as error:
+            return _outcome(run, output_too_long(error.size, policy, at_least=True))
+        if await asyncio.to_thread(has_few_parts, outcome.payload):
+            return outcome
+        return _outcome(run, too_many_parts())
 
     def _projected_call(self, run: CallRun) -> ProjectedCall:
         """The call of an outcome, for the projector."""
@@ -135,7 +168,7 @@ class Finaliser:
         )
 
     def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
-        # A call that the journal does not know yet, as one whose tool is unknown, is not found there either.
+        # A refused call is in the journal only with its outcome, which comes later: its file has no mark there.
         return self._host.keep_output(identity(run), text, run.key is not None and run.refused is None)
 
     def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
@@ -145,26 +178,32 @@ class Finaliser:
         return replace(outcome, model_text=redactor.text(outcome.model_text))
 
 
-async def _whole_outcome(run: CallRun, result: Any) -> ToolOutcome:
-    if type(result) is str and len(result) > AT_ONCE:
-        with contextlib.suppress(ValueError):  # text that has no form in UTF-8
-            payload = await asyncio.to_thread(_encoded, result)
-            outcome = ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
-            return outcome if run.decision is None else replace(outcome, decision=run.decision)
-    return _outcome(run, result)
+def _is_short(result: Any) -> bool:
+    """True when what a tool gave in the place of a value is made into an outcome in a short time."""
+    kind = type(result)
+    if kind is Answer:
+        return type(result.value) in SPECIAL or is_small(result.value)
+    if kind is Success:
+        return is_small(result.value) and size_beside(result) <= SMALL
+    if kind is Encoded:
+        return len(result.payload) + size_beside(result) <= SMALL
+    return kind is not Failure or not isinstance(result.message, str) or len(result.message) <= SMALL
 
 
-def _encoded(text: str) -> bytes:
-    """The JSON of a long text, made in pieces: in one call, no other thread would have its turn."""
-    pieces = [jsonx.encode(text[at : at + AT_ONCE])[1:-1] for at in range(0, len(text), AT_ONCE)]
-    return b"".join([b'"', *pieces, b'"'])
-
-
-def _outcome(run: CallRun, result: Any) -> ToolOutcome:
-    outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by)
+def _outcome(run: CallRun, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
+    outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by, encode)
     if run.decision is not None and outcome.decision is None:
         outcome = replace(outcome, decision=run.decision)
     return replace(outcome, may_have_run=True) if run.ran and outcome.failure is not None else outcome
+
+
+def _cut(failure: Failure, policy: Policy) -> Failure:
+    """A failure whose message is no longer than an output may be."""
+    over = len(failure.message) - policy.max_output_bytes
+    if over <= 0:
+        return failure
+    kept = failure.message[: policy.max_output_bytes]
+    return replace(failure, message=f"{kept} [{over} characters omitted]")
 
 
 async def _redacted(redactor: Redactor, outcome: ToolOutcome) -> ToolOutcome:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.calls.encoded import Encoded, encode_result, unserialisable
 from toolwright.calls.hooks import Answer
 from toolwright.calls.mishaps import Cancelled
@@ -22,8 +24,19 @@ _PENDING = Failure(
 )
 
 
-def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: str | None) -> ToolOutcome:
-    """Make the outcome of whatever a tool returned. A value without a JSON form is a failure."""
+def to_outcome(
+    call_id: str,
+    name: str,
+    result: Any,
+    attempts: int,
+    decided_by: str | None,
+    encode: Callable[[Any], bytes] = jsonx.encode,
+) -> ToolOutcome:
+    """Make the outcome of whatever a tool returned. A value without a JSON form is a failure.
+
+    Raises:
+        TooLong: by an `encode` that has a limit.
+    """
     kind = type(result)
     if kind is ToolOutcome:
         return _passed_on(result, call_id, name, attempts, decided_by)
@@ -63,8 +76,8 @@ def to_outcome(call_id: str, name: str, result: Any, attempts: int, decided_by: 
     if kind is Pending:
         return to_outcome(call_id, name, _PENDING, attempts, decided_by)
     if kind is Answer:
-        return to_outcome(call_id, name, result.value, attempts, decided_by)
-    encoded = result if kind is Encoded else encode_result(result)
+        return to_outcome(call_id, name, result.value, attempts, decided_by, encode)
+    encoded = result if kind is Encoded else encode_result(result, encode)
     if isinstance(encoded, Failure):
         return to_outcome(call_id, name, encoded, attempts, decided_by)
     return ToolOutcome(

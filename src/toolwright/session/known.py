@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 from toolwright import jsonx
 from toolwright.calls.redact import AT_ONCE, Redactor
 from toolwright.errors import SecretsError, ServiceError
+from toolwright.large_json import decode_text, encode_in_pieces
 from toolwright.session.forms import SHORTEST
 from toolwright.session.logs import guard_logs
 from toolwright.session.redaction import Pair, Patterns, Scrubber, Shard, compiled, require_library
@@ -285,13 +287,13 @@ class KnownSecrets:
         if clean and not escaped:
             return payload
         try:
-            value = jsonx.decode(payload)
+            value = decode_text(payload) if one_text else jsonx.decode(payload)
             changed = self.value(value)
         except (RecursionError, jsonx.DecodeError):
             return jsonx.encode(self.text(payload.decode("utf-8", "replace")))
         if clean and changed == value:
             return payload
-        redacted = jsonx.encode(changed)
+        redacted = encode_in_pieces(changed, sys.maxsize)
         left = patterns.without_handles(redacted)
         if patterns.redact(left) is left:
             return redacted

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from toolwright import jsonx
 from toolwright.errors import ToolwrightError
+from toolwright.large_json import decode_text
 from toolwright.plain_data import instant_text
 
 if TYPE_CHECKING:
@@ -347,7 +348,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
             payload = self.payload
             if note is not None:
                 return f'{{"note":{jsonx.encode(note).decode()},"result":{payload.decode()}}}'
-            return jsonx.decode(payload, type=str) if payload[:1] == b'"' else payload.decode("utf-8")
+            return decode_text(payload) if payload[:1] == b'"' else payload.decode("utf-8")
         if self.failure is not None:
             return error_text(self.failure.message if note is None else f"{self.failure.message} ({note})")
         if self.status == "connection_required":
