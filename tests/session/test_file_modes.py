@@ -82,7 +82,7 @@ async def test_a_file_of_another_program_is_refused_and_keeps_its_mode(tmp_path,
     make(file)
     file.chmod(0o644)
     before = file.read_bytes()
-    with pytest.raises(StoreError, match="not a SQLite database|belongs to another program"):
+    with pytest.raises(StoreError, match=r"not a SQLite database|belongs to another program"):
         await Runtime.open(file)
     assert modes(tmp_path)["notes"] == "0644"
     assert file.read_bytes() == before
