@@ -208,8 +208,11 @@ def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
         elif isinstance(given, (str, bytes, bytearray)):
             if len(given) > max_bytes:
                 return _too_long(len(given), max_bytes)
-            if len(given) > _FEW_PARTS and not _has_few_parts(given.encode() if isinstance(given, str) else given):
-                return _too_many_parts()
+            if len(given) > _FEW_PARTS:
+                data = given.encode() if isinstance(given, str) else bytes(given)
+                if not _has_few_parts(data):
+                    jsonx.require_shallow(data[:_FEW_PARTS])
+                    return _too_many_parts()
             parsed = jsonx.decode(given)
             if type(parsed) is not dict:
                 return _malformed(f"The arguments are not a JSON object but {_KINDS[type(parsed)]}: {_show(given)}")
@@ -284,9 +287,9 @@ def _too_long(size: int, limit: int) -> Failure:
     )
 
 
-def _has_few_parts(data: bytes | bytearray) -> bool:
+def _has_few_parts(data: bytes) -> bool:
     """True when arguments have so few parts that they are decoded and checked in a short time."""
-    return has_few_parts(bytes(data), MOST_CONTAINERS, MOST_ITEMS)
+    return has_few_parts(data, MOST_CONTAINERS, MOST_ITEMS)
 
 
 def _too_many_parts() -> Failure:
