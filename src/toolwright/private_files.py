@@ -24,16 +24,31 @@ def make_private(path: Path) -> None:
     Raises:
         OSError: it cannot be made.
     """
+    if not make_if_missing(path):
+        tighten(path)
+
+
+def make_if_missing(path: Path) -> bool:
+    """Make a file that only its owner may read and write; False, and no change, where there is a file already.
+
+    Raises:
+        OSError: it cannot be made.
+    """
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), MODE)
     except FileExistsError:
-        tighten(path)
-        return
+        return False
     try:
         if os.name != "nt":
             os.fchmod(number, MODE)  # the umask may have taken even the owner's part of it
     finally:
         os.close(number)
+    return True
+
+
+def private_mode(mode: int) -> int:
+    """The part of a mode that a private file keeps: its owner's, and its group's where the group may write."""
+    return mode & (0o660 if mode & _GROUP_WRITES else MODE)
 
 
 def tighten(path: Path) -> None:
@@ -43,7 +58,7 @@ def tighten(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(path)
         mode = stat.S_IMODE(status.st_mode)
-        kept = mode & (0o660 if mode & _GROUP_WRITES else MODE)
+        kept = private_mode(mode)
         if not stat.S_ISREG(status.st_mode) or mode == kept:
             return
         try:

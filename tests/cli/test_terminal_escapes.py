@@ -91,16 +91,6 @@ def test_json_in_a_pipe_escapes_what_cannot_be_seen_and_means_the_same(wild: Pat
     assert ended.json["value"] == {f"key {ESCAPES}": [f"value {ESCAPES}"]}
 
 
-@pytest.mark.promise("SAFE-04")
-def test_lines_of_a_store_are_clean_in_a_pipe_too(wild: Path, run: Run) -> None:
-    db = ("--db", "agent.db", "--session", "s")
-    run("call", "show", "--tools", "wild.py", *db, "--id", f"c{ESCAPES}")
-    run("kv", "set", f"k{ESCAPES.replace(chr(13), '').replace(chr(8), '')}", "1", *db)
-    for words in (("batches",), ("kv", "list", "--session", "s"), ("session", "list")):
-        ended = run(*words, "--db", "agent.db")
-        assert not WILD.findall(ended.out + ended.err), words
-
-
 def test_commands_print_through_one_place_and_nowhere_else() -> None:
     folder = Path(toolwright.cli.__file__).parent
     wrong = []

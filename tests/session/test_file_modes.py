@@ -1,12 +1,14 @@
 """What a runtime writes to the disk can be read by its owner only, whatever the umask."""
 
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from toolwright import Policy, ToolCall, tool
+from toolwright import Policy, Runtime, StoreError, ToolCall, tool
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o777], ids=lambda mask: f"umask {mask:03o}")
@@ -61,3 +63,26 @@ async def test_files_that_others_may_read_are_taken_from_them_and_a_group_that_m
     runtime = await open_runtime(file, talk, events_file=events)
     assert await runtime.session("s").kv.get("a") == 1
     assert {mode for name, mode in modes(file.parent).items() if "owner" not in name and "key" not in name} == {after}
+
+
+def write_text(file: Path) -> None:
+    file.write_text("my notes\n" * 200)
+
+
+def make_database(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE notes (body TEXT)")
+    connection.close()
+
+
+@pytest.mark.promise("SAFE-03")
+@pytest.mark.parametrize("make", [write_text, make_database])
+async def test_a_file_of_another_program_is_refused_and_keeps_its_mode(tmp_path, make):
+    file = tmp_path / "notes"
+    make(file)
+    file.chmod(0o644)
+    before = file.read_bytes()
+    with pytest.raises(StoreError, match=r"not a SQLite database|belongs to another program"):
+        await Runtime.open(file)
+    assert modes(tmp_path)["notes"] == "0644"
+    assert file.read_bytes() == before

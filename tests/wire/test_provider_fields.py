@@ -50,6 +50,32 @@ def test_fields_that_mean_nothing_here_go_back_to_their_provider_as_they_came(mo
     assert module.write_calls(module.read_calls(dumped(payload))) == written
 
 
+@pytest.mark.parametrize("levels", [129, 100_000])
+@pytest.mark.parametrize(
+    ("module", "payload", "name"),
+    [
+        (openai_chat, SIGNED, "extra_content"),
+        (openai_responses, CALLED, "brand_new"),
+        (anthropic, USED, "caller"),
+        (mcp, REQUEST["params"], "_meta"),
+    ],
+)
+def test_a_field_that_is_nested_too_deeply_is_left_out_and_the_call_is_read(
+    module: Any, payload: Any, name: str, levels: int
+):
+    deep: Any = None
+    for number in range(levels):
+        deep = [deep] if number % 2 else {"a": deep}
+
+    def read(payload: Any) -> Any:
+        (call,) = module.read_calls(payload if module is mcp else [payload])
+        return call
+
+    without = read({key: payload[key] for key in payload if key != name})
+    assert read({**payload, name: deep}).meta == without.meta
+    assert read(payload).meta != without.meta
+
+
 def test_they_do_not_reach_another_provider():
     calls = openai_responses.read_calls([CALLED])
     [message] = openai_chat.write_calls(calls)

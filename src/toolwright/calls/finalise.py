@@ -82,9 +82,10 @@ class Finaliser:
     def _settle_redacted(self, run: CallRun, result: Any, redactor: Redactor) -> ToolOutcome | None:
         """The same in a session that has secrets: nothing leaves without being looked through for them."""
         outcome = _outcome(run, result)
-        if outcome.status == "success" and (
-            weight(outcome) > AT_ONCE or (run.tool is not None and run.tool.check_output is not None)
-        ):
+        checked = run.tool is not None and run.tool.check_output is not None
+        if outcome.status == "success" and (checked or weight(outcome) > AT_ONCE):
+            return None
+        if outcome.status == "failure" and weight(outcome) > AT_ONCE:
             return None
         settled = self._settle_outcome(run, result, redact_outcome(redactor, outcome))
         return settled if settled is None else self._redact_projected(settled, redactor)

@@ -11,6 +11,7 @@ from toolwright import jsonx
 from toolwright.calls.told_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
+from toolwright.large_json import has_few_parts
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
@@ -22,6 +23,12 @@ EMPTY = b"{}"
 _SOURCES = frozenset(("model", "user", "tool", "schedule", "host"))
 _FIELDS = frozenset(ToolCall.__struct_fields__)
 _KEPT = 10_000
+MOST_CONTAINERS = 20_000
+"""How many lists and objects the arguments of a call may have: they are checked on the event loop."""
+MOST_ITEMS = 50_000
+"""How many items and fields these may have in all."""
+_FEW_PARTS = 2 * MOST_CONTAINERS
+"""JSON of up to this many bytes cannot have more."""
 _KINDS = {
     list: "a list",
     str: "a string",
@@ -111,6 +118,8 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
             entry.raw = raw = jsonx.canonical(given)
             if len(raw) > max_bytes:
                 entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
+            elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
+                entry.raw, failure = _as_written(raw), _too_many_parts()
         except (TypeError, ValueError, OverflowError, RecursionError):
             failure = read_arguments(entry, given, max_bytes)
     elif given is not None:
@@ -199,6 +208,11 @@ def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
         elif isinstance(given, (str, bytes, bytearray)):
             if len(given) > max_bytes:
                 return _too_long(len(given), max_bytes)
+            if len(given) > _FEW_PARTS:
+                data = given.encode() if isinstance(given, str) else bytes(given)
+                if not _has_few_parts(data):
+                    jsonx.require_shallow(data[:_FEW_PARTS])
+                    return _too_many_parts()
             parsed = jsonx.decode(given)
             if type(parsed) is not dict:
                 return _malformed(f"The arguments are not a JSON object but {_KINDS[type(parsed)]}: {_show(given)}")
@@ -217,6 +231,8 @@ def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
         return _malformed(f"The arguments have no JSON form: {error}")
     if len(raw) > max_bytes:
         return _too_long(len(raw), max_bytes)
+    if len(raw) > _FEW_PARTS and not _has_few_parts(raw):
+        return _too_many_parts()
     prepared.raw = raw
     return None
 
@@ -268,6 +284,22 @@ def _too_long(size: int, limit: int) -> Failure:
         message=f"The arguments have {size} bytes and the limit is {limit}; send less, or refer to a file",
         source="runtime",
         data={"bytes": size, "limit": limit},
+    )
+
+
+def _has_few_parts(data: bytes) -> bool:
+    """True when arguments have so few parts that they are decoded and checked in a short time."""
+    return has_few_parts(data, MOST_CONTAINERS, MOST_ITEMS)
+
+
+def _too_many_parts() -> Failure:
+    return Failure(
+        category="resource_limit",
+        code="arguments_too_long",
+        message=f"The arguments have more than {MOST_CONTAINERS} lists and objects, or more than {MOST_ITEMS} items; "
+        "send less, or refer to a file",
+        source="runtime",
+        data={"most_lists_and_objects": MOST_CONTAINERS, "most_items": MOST_ITEMS},
     )
 
 

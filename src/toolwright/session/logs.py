@@ -14,8 +14,18 @@ ROOMS = ("calls", "effects", "events", "lifespan", "session", "processes", "sche
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
 
 
+MOST_LOGGED = 64 * 1024
+"""Characters of a message, and of a traceback, that are searched for secrets and written."""
+
+
+class _Stream(Protocol):
+    def feed(self, text: str) -> str: ...
+
+
 class _Redacts(Protocol):
     def text(self, text: str) -> str: ...
+
+    def stream(self) -> _Stream: ...
 
 
 _known: weakref.WeakSet[_Redacts] = weakref.WeakSet()
@@ -35,11 +45,20 @@ class SecretsFilter(logging.Filter):
             record.exc_info = None
         message = record.getMessage()
         for redactor in redactors:
-            message = redactor.text(message)
+            message = _redacted(redactor, message)
             if record.exc_text:
-                record.exc_text = redactor.text(record.exc_text)
+                record.exc_text = _redacted(redactor, record.exc_text)
         record.msg, record.args = message, None
         return True
+
+
+def _redacted(redactor: _Redacts, text: str) -> str:
+    """A text without secrets. Of a very long one only the beginning is written, for a record is made on the loop."""
+    if len(text) <= MOST_LOGGED:
+        return redactor.text(text)
+    # What may be the beginning of a secret at the cut is held back.
+    shown = redactor.stream().feed(text[:MOST_LOGGED])
+    return f"{shown}[… {len(text) - MOST_LOGGED} characters omitted …]"
 
 
 _FILTER = SecretsFilter()

@@ -11,10 +11,15 @@ from urllib.parse import unquote
 import msgspec
 
 from toolwright import jsonx
+from toolwright.large_json import room_after
 from toolwright.plain_data import plain_data
 
 PREVIEW_LENGTH = 120
 PROBLEMS_SHOWN = 50
+MOST_PROBLEMS = 1_000
+"""How many items a value may have, or problems be found in it, for all of them to be told."""
+_PREVIEWED = 16 * 1024
+"""How large a value may be, as `room_after` counts, to be encoded for the sake of its beginning."""
 
 Path = Sequence[str | int]
 
@@ -66,6 +71,10 @@ def preview(value: Any) -> str:
     if isinstance(value, str):
         value = value[: PREVIEW_LENGTH + 1]  # A megabyte of text is not encoded to show its first line.
     try:
+        if isinstance(value, list):
+            value = value[:PREVIEW_LENGTH]
+        if isinstance(value, list | dict) and room_after(value, _PREVIEWED) < 0:
+            return "a long list" if isinstance(value, list) else f"an object of {len(value)} fields"
         text = jsonx.encode(value).decode()
     except (TypeError, ValueError, RecursionError, OverflowError):
         text = repr(value)

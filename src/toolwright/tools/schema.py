@@ -12,7 +12,9 @@ import msgspec
 
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
+from toolwright.large_json import has_few_parts
 from toolwright.tools.problems import (
+    MOST_PROBLEMS,
     ArgumentProblem,
     Path,
     json_path,
@@ -38,6 +40,9 @@ __all__ = [
     "summarise",
 ]
 
+_FEW_LISTS = 500
+"""Lists and objects of a value of which all problems are told."""
+
 Schema = Mapping[str, Any] | bool | None
 Validate = Callable[[bytes], dict[str, Any]]
 OutputCheck = Callable[[bytes], list[ArgumentProblem]]
@@ -61,7 +66,7 @@ def compile_schema(schema: Schema, *, owner: str) -> Validate:
             raise InvalidArguments([unreadable(raw, error, "a JSON object")]) from None
         if accepts(value):
             return value
-        raise InvalidArguments(compiled.problems(value))
+        raise InvalidArguments(compiled.problems(value, raw))
 
     return validate
 
@@ -79,7 +84,7 @@ def compile_output_schema(schema: Schema, *, owner: str) -> OutputCheck:
             value = jsonx.decode(raw)
         except (jsonx.DecodeError, RecursionError) as error:
             return [unreadable(raw, error, "JSON")]
-        return [] if compiled.accepts(value) else compiled.problems(value)
+        return [] if compiled.accepts(value) else compiled.problems(value, raw)
 
     return check
 
@@ -91,9 +96,20 @@ class _Compiled:
     schema: Any
     accepts: Callable[[Any], bool]
     errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
+    require: Callable[[Any], None]
 
-    def problems(self, value: Any) -> list[ArgumentProblem]:
-        return [problem for error in self.errors(value) for problem in _problems_of(self.schema, value, error)]
+    def problems(self, value: Any, raw: bytes) -> list[ArgumentProblem]:
+        # The validator finds all errors in one call: of a value with many parts, only the first is asked for.
+        errors = self.errors(value) if has_few_parts(raw, _FEW_LISTS, MOST_PROBLEMS) else self._first(value)
+        return [problem for error in errors for problem in _problems_of(self.schema, value, error)]
+
+    def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        import jsonschema_rs
+
+        try:
+            self.require(value)
+        except jsonschema_rs.ValidationError as error:
+            yield error
 
 
 def _compile(schema: Schema, owner: str) -> _Compiled:
@@ -134,7 +150,7 @@ def _compile(schema: Schema, owner: str) -> _Compiled:
         raise ToolDefinitionError(
             f"Tool {owner!r} has an invalid JSON Schema: {error}; use plain JSON, nested less than 250 deep."
         ) from None
-    return _Compiled(plain, validator.is_valid, validator.iter_errors)
+    return _Compiled(plain, validator.is_valid, validator.iter_errors, validator.validate)
 
 
 def _never_fetch(uri: str) -> NoReturn:

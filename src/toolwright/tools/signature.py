@@ -33,7 +33,7 @@ from toolwright.tools.annotations import (
     resolve_annotation,
 )
 from toolwright.tools.docstring import documentation_of
-from toolwright.tools.problems import ArgumentProblem, shorten, typed_problem, unreadable
+from toolwright.tools.problems import MOST_PROBLEMS, ArgumentProblem, preview, shorten, typed_problem, unreadable
 
 __all__ = [
     "FrameLocals",
@@ -333,6 +333,9 @@ def _problems_of(error: ValidationError, raw: bytes, schema: dict[str, Any]) -> 
         document = jsonx.decode(raw)
     except (jsonx.DecodeError, RecursionError) as unread:
         return [unreadable(raw, unread, "a JSON object")]
+    if error.error_count() > MOST_PROBLEMS:  # To list them takes one call, and time for each.
+        message = f"{error.error_count()} parts do not fit, which are too many to be listed"
+        return [ArgumentProblem("$", message, preview(document), "arguments of the right types")]
     found: dict[ArgumentProblem, None] = {}
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
         found[typed_problem(detail["type"], detail["loc"], detail["msg"], document, schema)] = None

@@ -7,23 +7,38 @@ fields of each shape are kept apart, so that a history can be continued by anoth
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
+from toolwright import jsonx
 from toolwright.tools.call import ToolCall
 from toolwright.wire.part import Part, plain
 
 
 def unknown_fields(part: Part, known: Collection[str]) -> dict[str, Any]:
-    """The fields of an object that its shape gives no meaning here."""
-    return {name: _plain(value) for name, value in part.object().items() if name not in known}
+    """The fields of an object that its shape gives no meaning here. One that is nested too deeply is left out."""
+    found: dict[str, Any] = {}
+    for name, value in part.object().items():
+        if name not in known:
+            with suppress(jsonx.TooDeep):
+                found[name] = _plain(value, jsonx.DEEPEST)
+    return found
 
 
-def _plain(value: Any) -> Any:
-    """The value with the objects of an SDK inside it as dicts."""
+def _plain(value: Any, levels: int) -> Any:
+    """The value with the objects of an SDK inside it as dicts.
+
+    Raises:
+        TooDeep: it has more levels than these.
+    """
     value = plain(value)
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if not levels:
+        raise jsonx.TooDeep
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {name: _plain(item, levels - 1) for name, item in value.items()}
+    return [_plain(item, levels - 1) for item in value]
 
 
 def kept(shape: str, fields: dict[str, Any]) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ import threading
 import time
 import weakref
 
+from toolwright.private_files import private_mode
 from toolwright.stores.sqlite.place import StorePlace
 
 ENDING = "-turns"
@@ -140,7 +141,7 @@ class WriteTurns:
             except FileNotFoundError:
                 self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
                 # Whoever may write to the store takes turns, whatever the umask.
-                os.fchmod(self._fd, os.stat(self._place.name, dir_fd=directory).st_mode & 0o660)
+                os.fchmod(self._fd, private_mode(os.stat(self._place.name, dir_fd=directory).st_mode))
         except OSError:  # It is another user's, or there is no room: without turns, SQLite decides.
             self._works = False
             self.drop()

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.private_files import make_private, tighten
+from toolwright.private_files import make_if_missing, tighten
 from toolwright.stores.sqlite.faults import reason
 from toolwright.stores.sqlite.place import StorePlace
 from toolwright.stores.sqlite.turns import WriteTurns
@@ -168,8 +168,11 @@ class Writer:
 
     def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
         try:
-            if vfs is None and str(self._path) != ":memory:":
-                self._make_private()
+            private = vfs is None and str(self._path) != ":memory:"
+            if private:
+                # The file holds conversations and the key that signs waits. SQLite would let everybody read it.
+                with contextlib.suppress(OSError):  # SQLite explains better what is wrong with the place.
+                    make_if_missing(self._path)
             connection = apsw.Connection(str(self._path), vfs=vfs)
             try:
                 connection.set_busy_timeout(BUSY)
@@ -178,7 +181,9 @@ class Writer:
                 try:
                     prepare(connection)
                     connection.execute("COMMIT")
-                    # Not before `prepare` knows the file as ours: it changes the file for every other program.
+                    # Not before `prepare` knows the file as ours: both change the file for every other program.
+                    if private:
+                        self._tighten()
                     self._become_wal(connection)
                 finally:
                     self._end_turn(in_turn)
@@ -257,12 +262,11 @@ class Writer:
         # Unless the log begins anew, not with each commit: what could be moved was, and each time costs syncs.
         self._checkpoint_at = self._log_pages + (LARGEST_LOG // 2 if long else CHECKPOINT // 4)
 
-    def _make_private(self) -> None:
-        """The file has a conversation in it, and the key that signs waits: SQLite would let everybody read it."""
-        with contextlib.suppress(OSError):  # SQLite says better what is wrong with the place
-            make_private(self._path)
-            for beside in ("-wal", "-shm"):  # made by SQLite, with the mode of the file
-                tighten(self._path.with_name(self._path.name + beside))
+    def _tighten(self) -> None:
+        """Let only the owner read the file, and the files beside it, which SQLite makes with the mode of the file."""
+        with contextlib.suppress(OSError):
+            for end in ("", "-wal", "-shm"):
+                tighten(self._path.with_name(self._path.name + end))
 
     def _become_wal(self, connection: apsw.Connection) -> None:
         """Switch to the write-ahead log. SQLite does not wait for others here, so we do."""
