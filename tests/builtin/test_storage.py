@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+from typing import Annotated
 
 import pytest
+from pydantic import Field
 
 from tests.session.leaks import files_beside
 from toolwright import ReplayMismatch, Tool, ToolCall, ToolDefinitionError, jsonx, tool
@@ -198,6 +200,28 @@ async def test_any_tool_may_have_a_secret_parameter(place, open_runtime):
 def test_the_secret_parameter_has_a_name():
     with pytest.raises(ToolDefinitionError, match="secret"):
         Tool.from_schema(name="act", handler=lambda args: None, secret="")
+
+
+@pytest.mark.promise("SES-03")
+def test_a_secret_that_is_no_parameter_is_refused_when_the_tool_is_defined():
+    async def unlock(door: str, pin: Annotated[str, Field(alias="PIN")]) -> None: ...
+
+    async def wait() -> None: ...
+
+    def unlock_raw(arguments):
+        return None
+
+    schema = {"type": "object", "properties": {"door": {"type": "string"}, "PIN": {"type": "string"}}}
+    refused = r"secret='pin', which is not one of its parameters; its parameters are: PIN, door"
+    with pytest.raises(ToolDefinitionError, match=refused):
+        tool(secret="pin")(unlock)
+    with pytest.raises(ToolDefinitionError, match=refused):
+        Tool.from_schema(name="unlock", input_schema=schema, handler=unlock_raw, secret="pin")
+    with pytest.raises(ToolDefinitionError, match=refused):
+        tool(secret="PIN")(unlock).with_definition(secret="pin")
+    with pytest.raises(ToolDefinitionError, match="its parameters are: none"):
+        tool(secret="pin")(wait)
+    assert Tool.from_schema(name="unlock", handler=unlock_raw, secret="pin").definition.secret == "pin"
 
 
 @pytest.mark.parametrize("value", ["[secret]", "[secret #0123456789abcdef]"])

@@ -89,6 +89,8 @@ class Tool:
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
     ) -> None:
+        known = _properties(definition.input_schema)
+        _require_secret(definition, parameters if known is None else known)
         self.definition = definition
         self.validate = validate
         self.invoke = invoke
@@ -192,6 +194,8 @@ class Tool:
                 object.__setattr__(changed, slot, getattr(self, slot))
         changed.definition = definition = replace(self.definition, **changes)
         _refuse_deps_elsewhere(definition, self.needs)
+        if "secret" in changes:
+            _require_secret(definition, _properties(definition.input_schema))
         if "concurrency" in changes:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
@@ -227,6 +231,19 @@ def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) ->
             f"Tool {definition.name!r} takes ToolContext[...] with the dependencies of its app, and has "
             "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and make "
             "what it needs in the tool"
+        )
+
+
+def _require_secret(definition: ToolDefinition, parameters: Iterable[str] | None) -> None:
+    """Refuse a tool whose secret is none of its parameters: the value would be stored and shown like any other.
+
+    `parameters` are the names that a model gives; None where any name may be given.
+    """
+    if definition.secret is not None and parameters is not None and definition.secret not in parameters:
+        have = ", ".join(sorted(parameters)) or "none"
+        raise ToolDefinitionError(
+            f"Tool {definition.name!r} has secret={definition.secret!r}, which is not one of its parameters; "
+            f"its parameters are: {have}"
         )
 
 
