@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolwright.session.inbox import Resolved
     from toolwright.session.recovery import Recovered, Unfinished
     from toolwright.session.session import Session
+    from toolwright.session.store import Quotas, Room
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
     from toolwright.tools.capability import Capability
@@ -81,6 +82,7 @@ _HOMES = {
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
     "ProjectedCall": "toolwright.calls.hooks",
+    "Quotas": "toolwright.session.store",
     "Recovered": "toolwright.session.recovery",
     "Unfinished": "toolwright.session.recovery",
     "Resolved": "toolwright.session.inbox",
@@ -89,6 +91,7 @@ _HOMES = {
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "RetryPolicy": "toolwright.tools.retry",
+    "Room": "toolwright.session.store",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime",
     "RuntimeClosed": "toolwright.errors",
@@ -143,6 +146,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "ProjectedCall",
+    "Quotas",
     "Recovered",
     "RegistryError",
     "ReplaceArguments",
@@ -150,6 +154,7 @@ __all__ = [
     "Request",
     "Resolved",
     "RetryPolicy",
+    "Room",
     "Rule",
     "Runtime",
     "RuntimeClosed",

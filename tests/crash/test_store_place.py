@@ -9,6 +9,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.care import prune
 
 CALL = ToolCall(id="c1", name="hold")
 HOLD = """
@@ -163,3 +164,48 @@ async def test_a_store_whose_file_was_put_back_goes_on(tmp_path: Path):
         await kv.set("k", 3)
     async with Runtime.open(file) as runtime:
         assert await runtime.session("s").kv.get("k") == 3
+
+
+def empty(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def halve(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+@pytest.mark.promise("EFF-07")
+@pytest.mark.parametrize("harm", [empty, halve])
+async def test_a_store_whose_file_was_truncated_acknowledges_nothing_more(tmp_path: Path, harm):
+    file = tmp_path / "agent.db"
+    ran = []
+
+    @tool
+    async def send() -> str:
+        ran.append("sent")
+        return "sent"
+
+    async with fail_after(10), Runtime.open(file, tools=[send]) as runtime:
+        session = runtime.session("s")
+        await session.run_batch([ToolCall(id="c1", name="send")])
+        harm(file)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="was truncated while this program had it open; end the program"):
+                await session.run_batch([ToolCall(id="c2", name="send")])
+
+    assert ran == ["sent"]
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_store_that_another_program_made_shorter_continues(tmp_path: Path):
+    file = tmp_path / "agent.db"
+    async with fail_after(20), Runtime.open(file) as runtime:
+        kv = runtime.session("s").kv
+        await kv.set("k", "x" * 1_000_000)
+        await prune(file, None, vacuum=True)  # moves the log to the file
+        await kv.set("k", 1)
+        before = file.stat().st_size
+        await prune(file, None, vacuum=True)
+        assert file.stat().st_size < before
+        await kv.set("k", 2)
+        assert await kv.get("k") == 2

@@ -9,6 +9,7 @@ from msgspec import Struct
 from toolwright import jsonx
 from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
+from toolwright.given import require_count, unusable
 from toolwright.tools.outcome import encodable
 
 
@@ -55,10 +56,18 @@ Marker = Marks | Unmarked
 
 
 class Room(Struct, frozen=True, gc=False):
-    """How much a session may keep in one service. A store checks it in the transaction that would add to it."""
+    """How much a session may keep in one service. A store checks it in the transaction that would add to it.
+
+    Raises:
+        ToolwrightError: a number is no whole number, or less than 0.
+    """
 
     entries: int
     bytes: int
+
+    def __post_init__(self) -> None:
+        require_count("room for entries", self.entries, 0)
+        require_count("room for bytes", self.bytes, 0)
 
     def require(self, what: str, entries: int, size: int) -> None:
         """Refuse what would not fit; the numbers are those after the change.
@@ -75,7 +84,11 @@ class Room(Struct, frozen=True, gc=False):
 
 
 class Quotas(Struct, frozen=True, kw_only=True):
-    """How much each session may keep. Sizes in bytes."""
+    """How much each session may keep. Sizes in bytes.
+
+    Raises:
+        ToolwrightError: a value is no `Room`, or `file_bytes` is no whole number from 0.
+    """
 
     files: Room = Room(20_000, 512 * 1024 * 1024)
     file_bytes: int = 64 * 1024 * 1024
@@ -84,6 +97,14 @@ class Quotas(Struct, frozen=True, kw_only=True):
     messages: Room = Room(100_000, 256 * 1024 * 1024)
     attachments: Room = Room(5_000, 512 * 1024 * 1024)
     resources: Room = Room(5_000, 16 * 1024 * 1024)
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            given = getattr(self, name)
+            if name == "file_bytes":
+                require_count("quota file_bytes", given, 0)
+            elif not isinstance(given, Room):
+                raise unusable(f"quota {name}", given, "Room(entries=…, bytes=…)")
 
 
 def require_name(what: str, name: Any, most_bytes: int = 255) -> str:

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Self
+
+import apsw
 
 from toolwright.errors import StoreError
 
 LOG = "-wal"
 """How the name of the log ends that SQLite keeps beside the file."""
+HEADER = 100
+"""The bytes of a SQLite file that say how many pages it has, and how long a page is."""
+PATIENCE, PAUSE = 10, 0.02
+"""How often, and after how many seconds, a file that seems too short is looked at again."""
 
 
 class StorePlace:
@@ -25,6 +32,7 @@ class StorePlace:
         self.name = self.path.name
         self._directory = -1
         self._identities: dict[str, tuple[int, int]] = {}
+        self._size = 0
 
     @property
     def directory(self) -> int:
@@ -57,12 +65,14 @@ class StorePlace:
         for name in (self.name, self.name + LOG):
             found = os.stat(name, dir_fd=self.directory)
             self._identities[name] = (found.st_dev, found.st_ino)
+            if name == self.name:
+                self._size = found.st_size
 
-    def require_same(self) -> None:
-        """Refuse to go on when the files of the open store are no longer those in its directory.
+    def require_same(self, connection: apsw.Connection) -> None:
+        """Refuse to continue when the files of the open store are no longer those in its directory, or cut short.
 
         Raises:
-            StoreError: one of them was deleted, moved or replaced.
+            StoreError: one of them was deleted, moved or replaced, or the store was truncated.
         """
         for name, identity in self._identities.items():
             try:
@@ -75,6 +85,26 @@ class StorePlace:
                     f"The store {str(self.path)!r} can keep nothing more: its file {name!r} was {what} while this "
                     "program had it open; end the program, put the file back or restore a copy, and start it again"
                 )
+            if found.st_size != self._size and name == self.name:
+                if found.st_size < self._size:
+                    self._require_whole(connection)
+                self._size = found.st_size
+
+    def _require_whole(self, connection: apsw.Connection) -> None:
+        """Refuse a file that is shorter than its header says. Only a vacuum makes a file shorter and its header too."""
+        for _ in range(PATIENCE):
+            # SQLite must read it: to open and close the file here would drop the locks that this process has on it.
+            _, head = connection.read("main", 0, 0, HEADER)
+            page = int.from_bytes(head[16:18], "big")
+            pages = int.from_bytes(head[28:32], "big")
+            size = os.stat(self.name, dir_fd=self._directory).st_size
+            if 0 < pages * (65_536 if page == 1 else page) <= size:
+                return
+            time.sleep(PAUSE)  # Another program may be moving pages from the log to the file, the header first.
+        raise StoreError(
+            f"The store {str(self.path)!r} can keep nothing more: its file {self.name!r} was truncated while this "
+            "program had it open; end the program, restore a copy, and start it again"
+        )
 
     def close(self) -> None:
         """Close the directory."""

@@ -309,7 +309,7 @@ class Writer:
             else:
                 connection.execute("BEGIN")
             if self._place is not None:
-                self._place.require_same()
+                self._place.require_same(connection)
             begun = True
             results = _results(connection, jobs)
             connection.execute("COMMIT")
