@@ -306,6 +306,8 @@ async def main():
             await (runtime.approve if decide == "approve" else runtime.deny)(approval.key)
         (outcome,) = await batch
         say(outcome.to_json())
+        if decide:
+            say(outcome.failure.detail if outcome.failure else None)
 """
 
 
@@ -313,13 +315,14 @@ async def main():
 @pytest.mark.parametrize("decide", ["approve", "deny"])
 async def test_a_person_decides_about_a_step_that_a_crash_cut_off(crashes, decide):
     crashes.crash(ASKED, dies=True, decide="")
-    asked, outcome = crashes.start(ASKED, dies=False, decide=decide).wait().said
+    asked, outcome, detail = crashes.start(ASKED, dies=False, decide=decide).wait().said
     assert asked[:2] == ["careful", "crash"]
     assert "its step 'act' was cut off by a crash and may have happened" in asked[2]
     if decide == "approve":
         assert (outcome["value"], crashes.ledger) == ("done", ["act", "act"])
     else:
         assert (outcome["failure"]["code"], crashes.ledger) == ("interrupted", ["act"])
+        assert detail is None, "a person decided; there is nothing to mend in the program"
     (again,) = crashes.start(ASKED, dies=False, decide="").wait().said
     assert again["replayed"]
 

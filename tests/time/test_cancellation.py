@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import fail_after
 from tests.time.watching import ended, finished, of_call, record, take_all
-from toolwright import Failure, Policy, RetryPolicy, RuntimeClosed, ToolCall, ToolContext, ToolError, tool
+from toolwright import Failure, Policy, RetryPolicy, Runtime, RuntimeClosed, ToolCall, ToolContext, ToolError, tool
 
 WAYS = ["batch.cancel", "session.cancel", "runtime.close", "task.cancel"]
 
@@ -811,3 +811,18 @@ async def test_a_call_that_waits_too_long_for_its_turn_lets_nobody_overtake(cloc
     await clock.advance(40)
     assert [batch.done for batch in (first, third)] == [True, True]
     assert order == ["a", "c"]
+
+
+@pytest.mark.promise("CANCEL-01")
+async def test_a_tool_that_cancels_its_own_task_is_told_so():
+    @tool
+    async def quits() -> str:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.sleep(0)
+        return "not reached"
+
+    async with Runtime.open(tools=[quits]) as runtime:
+        outcome = await runtime.session("s").call("quits")
+    assert (outcome.status, outcome.reason) == ("cancelled", "the tool cancelled its own task")

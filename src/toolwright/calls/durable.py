@@ -131,7 +131,7 @@ async def _ask(run: CallRun, name: str, began: float) -> Failure | None:
     question = Question("crash", about, "on_crash", reason, run.owner.policy.approval_timeout)
     async with outside(run, "crash", "on_crash") as opened:
         resolution = await put_question(run, question, opened)
-    return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution))
+    return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution), asked=True)
 
 
 async def sleep(run: CallRun, name: str, seconds: float) -> None:

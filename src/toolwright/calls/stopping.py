@@ -156,9 +156,18 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
         return Cancelled("the machine could not run it", may_have_run=run.ran)
     if run.expired:
         return _out_of_time(run)
-    if run.cancel_reason is not None or (asked and isinstance(error, asyncio.CancelledError)):
+    if run.cancel_reason is not None:
+        return cancelled(run)
+    if asked and isinstance(error, asyncio.CancelledError):
+        if not _loop_is_ending(task):
+            run.cancel_reason = "the tool cancelled its own task"
         return cancelled(run)
     return raised(run.plan.tool, run.name, run.call_id, error)
+
+
+def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:
+    """True when every other task of the loop is being cancelled too, as at the end of `asyncio.run`."""
+    return all(other.cancelling() for other in asyncio.all_tasks() if other is not task)
 
 
 def _out_of_time(run: CallRun) -> Failure:

@@ -248,13 +248,16 @@ STEP_REMEDY = (
 """For the owner of the tool, in the private detail of the failure; a model can do nothing with it."""
 
 
-def interrupted(kind: str, name: str, reason: str | None = None) -> Failure:
-    """The failure of an effect that a crash cut off and that is not run again."""
+def interrupted(kind: str, name: str, reason: str | None = None, *, asked: bool = False) -> Failure:
+    """The failure of an effect that a crash cut off and that is not run again.
+
+    `asked` says that a person was asked about it: then it has a crash policy already, and needs no remedy.
+    """
     return Failure(
         category="interrupted",
         code="interrupted",
         message=f"The {kind} {name!r} was cut off by a crash: it may have run, and was not run again"
         f"{f' ({reason})' if reason else ''}",
         source="runtime",
-        detail=STEP_REMEDY if kind == "step" else None,
+        detail=STEP_REMEDY if kind == "step" and not asked else None,
     )
