@@ -18,6 +18,7 @@ from toolwright import (
     ToolRegistry,
     prefixed,
     tool,
+    tree,
 )
 from toolwright.wire import mcp
 
@@ -541,3 +542,94 @@ def test_changing_a_policy_leaves_the_first_as_it_was():
     first = Policy(timeout=5, rules=[Rule("deny", name="a")])
     second = first.but(timeout=7)
     assert (first.timeout, second.timeout, second.rules) == (5, 7, first.rules)
+
+
+# --- paths
+
+SPELLINGS = ("/etc/passwd", "//etc/passwd", "/workspace/etc/passwd", "etc/passwd", "/ok/../etc/passwd", "./etc//passwd")
+
+
+def file_tool(ran: list[Any], **options: Any) -> Tool:
+    @tool(**options)
+    def save_file(path: str = "/ok.txt") -> str:
+        """Save a file."""
+        ran.append(path)
+        return "saved"
+
+    return save_file
+
+
+@pytest.mark.promise("AUTH-01")
+@pytest.mark.parametrize("tools", ["*", "*_file", "save_file"])
+async def test_a_rule_on_writes_judges_the_paths_that_a_tool_declares(open_session, tools):
+    ran: list[Any] = []
+    rule = Rule("deny", tools, writes=["/etc/*"], name="keep config")
+    session = await open_session(file_tool(ran, writes="path"), policy=Policy(rules=[rule]))
+    for spelled in SPELLINGS:
+        outcome = await session.call("save_file", path=spelled)
+        assert (outcome.status, outcome.decided_by) == ("failure", "keep config"), spelled
+        assert "it writes '/etc/passwd'" in outcome.text
+    assert (await session.call("save_file", path="/ok.txt")).ok
+    assert (await session.call("save_file")).ok, "the default of the parameter is the path"
+    assert ran == ["/ok.txt", "/ok.txt"]
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_a_tool_that_writes_a_tree_is_judged_by_what_lies_below_its_path(open_session):
+    ran: list[Any] = []
+    rule = Rule("deny", "*", writes=["/etc/*.conf"])
+    session = await open_session(file_tool(ran, writes=tree("path")), policy=Policy(rules=[rule]))
+    for above in ("/", "/etc", "/etc/sub"):
+        assert not (await session.call("save_file", path=above)).ok, above
+    assert (await session.call("save_file", path="/src")).ok
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_a_rule_that_allows_writes_needs_every_declared_path_to_match(open_session):
+    @tool(writes="paths")
+    def save_all(paths: list[str]) -> str:
+        """Save files."""
+        return "saved"
+
+    rules = [Rule("allow", "*", writes=["/tmp/*"], level=1), Rule("deny", "*", name="nothing else")]
+    session = await open_session(save_all, policy=Policy(rules=rules))
+    assert (await session.call("save_all", paths=["/tmp/a", "tmp/b"])).ok
+    for paths in (["/tmp/a", "/b"], [], ["/tmp/../b"]):
+        assert (await session.call("save_all", paths=paths)).decided_by == "nothing else", paths
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_a_rule_on_writes_that_names_a_tool_without_declared_paths_is_cautious(open_session):
+    ran: list[Any] = []
+    session = await open_session(file_tool(ran), policy=Policy(rules=[Rule("deny", "save_file", writes=["/etc/*"])]))
+    assert not (await session.call("save_file", path="/ok.txt")).ok
+    session = await open_session(file_tool(ran), policy=Policy(rules=[Rule("deny", "*", writes=["/etc/*"])]))
+    assert (await session.call("save_file", path="/ok.txt")).ok
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_a_rule_can_look_at_the_resolved_path_of_an_argument(open_session):
+    ran: list[Any] = []
+    rule = Rule("deny", "save_*", when=lambda call: call.path("path").startswith("/etc"), name="keep config")
+    session = await open_session(file_tool(ran), policy=Policy(rules=[rule]))
+    for spelled in SPELLINGS:
+        assert (await session.call("save_file", path=spelled)).decided_by == "keep config", spelled
+    assert (await session.call("save_file", path="/ok.txt")).ok
+    assert (await session.call("save_file")).ok, "the default of the parameter is the path"
+    assert ran == ["/ok.txt", "/ok.txt"]
+    broken = Rule("deny", when=lambda call: call.path("no such parameter") == "/etc")
+    session = await open_session(file_tool(ran), policy=Policy(rules=[broken]))
+    assert (await session.call("save_file", path="/ok.txt")).failure.code == "policy_error"
+
+
+@pytest.mark.promise("AUTH-01")
+async def test_a_rule_can_look_at_each_path_of_a_list(open_session):
+    @tool
+    def save_all(paths: list[str]) -> str:
+        """Save files."""
+        return "saved"
+
+    rule = Rule("deny", "*", when=lambda call: any(path.startswith("/etc/") for path in call.paths("paths")))
+    session = await open_session(save_all, policy=Policy(rules=[rule]))
+    assert not (await session.call("save_all", paths=["/ok", "/workspace/etc/x"])).ok
+    assert (await session.call("save_all", paths=["/ok"])).ok

@@ -93,7 +93,7 @@ def _denies(pattern: str, text: str) -> bool:
 
 
 def _allows_session_path(pattern: str, path: str) -> bool:
-    return _as_written(_resolved(pattern), _resolved(path))
+    return _as_written(session_path(pattern), session_path(path))
 
 
 def _denies_session_path(pattern: str, path: str) -> bool:
@@ -115,7 +115,8 @@ def _allows_script(pattern: str, script: str) -> bool:
     return pattern == script or (_allows(pattern, script) and _CHAINING.isdisjoint(script))
 
 
-def _resolved(path: str) -> str:
+def session_path(path: str) -> str:
+    """The one spelling of a path as the files of a session have it, in one form of Unicode."""
     return resolve_path(_composed(path))
 
 

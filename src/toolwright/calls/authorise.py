@@ -137,7 +137,7 @@ class Judge:
         if self._policy.read_only and tool.definition.hints.mutating:
             settled = Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
         elif any(rule.depends_on_call for rule in rules):
-            tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests()]
+            tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests(tool)]
             # What a rule says of the unknown may weigh less, or more, than the rule itself.
             tests.sort(key=lambda each: (-each[0], -SEVERITY[each[1]]))
             settled = tuple(

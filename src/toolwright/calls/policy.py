@@ -6,15 +6,17 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from toolwright.calls.shell.patterns import Place, ScriptPatterns
+from toolwright.calls.argument_patterns import session_path
+from toolwright.calls.shell.patterns import Place, ScriptPatterns, WrittenPath
 from toolwright.calls.shell.script import Script, read_script
 from toolwright.errors import PolicyError
 from toolwright.tools.call import CallSource
+from toolwright.tools.claims import MOST_PATHS, Resource
 from toolwright.tools.definition import CAPABILITIES
 from toolwright.tools.tool import Tool, is_async
 
@@ -39,6 +41,43 @@ class Request(Struct, frozen=True):
     source: CallSource
     parent: str | None
 
+    def path(self, parameter: str) -> str:
+        """The resolved path in an argument: `etc/a`, `//etc/a` and `/workspace/etc/a` are all `/etc/a`.
+
+        An argument that the call leaves out has the default of its parameter.
+
+        Raises:
+            PolicyError: the argument is not a path. The call does not run then.
+        """
+        given = self._given(parameter)
+        if not isinstance(given, (str, PurePath)):
+            raise PolicyError(
+                f"Argument {parameter!r} is of type {type(given).__name__!r}, which is not a path; use a parameter "
+                "that always holds one, or paths() for a list"
+            )
+        return session_path(str(given))
+
+    def paths(self, parameter: str) -> tuple[str, ...]:
+        """The resolved paths in an argument that is a list; one path is a list of one, and None is an empty list.
+
+        Raises:
+            PolicyError: the argument holds something that is not a path. The call does not run then.
+        """
+        given = self._given(parameter)
+        several = () if given is None else given if isinstance(given, (list, tuple, set, frozenset)) else (given,)
+        if not all(isinstance(item, (str, PurePath)) for item in several):
+            raise PolicyError(
+                f"Argument {parameter!r} holds values that are not paths; use a parameter that holds paths only"
+            )
+        return tuple(session_path(str(item)) for item in several)
+
+    def _given(self, parameter: str) -> Any:
+        if parameter in self.arguments:
+            return self.arguments[parameter]
+        properties = self.tool.definition.input_schema.get("properties")
+        schema = properties.get(parameter) if isinstance(properties, Mapping) else None
+        return schema.get("default") if isinstance(schema, Mapping) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -51,6 +90,9 @@ class Rule:
     each command that the script would run, and such as "/etc/*" on the paths that it would write. To deny or ask, a
     rule needs one of them, or something that can not be known: then `unknown` decides, "deny" or "ask", which is the
     rule's own effect unless it says otherwise. To allow, everything in the script must be among them.
+
+    For a tool of another kind, `writes` judges the paths in the parameters that the tool declares with its own
+    `writes=`, each resolved as the session's files resolve it.
     """
 
     effect: Effect
@@ -120,9 +162,9 @@ class Rule:
     def concerns(self, tool: Tool) -> bool:
         """True when the rule's fixed part matches the tool; the rest depends on the call."""
         definition = tool.definition
-        # A rule that names a tool means it, even where there is no script to look into.
+        # A rule that names a tool means it, even where there is nothing to look into.
         by_name = self.effect != "allow" and bool({definition.name, definition.id} & set(self.tools))
-        if self._scripts is not None and definition.kind != "shell" and not by_name:
+        if self._scripts is not None and definition.kind != "shell" and not (by_name or self._judges_paths_of(tool)):
             return False
         if not (self._pattern.match(definition.name) or self._pattern.match(definition.id)):
             return False
@@ -135,8 +177,12 @@ class Rule:
         """True when the tool alone does not tell whether the rule matches."""
         return self.when is not None or self.source is not None or self._scripts is not None
 
-    def tests(self) -> list[tuple[Effect, Callable[[Request], Any]]]:
-        """What the rule asks of a call, and the effect of each yes."""
+    def _judges_paths_of(self, tool: Tool) -> bool:
+        """True when the rule looks at the paths that a tool without a script declares as written."""
+        return bool(self.writes) and tool.definition.kind != "shell" and bool(_written_by(tool))
+
+    def tests(self, tool: Tool) -> list[tuple[Effect, Callable[[Request], Any]]]:
+        """What the rule asks of a call of a tool, and the effect of each yes."""
         scripts = self._scripts
         if scripts is None:
             return [(self.effect, self.test)]
@@ -144,6 +190,17 @@ class Rule:
         def asking(question: Callable[[Script, Place], Any]) -> Callable[[Request], Any]:
             return lambda request: self.matches(request) and question(_script_of(request), _place_of(request.tool))
 
+        if self._judges_paths_of(tool):
+
+            def asking_paths(question: Callable[[Sequence[WrittenPath]], Any]) -> Callable[[Request], Any]:
+                return lambda request: self.matches(request) and question(_written_paths(request))
+
+            if self.effect == "allow":
+                return [("allow", asking_paths(scripts.allows_paths))]
+            return [
+                (self.effect, asking_paths(scripts.surely_paths)),
+                (self.unknown or self.effect, asking_paths(scripts.perhaps_paths)),
+            ]
         if self.effect == "allow":
             return [("allow", asking(scripts.always))]
         return [(self.effect, asking(scripts.surely)), (self.unknown or self.effect, asking(scripts.perhaps))]
@@ -297,6 +354,25 @@ def _script_of(request: Request) -> Script:
     nothing = Script()
     nothing.doubt("there is no script to look into")
     return nothing
+
+
+def _written_by(tool: Tool) -> list[Resource]:
+    """The parameters of a tool that hold the paths which it writes."""
+    return [resource for resource in tool.definition.concurrency.writes if resource.kind != "name"]
+
+
+def _written_paths(request: Request) -> list[WrittenPath]:
+    """The paths that a call writes, as its tool declares them; a path of None cannot be known."""
+    found: list[WrittenPath] = []
+    for resource in _written_by(request.tool):
+        below = resource.kind == "tree"
+        given = request._given(resource.source)
+        several = given if isinstance(given, (list, tuple, set, frozenset)) else (given,)
+        if len(several) > MOST_PATHS or not all(isinstance(item, (str, PurePath)) for item in several):
+            found.append(WrittenPath(None, below))
+        else:
+            found += [WrittenPath(session_path(str(item)), below) for item in several]
+    return found
 
 
 def _place_of(tool: Tool) -> Place:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -43,12 +44,31 @@ class Place(Struct, frozen=True):
 
 
 ANYWHERE = Place()
+SESSION_FILES = Place("/", "/workspace")
+"""The files of a session, where a pattern may have any spelling that a path has."""
 
 
 class Match(Struct, frozen=True):
     """Why a rule matches a script."""
 
     why: str
+
+
+class WrittenPath(Struct, frozen=True):
+    """A path that a tool without a script writes, as the session's files spell it; None if it cannot be known.
+
+    `below` says that everything below it is written too.
+    """
+
+    path: str | None
+    below: bool
+
+    @property
+    def words(self) -> list[Word]:
+        if self.path is None:
+            return [Word((None,), "")]
+        whole = Word((self.path,), self.path)
+        return [whole, Word((f"{self.path.rstrip('/')}/", None), self.path)] if self.below else [whole]
 
 
 class _Patience(Struct):
@@ -133,6 +153,8 @@ class PathPattern:
             elif not self._by_name and not pattern.startswith(("/", "*")) and place.directory is not None:
                 pattern = posixpath.join(place.directory, pattern)
             pattern = place.without_mount(pattern)
+            if place is SESSION_FILES:
+                pattern = unicodedata.normalize("NFC", pattern)
             # What removes or replaces a directory changes what is in it.
             above = pattern.rstrip("*").rstrip("/") if pattern.endswith("/*") else None
             found = re.compile(fnmatch.translate(pattern), re.S), _tokens(pattern), above
@@ -148,6 +170,13 @@ class PathPattern:
         if self._by_name:
             text = text.rpartition("/")[2]
         return bool(pattern.match(text)) or text == above
+
+    def covers(self, path: str, place: Place, *, below: bool) -> bool:
+        """True when the path matches, and with `below` everything that is below it too."""
+        if not below:
+            return self.surely(Word((path,), path), place)
+        # Only a `*` at the end of a pattern on whole paths matches whatever follows.
+        return not self._by_name and self._given.endswith("*") and self.surely(Word((path,), path), place)
 
     def perhaps(self, path: Word, place: Place, patience: _Patience) -> bool:
         """True when the path may turn out to match."""
@@ -211,6 +240,31 @@ class ScriptPatterns:
             for write, paths in self._paths(script, place)
             if write.sure
             for path in paths
+        )
+
+    def surely_paths(self, written: Sequence[WrittenPath]) -> Match | None:
+        """Which of the paths that a tool declares as written matches for certain, for a rule that denies or asks."""
+        for each in written:
+            if any(pattern.surely(word, SESSION_FILES) for word in each.words for pattern in self._writes):
+                return Match(f"it writes {(each.path or '')[:80]!r}")
+        return None
+
+    def perhaps_paths(self, written: Sequence[WrittenPath]) -> Match | None:
+        """Which of the paths that a tool declares as written may match."""
+        patience = _Patience()
+        for each in written:
+            if each.path is None:
+                return Match("the paths that it writes cannot be known from its arguments")
+            if any(pattern.perhaps(word, SESSION_FILES, patience) for word in each.words for pattern in self._writes):
+                return Match(f"it may write where it is not allowed: below {each.path[:80]!r}")
+        return None
+
+    def allows_paths(self, written: Sequence[WrittenPath]) -> bool:
+        """True when every path that a tool declares as written is among the patterns, for a rule that allows."""
+        return bool(written) and all(
+            each.path is not None
+            and any(pattern.covers(each.path, SESSION_FILES, below=each.below) for pattern in self._writes)
+            for each in written
         )
 
     def _paths(self, script: Script, place: Place) -> Iterator[tuple[Write, list[Word]]]:
