@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from tests.session.leaks import files_beside
-from toolwright import ReplayMismatch, Tool, ToolCall, ToolDefinitionError, jsonx, tool
+from toolwright import ReplayMismatch, Tool, ToolCall, ToolContext, ToolDefinitionError, jsonx, tool
 from toolwright.builtin.storage import kv_store, secret_store
 from toolwright.builtin.todos import TODOS, write_todos
 from toolwright.testing import FakeClock
@@ -229,3 +229,19 @@ async def test_what_stands_in_the_place_of_a_secret_is_not_taken_for_one(run, se
     outcome = await run(secret_store, action="set", name="k", value=value)
     assert (outcome.failure.category, outcome.failure.code) == ("interrupted", "value_not_kept")
     assert await session.secrets.list() == []
+
+
+@pytest.mark.promise("SES-03")
+async def test_a_secret_that_a_call_set_is_shown_by_its_own_name(place, open_runtime):
+    @tool
+    async def echo(ctx: ToolContext, name: str) -> str:
+        return f"<{await ctx.secrets.get(name)}>"
+
+    session = (await open_runtime(place, secret_store, echo)).session("s")
+    for name, value in (("tok", "hunter2-hunter2"), ("tok", "hunter3-hunter3"), ("other", "swordfish-99")):
+        await session.call("secret_store", action="set", name=name, value=value)
+        assert (await session.call("echo", name=name)).value == f"<[secret:{name}]>"
+        # Given once more, it is the same secret.
+        await session.call("secret_store", action="set", name=name, value=value)
+        assert (await session.call("echo", name=name)).value == f"<[secret:{name}]>"
+    assert (await session.call("echo", name="tok")).value == "<[secret:tok]>"

@@ -410,6 +410,7 @@ FORBIDDEN = [
     "tar -xf a.tar -C /etc",
     "tar xf a.tar --directory=/etc",
     "tar czf /etc/a.tgz src",
+    "tar cf a x -C /etc --remove-files passwd",
     "unzip a.zip -d /etc",
     "gzip /etc/passwd",
     "split f /etc/x",

@@ -310,8 +310,8 @@ async def test_a_failure_inside_the_grace_is_not_tried_again(raised, clock, open
     await clock.advance(60)
     (outcome,) = await ended(batch)
     assert attempts == [0.0]
-    assert outcome.attempts == 1
-    assert outcome.status == ("cancelled" if raised else "failure")
+    # It says that another attempt may do better, so it is no result: the call was stopped before that attempt.
+    assert (outcome.status, outcome.attempts) == ("cancelled", 1)
 
 
 @pytest.mark.promise("CANCEL-01")
@@ -767,7 +767,7 @@ async def test_a_close_that_is_interrupted_still_ends_threads_and_tasks(clock, o
         gate.open()
         async for _ in watcher:  # ends only when the runtime is closed
             pass
-        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+        await runtime.close()
 
 
 @pytest.mark.promise("CANCEL-02")

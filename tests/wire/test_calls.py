@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.wire.shapes import ANTHROPIC, CHAT, RESPONSES, WRITTEN, calls, dumped, meaning, texts
 from tests.wire.shapes import PROVIDERS as NAMES
+from toolwright import Runtime, tool
 from toolwright.errors import ConversionError
 from toolwright.tools.call import ToolCall
 from toolwright.wire import anthropic, mcp, openai_chat, openai_responses, plain
@@ -136,11 +138,6 @@ def test_an_mcp_call_without_its_envelope_gets_an_id(envelope: str | None):
         (openai_chat, 5, "payload is 5; expected a completion, a message, or a list of tool calls"),
         (openai_chat, {"choices": []}, "payload.choices is []; expected at least one choice"),
         (openai_chat, {"nothing": 1}, "payload is an object with 'nothing'; expected a completion"),
-        (
-            openai_chat,
-            {"tool_calls": [{"id": "c1", "function": {"arguments": "{}"}}]},
-            "payload.tool_calls[0].function.name is nothing; expected a non-empty string",
-        ),
         (openai_chat, [{"id": 5, "function": {"name": "t"}}], "payload[0].id is 5; expected a string"),
         (
             openai_responses,
@@ -183,3 +180,58 @@ def test_a_call_without_arguments_is_one_with_none(name: str):
     provider = PROVIDERS[name]
     [read] = provider.read_calls(provider.write_calls([ToolCall(name="t", id="c1")]))
     assert meaning(read) in [("c1", "t", {}), ("c1", "t", None)]
+
+
+def _malformed(name: str, wrong: Any) -> Any:
+    """A payload with a call to 't' and one whose name is wrong."""
+    provider = PROVIDERS[name]
+    good, bad = ToolCall(name="t", arguments={}, id="c1"), ToolCall(name="replaced", arguments={}, id="c2")
+    return _renamed(provider.write_calls([good, bad]), wrong)
+
+
+def _renamed(value: Any, wrong: Any) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, wrong) for item in value]
+    if isinstance(value, dict):
+        return {key: wrong if item == "replaced" else _renamed(item, wrong) for key, item in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("wrong", ["", None, 5, {"a": 1}], ids=repr)
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_call_without_a_usable_name_fails_alone(name: str, wrong: Any):
+    @tool
+    def t() -> str:
+        """Answer."""
+        return "done"
+
+    good, bad = PROVIDERS[name].read_calls(_malformed(name, wrong))
+    kind = None if name != "mcp" else "function"
+    async with Runtime.open(tools=[t]) as runtime:
+        fine, failed = await runtime.session("s1").run_batch([replace(good, kind=kind), bad])
+    assert fine.value == "done"
+    assert (failed.status, failed.call_id) == ("failure", bad.id)
+    assert PROVIDERS[name].write_calls([good, bad])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [None, "t", {"id": "c2"}, {"id": "c2", "function": None}, {"id": "c2", "custom": {"name": "t", "input": 5}}],
+    ids=repr,
+)
+def test_a_chat_call_that_is_not_one_leaves_the_others_as_they_are(broken: Any):
+    first, second = openai_chat.read_calls({"tool_calls": [MESSAGE["tool_calls"][0], broken]})
+    assert first == ToolCall(name="weather", arguments=WRITTEN, id="c1")
+    assert second.id
+
+
+@pytest.mark.parametrize("form", [lambda value: value, dumped], ids=["dict", "object"])
+@pytest.mark.parametrize("other", NAMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reader_that_is_given_calls_in_another_shape_names_the_reader_to_use(name: str, other: str, form: Any):
+    if other in (name, "plain"):
+        return
+    written = form(PROVIDERS[other].write_calls([ToolCall(name="t", arguments={}, id="c1")]))
+    for payload in (written, written[0]):
+        with pytest.raises(ConversionError, match=rf"toolwright.wire.{other.replace('-', '_')}.read_calls"):
+            PROVIDERS[name].read_calls(payload)

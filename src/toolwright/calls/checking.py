@@ -78,7 +78,8 @@ def size_beside(result: Any) -> int:
     size = len(result.raw_output) if isinstance(result.raw_output, str) else 0
     for items in (result.images, result.attachments):
         if isinstance(items, list | tuple):
-            size += sum([len(item.data) for item in items if isinstance(item, Image | Attachment)])
+            data = [item.data for item in items if isinstance(item, Image | Attachment)]
+            size += sum([len(text) for text in data if isinstance(text, str)])
     return size
 
 

@@ -57,6 +57,8 @@ class KnownSecrets:
         self._current: dict[str, str] = {}
         self._patterns = Patterns(())
         self._given: list[Pair] = []
+        # Pairs with the name of a parameter, as calls gave them: the name of a secret of the session wins over it.
+        self._arguments: set[Pair] = set()
         self._loading: asyncio.Future[None] | None = None
         self._turn = asyncio.Lock()
         # Where the secrets of the session are kept; None in memory, where a key of fingerprints need not be.
@@ -125,9 +127,11 @@ class KnownSecrets:
     def _with(self, new: list[Pair]) -> tuple[dict[Pair, None], set[Pair]]:
         """What is known once the new ones are, and which of the former are not any more."""
         own = dict.fromkeys([*self._own, *new])
+        named = self._named(own)
+        gone = {pair for pair in self._arguments if pair[1] in named and self._current.get(pair[0]) != pair[1]}
+        own = {pair: None for pair in own if pair not in gone}
         former = [pair for pair in own if self._current.get(pair[0]) != pair[1]]
         count, size = 0, 0
-        gone: set[Pair] = set()
         for pair in reversed(former):
             count, size = count + 1, size + len(pair[1])
             if count > FORMER or (size > FORMER_BYTES and count > 1):
@@ -135,8 +139,13 @@ class KnownSecrets:
                 del own[pair]
         return own, gone
 
+    def _named(self, own: Iterable[Pair]) -> set[str]:
+        """The values among these that secrets of the session have now."""
+        return {value for name, value in own if self._current.get(name) == value}
+
     def _install(self, own: dict[Pair, None], shards: tuple[Shard, ...]) -> None:
         self._own, self._shards = own, shards
+        self._arguments = {pair for pair in self._arguments if pair in own or pair in self._given}
         self._redact_all()
 
     # --- what calls give to their tools
@@ -150,7 +159,9 @@ class KnownSecrets:
                 f"most {FORMER} texts",
                 "quota",
             )
-        pairs = [(name, text) for text in texts if len(text.strip()) >= SHORTEST]
+        named = self._named(self._own)
+        pairs = [(name, text) for text in texts if len(text.strip()) >= SHORTEST and text not in named]
+        self._arguments.update(pair for pair in pairs if pair not in self._own)
         with contextlib.suppress(SecretsError):  # Without the library, a tool that takes secrets must not tell them.
             if at_once:
                 self.learn_at_once(pairs)
@@ -203,7 +214,10 @@ class KnownSecrets:
 
     def forget(self, name: str) -> None:
         """It was deleted: its value is one of the former now."""
-        self._current.pop(name, None)
+        value = self._current.pop(name, None)
+        if value is not None and (name, value) in self._own:
+            del self._own[name, value]
+            self._own[name, value] = None  # the latest of the former ones
 
     @property
     def redactor(self) -> Redactor | None:

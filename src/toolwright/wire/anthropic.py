@@ -13,7 +13,8 @@ from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
-from toolwright.wire.arguments import as_object, object_schema, read_object
+from toolwright.wire.arguments import as_object, object_schema, read_object, read_tool_name
+from toolwright.wire.other_shapes import read_own
 from toolwright.wire.part import Part
 from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
@@ -29,13 +30,17 @@ def read_calls(payload: Any) -> list[ToolCall]:
     """The calls in a response, a message, a list of messages or a list of content blocks.
 
     Tools that the provider runs itself (`server_tool_use`) are not calls of ours. The calls of an answer that was cut
-    off (`stop_reason`) are marked as such, and are not run. A call whose `input` is no object fails alone.
+    off (`stop_reason`) are marked as such, and are not run. A call whose `input` is no object, or
+    that has no usable name, fails alone.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    found = _blocks(Part(payload, SHAPE, "payload"))
-    return [_read_call(block, cut_off) for block, cut_off in found if block.kind() == "tool_use"]
+    return read_own(
+        Part(payload, SHAPE, "payload"),
+        NAME,
+        lambda part: [_read_call(block, cut_off) for block, cut_off in _blocks(part) if block.kind() == "tool_use"],
+    )
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -79,7 +84,7 @@ def read_results(messages: Any) -> list[ToolOutcome]:
     outcomes = []
     for block, _ in _blocks(Part(messages, SHAPE, "messages")):
         if block.kind() == "tool_use":
-            names[block.field("id").name()] = block.field("name").name()
+            names[block.field("id").name()] = read_tool_name(block.field("name"))
         elif block.kind() == "tool_result":
             call_id = block.field("tool_use_id").name("the id of the call it answers")
             content = block.field("content")
@@ -120,7 +125,7 @@ def _blocks(part: Part) -> list[tuple[Part, str | None]]:
 
 def _read_call(block: Part, cut_off: str | None) -> ToolCall:
     return ToolCall(
-        name=block.field("name").name(),
+        name=read_tool_name(block.field("name")),
         arguments=read_object(block.field("input")),
         id=block.field("id").name("the call's id"),
         cut_off=cut_off,

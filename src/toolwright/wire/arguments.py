@@ -12,6 +12,17 @@ from toolwright.wire.part import Part
 
 FREE = "input"
 """The one argument of a custom tool, which a model calls with free text instead of JSON."""
+_LONGEST_WRONG_NAME = 64
+
+
+def read_tool_name(part: Part) -> str:
+    """The name of the tool that a model calls. What is not a name gives its JSON text, and "" if it is missing.
+
+    No tool has such a name, so the call fails when it is run, alone.
+    """
+    if part.value is None or isinstance(part.value, str):
+        return part.value or ""
+    return str(read_object(part))[:_LONGEST_WRONG_NAME]
 
 
 def read_arguments(part: Part) -> Any:

@@ -19,8 +19,9 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import Hints, Kind, ToolDefinition
 from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.tool import Tool
-from toolwright.wire.arguments import as_object, object_schema, read_object
+from toolwright.wire.arguments import as_object, object_schema, read_object, read_tool_name
 from toolwright.wire.mcp_content import read_content, write_content
+from toolwright.wire.other_shapes import read_own
 from toolwright.wire.part import Part
 from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
@@ -39,13 +40,17 @@ def read_calls(payload: Any, *, kind: Kind | None = "mcp") -> list[ToolCall]:
     They are calls of the kind "mcp", for tools of MCP servers. Whoever offers tools of every kind over MCP reads the
     calls of its clients with `kind=None`.
 
-    What comes without its JSON-RPC envelope gets a fresh id. A call whose arguments are no object fails alone.
+    What comes without its JSON-RPC envelope gets a fresh id. A call whose arguments are no object,
+    or that has no usable name, fails alone.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    part = Part(payload, SHAPE, "payload")
-    return [_read_call(item, kind) for item in (part.each() if part.is_list else [part])]
+    return read_own(
+        Part(payload, SHAPE, "payload"),
+        NAME,
+        lambda part: [_read_call(item, kind) for item in (part.each() if part.is_list else [part])],
+    )
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -166,9 +171,11 @@ def _read_call(part: Part, kind: Kind | None) -> ToolCall:
         params = part.field("params")
         if part.has("id", "jsonrpc"):  # an SDK keeps the id apart, in the envelope of its request
             call_id = _from_rpc(part.field("id"))
-    given = params.field("arguments")
+    name, given = params.field("name"), params.field("arguments")
+    if not part.has("method") and not params.has("name", "arguments"):
+        raise name.wrong("a non-empty string")
     return ToolCall(
-        name=params.field("name").name(),
+        name=read_tool_name(name),
         arguments={} if given.value is None else read_object(given),
         id=call_id or new_id("call"),
         kind=kind,

@@ -20,7 +20,16 @@ from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
-from toolwright.wire.arguments import FREE, as_text, free_text, object_schema, read_arguments, takes_free_text
+from toolwright.wire.arguments import (
+    FREE,
+    as_text,
+    free_text,
+    object_schema,
+    read_arguments,
+    read_tool_name,
+    takes_free_text,
+)
+from toolwright.wire.other_shapes import read_own
 from toolwright.wire.part import Part
 from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order
@@ -40,12 +49,13 @@ def read_calls(payload: Any) -> list[ToolCall]:
 
     A call without an id gets one, and so does a legacy `function_call`. The history must then hold
     `write_calls` of the calls in place of the model's own message, or their results would answer nothing.
-    The calls of an answer that was cut off (`finish_reason`) are marked as such, and are not run.
+    The calls of an answer that was cut off (`finish_reason`) are marked as such, and are not run. A call without a
+    usable name or arguments fails alone, when it is run.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    return _calls(Part(payload, SHAPE, "payload"), None)
+    return read_own(Part(payload, SHAPE, "payload"), NAME, lambda part: _calls(part, None))
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -130,16 +140,16 @@ def _calls(part: Part, cut_off: str | None) -> list[ToolCall]:
 
 
 def _read_call(part: Part, cut_off: str | None) -> ToolCall:
-    part.object("a tool call")
+    if not isinstance(part.value, dict):
+        return ToolCall(name="", arguments=read_arguments(part), id=new_id("call"), cut_off=cut_off)
     given = part.field("id")
     call_id = given.text() if given.value else None
     beside = unknown_fields(part, _KNOWN)
-    if part.has("custom") and part.kind() in ("custom", None):
-        custom = part.field("custom")
-        name, text = custom.field("name").name(), custom.field("input").text("the text of a custom call")
+    custom = part.field("custom")
+    if isinstance(custom.value, dict) and part.kind() in ("custom", None):
         return ToolCall(
-            name=name,
-            arguments={FREE: text},
+            name=read_tool_name(custom.field("name")),
+            arguments={FREE: custom.field("input").value},
             id=call_id or new_id("call"),
             kind="custom",
             cut_off=cut_off,
@@ -149,9 +159,16 @@ def _read_call(part: Part, cut_off: str | None) -> ToolCall:
 
 
 def _function(part: Part, call_id: str | None, beside: dict[str, Any], cut_off: str | None) -> ToolCall:
-    part.object("a function with a name and arguments")
+    if not isinstance(part.value, dict):
+        return ToolCall(
+            name="",
+            arguments=read_arguments(part),
+            id=call_id or new_id("call"),
+            cut_off=cut_off,
+            meta=kept(NAME, beside),
+        )
     return ToolCall(
-        name=part.field("name").name(),
+        name=read_tool_name(part.field("name")),
         arguments=read_arguments(part.field("arguments")),
         id=call_id or new_id("call"),
         cut_off=cut_off,

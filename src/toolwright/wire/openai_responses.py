@@ -13,7 +13,16 @@ from toolwright.tools.names import wire_name
 from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
-from toolwright.wire.arguments import FREE, as_text, free_text, object_schema, read_arguments, takes_free_text
+from toolwright.wire.arguments import (
+    FREE,
+    as_text,
+    free_text,
+    object_schema,
+    read_arguments,
+    read_tool_name,
+    takes_free_text,
+)
+from toolwright.wire.other_shapes import read_own
 from toolwright.wire.part import Part
 from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order
@@ -31,13 +40,16 @@ def read_calls(payload: Any) -> list[ToolCall]:
 
     The items of tools that the provider runs itself, such as `web_search_call`, are passed over. A call that is not
     completed, or stands in a response that was cut off and does not say that it is whole, is marked as cut off and is
-    not run.
+    not run. A call without a usable name or arguments fails alone, when it is run.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    found = _items(Part(payload, SHAPE, "payload"))
-    return [_read_call(item, cut_off) for item, cut_off in found if item.kind() in CALLS]
+    return read_own(
+        Part(payload, SHAPE, "payload"),
+        NAME,
+        lambda part: [_read_call(item, cut_off) for item, cut_off in _items(part) if item.kind() in CALLS],
+    )
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -95,7 +107,7 @@ def read_results(messages: Any) -> list[ToolOutcome]:
     outcomes = []
     for item, _ in _items(Part(messages, SHAPE, "messages")):
         if item.kind() in CALLS:
-            names[item.field("call_id").name()] = item.field("name").name()
+            names[item.field("call_id").name()] = read_tool_name(item.field("name"))
         elif item.kind() in OUTPUTS:
             call_id = item.field("call_id").name("the id of the call it answers")
             output = item.field("output")
@@ -140,13 +152,13 @@ def _cut_off(response: Part) -> str | None:
 
 
 def _read_call(item: Part, cut_off: str | None) -> ToolCall:
-    name, call_id = item.field("name").name(), item.field("call_id").name("the call's id")
+    name, call_id = read_tool_name(item.field("name")), item.field("call_id").name("the call's id")
     status = item.field("status").value
     if status is not None:
         cut_off = None if status == "completed" else cut_off or str(status)
     custom = item.kind() == "custom_tool_call"
     if custom:
-        arguments: Any = {FREE: item.field("input").text("the text of a custom call")}
+        arguments: Any = {FREE: item.field("input").value}
     else:
         arguments = read_arguments(item.field("arguments"))
     return ToolCall(

@@ -13,7 +13,8 @@ from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import CATEGORIES, Attachment, Decision, Failure, Image, Status, ToolOutcome, Verdict
 from toolwright.tools.tool import Tool
-from toolwright.wire.arguments import read_arguments
+from toolwright.wire.arguments import read_arguments, read_tool_name
+from toolwright.wire.other_shapes import read_own
 from toolwright.wire.part import Part
 from toolwright.wire.results import definition_of, in_call_order
 
@@ -22,13 +23,16 @@ _FIELDS = ("id", "name", "arguments", "kind", "source", "cut_off", "meta")
 
 
 def read_calls(payload: Any) -> list[ToolCall]:
-    """The calls in a list, or the one call. A missing id is generated.
+    """The calls in a list, or the one call. A missing id is generated. A call without a usable name fails alone.
 
     Raises:
         ConversionError: the payload has another shape.
     """
-    part = Part(payload, SHAPE, "payload")
-    return [_read_call(item) for item in (part.each() if part.is_list else [part])]
+    return read_own(
+        Part(payload, SHAPE, "payload"),
+        SHAPE,
+        lambda part: [_read_call(item) for item in (part.each() if part.is_list else [part])],
+    )
 
 
 def write_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
@@ -90,13 +94,15 @@ def _read_call(part: Part) -> ToolCall:
     unknown = part.object("a call with a name, arguments and an id").keys() - set(_FIELDS)
     if unknown:
         raise part.wrong(f"a call with {', '.join(_FIELDS)} and nothing else")
-    source = part.field("source")
+    name, source = part.field("name"), part.field("source")
+    if not part.has("name", "arguments"):
+        raise name.wrong("the name of a tool")
     if source.value is not None and source.value not in get_args(CallSource):
         raise source.wrong(f"one of {', '.join(get_args(CallSource))}")
     kind, meta = part.field("kind"), part.field("meta")
     call_id = part.field("id")
     return ToolCall(
-        name=part.field("name").name("the name of a tool"),
+        name=read_tool_name(name),
         arguments=read_arguments(part.field("arguments")),
         id=new_id("call") if call_id.value is None else call_id.name(),
         source=source.value or "model",

@@ -372,8 +372,11 @@ def _tar(script: Script, words: Sequence[Word]) -> None:
     for word in given.values("g", "listed-incremental", "index-file", "volno-file"):
         script.write(word)
     if given.has("remove-files"):
-        for word in given.operands:
+        # Operands are below the directory before them, which may be below another.
+        for word in (*given.operands, *given.values("C", "directory")):
             script.write(word, below=True)
+        if len(given.values("C", "directory")) > 1:
+            script.doubt_writes("the files that 'tar' removes are not known")
     if given.has("x", "extract", "get"):
         if given.has("P", "absolute-names", "transform", "xform"):
             script.doubt_writes("the files that 'tar' extracts are not known")
