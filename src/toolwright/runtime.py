@@ -32,6 +32,7 @@ from toolwright.session.store import Quotas
 from toolwright.sinks import JsonLinesSink
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
@@ -57,6 +58,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
         self._shared.late_capabilities = self._late_capabilities
         self._shared.open_child = self._open_child
         self._shared.redacted = self._redacted
+        self._shared.tool_of = self._tool_of
         self._wire_work(options.get("worker"))
         self._sessions: dict[str, Session] = {}
         self._worked: set[str] = set()  # those that nobody but the worker has asked for yet
@@ -171,6 +173,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
             session = self._children[session_id] = parent.child(session_id, policy)
         session.follow(policy, restrictions)
         return session
+
+    def _tool_of(self, session_id: str, name: str) -> Tool | None:
+        session = self._sessions.get(session_id) or self._children.get(session_id)
+        return (self._shared.tools if session is None else session.tools).snapshot().get(name)
 
     async def _redacted(self, session_id: str, text: str) -> str:
         session = self._children.get(session_id) or self._session_to_work(session_id)

@@ -54,6 +54,22 @@ def test_a_call_may_be_approved_with_other_arguments(run: Run, left: Callable[..
     assert outcomes(run)["l1"]["value"] == "launched to mars"
 
 
+@pytest.mark.promise("AUTH-03")
+def test_arguments_that_do_not_fit_the_tool_of_the_app_leave_the_request_open(
+    run: Run, left: Callable[..., Path]
+) -> None:
+    left(LAUNCH)
+    Path("agent.py").write_text("import crashing\nfrom toolwright import App\n\napp = App(tools=[crashing.launch])\n")
+    approve = ("approvals", "approve", "l1", *DB, "--app", "agent:app", "--arguments")
+    refused = run(*approve, '{"where": 3}')
+    assert refused.code == 2
+    assert "the request stays open" in refused.err
+    assert "$.where" in refused.err
+    assert len(run("approvals", *DB, "--json").json) == 1
+    assert run(*approve, '{"where": "mars"}').code == 0
+    assert outcomes(run)["l1"]["value"] == "launched to mars"
+
+
 def test_the_model_reads_why_a_call_was_denied(run: Run, left: Callable[..., Path]) -> None:
     left(LAUNCH, {"id": "l2", "name": "launch"})
     assert run("approvals", "deny", "l1", "l2", *DB, "--reason", "too windy").code == 0

@@ -1,12 +1,14 @@
 """Calls that need a person's leave: asked for once, bound to their arguments, and decided by whoever comes first."""
 
 import asyncio
+from typing import Annotated
 
 import pytest
+from pydantic import Field
 
 from tests.effects.watching import waiting
 from tests.support import fail_after
-from toolwright import KeyRefused, Policy, Rule, ToolCall, ToolwrightError, tool
+from toolwright import KeyRefused, Policy, Rule, Runtime, ToolCall, ToolwrightError, tool
 from toolwright.testing import FakeClock
 
 
@@ -122,18 +124,57 @@ async def test_other_arguments_must_fit_the_tool_and_the_rules(place, open_runti
     runtime = await open_runtime(place, *shell.tools, policy=Policy(rules=rules))
     events = runtime.subscribe()
     async with fail_after(10):
-        for number, (arguments, code) in enumerate(
-            [({"path": 3}, "invalid_arguments"), ({"path": "/etc/x"}, "denied")]
-        ):
-            batch = runtime.session("s").start_batch([rm(call_id=f"c{number}")])
-            approval = await asked(runtime, events)
-            for wrong in ("rm", 3, {"path": object()}):
-                with pytest.raises(ToolwrightError):
-                    await runtime.approve(approval.key, arguments=wrong)
-            await runtime.approve(approval.key, arguments=arguments)
-            (outcome,) = await batch
-            assert outcome.failure.code == code
+        batch = runtime.session("s").start_batch([rm()])
+        approval = await asked(runtime, events)
+        for wrong in ("rm", 3, {"path": object()}, {"path": 3}):
+            with pytest.raises(ToolwrightError):
+                await runtime.approve(approval.key, arguments=wrong)
+        await runtime.approve(approval.key, arguments={"path": "/etc/x"})
+        (outcome,) = await batch
+    assert outcome.failure.code == "denied"
     assert shell.ran == []
+
+
+@pytest.mark.promise("AUTH-03")
+async def test_other_arguments_that_do_not_fit_the_tool_are_refused_and_use_up_no_decision(place, open_runtime):
+    entered = []
+
+    @tool(approval="required", secret="pin")
+    async def enter(door: str, pin: Annotated[str, Field(pattern="^[0-9]{4}$")]) -> str:
+        entered.append((door, pin))
+        return "entered"
+
+    runtime = await open_runtime(place, enter)
+    events = runtime.subscribe()
+    async with fail_after(10):
+        call = ToolCall(id="c1", name="enter", arguments={"door": "front", "pin": "1234"})
+        batch = runtime.session("s").start_batch([call])
+        approval = await asked(runtime, events)
+        for wrong, said in [
+            ({"door": 3, "pin": "1234"}, r"stays open\. The arguments of 'enter' do not fit[^$]*\$\.door: "),
+            ({"pin": "[secret]"}, "field 'door' is missing"),
+            ({"door": "back", "pin": "not my pin"}, r"\$\.pin: the value does not fit"),
+        ]:
+            with pytest.raises(ToolwrightError, match=said) as refused:
+                await runtime.approve(approval.key, arguments=wrong, always={})
+            assert "not my pin" not in str(refused.value)
+        assert await runtime.approvals() == [approval]
+        resolved = await runtime.approve(approval.key, arguments={**approval.arguments, "door": "back"})
+        (outcome,) = await batch
+    assert (resolved.first, outcome.value, entered) == (True, "entered", [("back", "1234")])
+
+
+@pytest.mark.promise("AUTH-03")
+async def test_other_arguments_are_checked_by_the_call_where_whoever_decides_does_not_have_the_tool(tmp_path):
+    shell = Shell()
+    async with fail_after(10), Runtime.open(tmp_path / "agent.db", tools=shell.tools) as runtime:
+        events = runtime.subscribe()
+        batch = runtime.session("s").start_batch([rm()])
+        approval = await asked(runtime, events)
+        async with Runtime.open(tmp_path / "agent.db") as other:
+            assert (await other.approve(approval.key, arguments={"path": 3})).first
+        (outcome,) = await batch
+    assert (outcome.failure.code, shell.ran) == ("invalid_arguments", [])
 
 
 @pytest.mark.promise("AUTH-03")

@@ -7,6 +7,7 @@ like any wait, so that it survives a restart, and whoever answers first decides.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,15 +18,18 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.argument_patterns import decides
 from toolwright.calls.outside import enter, say_waiting
-from toolwright.calls.prepare import read_arguments, validate
+from toolwright.calls.prepare import PreparedCall, read_arguments, rejected, validate
 from toolwright.calls.redact import shown_arguments
+from toolwright.calls.told_failures import invalid
 from toolwright.effects.controller import EffectController, Opened
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
-from toolwright.errors import ToolwrightError
+from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.plain_data import plain_data
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
+from toolwright.tools.problems import json_path
+from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolwright.calls.execute import CallRun
@@ -79,6 +83,12 @@ class Question(Struct, frozen=True):
 def about_arguments(raw: bytes) -> str:
     """A name for exactly these arguments: another question has another one."""
     return jsonx.digest(raw)[:32]
+
+
+def asked_about(wait: Wait) -> tuple[str, str]:
+    """The name and the id of the tool that a request is about."""
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    return asked.tool, asked.tool_id
 
 
 def asked_by(wait: Wait) -> tuple[str, str | None]:
@@ -159,6 +169,40 @@ def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
     if run.raw != before and run.decision is not None:
         run.decision = replace(run.decision, edited=True, arguments=jsonx.decode(shown))
     return failure
+
+
+def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that a person gives in the place of others and that the tool would refuse.
+
+    Raises:
+        ToolwrightError: they do not fit, with every problem.
+    """
+    secret, given = tool.definition.secret, PreparedCall()
+    hidden = secret is not None and is_hidden(arguments.get(secret))
+    failure = read_arguments(given, dict(arguments), sys.maxsize)
+    if failure is None:
+        try:
+            if tool.screen is not None and not hidden and (screened := tool.screen(given.raw)) is not None:
+                failure = screened.failure
+            else:
+                tool.validate(given.raw)
+        except InvalidArguments as error:
+            # A value that was hidden from the person is put back by the call, and one that was given is not shown.
+            about_secret = () if secret is None else ("$", json_path((secret,)))
+            problems = [
+                replace(problem, message="the value does not fit", given=HIDDEN)
+                if problem.path in about_secret
+                else problem
+                for problem in error.problems
+                if not (hidden and problem.path in about_secret)
+            ]
+            failure = invalid(tool.name, InvalidArguments(problems)) if problems else None
+        except Exception as error:  # a validator may be a tool's code
+            failure = rejected(tool.name, error)
+    if failure is not None:
+        raise ToolwrightError(
+            f"Nothing was decided, and the request stays open. {failure.message}\nGive arguments that fit the tool."
+        )
 
 
 def _told(resolution: Resolution) -> tuple[Decision, _Said]:

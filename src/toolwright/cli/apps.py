@@ -13,6 +13,7 @@ from toolwright.cli.exits import BadInput
 from toolwright.cli.project import find_project
 from toolwright.cli.sources import import_source, load_tools
 from toolwright.options import Lifespan
+from toolwright.tools.registry import Catalogue
 
 
 def load_app(named: str | None, tools: Sequence[str] | None, *, directory: Path | None = None) -> App:
@@ -38,15 +39,28 @@ def app_of_store(named: str | None) -> App:
     Raises:
         BadInput: the code of the app cannot be loaded.
     """
+    found = _named_app(named)
+    return found.but(tools=(), capabilities=(), automatic=(), before=(), after=(), lifespan=None)
+
+
+def tools_of_store(named: str | None) -> Catalogue:
+    """The tools of the app that `app_of_store` gives, for a command that checks arguments and runs no tool.
+
+    Raises:
+        BadInput: the code of the app cannot be loaded.
+    """
+    return _named_app(named).catalogue()
+
+
+def _named_app(named: str | None) -> App:
+    """The app that `--app` names, or else that of the project, or one without anything."""
     directory = Path.cwd()
     if named is None:
         project = find_project(directory)
         if project is None or (named := project.app()) is None:
             return App()
         directory = project.directory
-    return _import_app(named, directory).but(
-        tools=(), capabilities=(), automatic=(), before=(), after=(), lifespan=None
-    )
+    return _import_app(named, directory)
 
 
 def _import_app(source: str, directory: Path) -> App:

@@ -9,7 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.approvals import Approval, approved, denied, remember, to_approval
+from toolwright.calls.approvals import (
+    Approval,
+    approved,
+    asked_about,
+    denied,
+    remember,
+    require_fitting,
+    to_approval,
+)
 from toolwright.clock import Clock
 from toolwright.effects.journaled import JournaledController
 from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
@@ -17,6 +25,7 @@ from toolwright.errors import KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data
 from toolwright.tools.arguments import HIDDEN
 from toolwright.tools.outcome import Failure
+from toolwright.tools.tool import Tool
 
 
 class Resolved(Struct, frozen=True):
@@ -41,11 +50,17 @@ class Inbox:
     """Takes what comes for the calls of a store."""
 
     def __init__(
-        self, controller: JournaledController, clock: Clock, redacted: Callable[[str, str], Awaitable[str]]
+        self,
+        controller: JournaledController,
+        clock: Clock,
+        redacted: Callable[[str, str], Awaitable[str]],
+        tool_of: Callable[[str, str], Tool | None],
     ) -> None:
+        """`tool_of` finds the tool that a session has here under a name."""
         self._controller = controller
         self._clock = clock
         self._redacted = redacted
+        self._tool_of = tool_of
 
     async def resolve(self, key: str, value: Any) -> Resolved:
         """Complete what a key stands for with a value."""
@@ -98,8 +113,14 @@ class Inbox:
         always: Mapping[str, Any] | None,
         by: str | None,
     ) -> Resolved:
-        """Let a call run."""
-        return await self._decide(key, approved(self._clock.now(), arguments, by, always), "allow", always)
+        """Let a call run. Other arguments are checked first where the tool is known here."""
+        resolution = approved(self._clock.now(), arguments, by, always)
+        if arguments is not None and (asked := await self._asked(self._read(key, *INBOX))) is not None:
+            name, tool_id = asked_about(asked)
+            tool = self._tool_of(asked.key.call.session, name)
+            if tool is not None and tool.definition.id == tool_id:
+                require_fitting(tool, arguments)
+        return await self._decide(key, resolution, "allow", always)
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
         """Keep a call from running."""
@@ -116,10 +137,14 @@ class Inbox:
             return await self._settle(named, resolution)
         if named.kind != "approval":
             raise ToolwrightError("What a crash cut off is decided each time; leave out always=")
-        waits = await self._controller.waits.waiting(named.call.session, ("approval",))
-        asked: Wait | None = next((wait for wait in waits if wait.key == named), None)
+        asked = await self._asked(named)
         remembered = None if asked is None else remember(asked, effect, always, resolution)
         return _shown(await self._controller.resolve(named, resolution, remembered))
+
+    async def _asked(self, key: WaitKey) -> Wait | None:
+        """The request of a key, while it is open."""
+        waits = await self._controller.waits.waiting(key.call.session, (key.kind,))
+        return next((wait for wait in waits if wait.key == key), None)
 
     async def _settle(self, key: WaitKey, resolution: Resolution) -> Resolved:
         return _shown(await self._controller.resolve(key, resolution))

@@ -96,6 +96,7 @@ class Listening:
 
         Raises:
             KeyRefused: as for `resolve`.
+            ToolwrightError: the other arguments do not fit the tool, where this runtime has it. The request stays open.
         """
         return await self._inbox.approve(key, arguments, always, by)
 
@@ -117,4 +118,4 @@ class Listening:
     @property
     def _inbox(self) -> Inbox:
         self._shared.require_open()
-        return Inbox(self._shared.effects, self.clock, self._shared.redacted)
+        return Inbox(self._shared.effects, self.clock, self._shared.redacted, self._shared.tool_of)

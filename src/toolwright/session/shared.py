@@ -61,6 +61,8 @@ class Shared:
     """True when sessions may have secrets that an earlier process wrote."""
     redacted: Callable[[str, str], Awaitable[str]]
     """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
+    tool_of: Callable[[str, str], Tool | None]
+    """Finds the tool that the session of an id has here under a name."""
     open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]
     runs: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], RunsClient]
     """Makes the runs client of a session, for its host or for a call."""

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.calls.approvals import Approval
+from toolwright.calls.approvals import Approval, require_fitting
 from toolwright.cli import options
-from toolwright.cli.apps import app_of_store
+from toolwright.cli.apps import app_of_store, tools_of_store
 from toolwright.cli.arguments import read_object
 from toolwright.cli.choosing import Chosen, choose
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
@@ -29,6 +29,7 @@ from toolwright.cli.states import Name, place, plain
 from toolwright.cli.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import Resolved
+from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]
 Ids = Annotated[
@@ -102,7 +103,8 @@ def approve(
         if given is not None and len(ids) > 1:
             raise BadInput("--arguments are those of one call; approve the others on their own")
         said = {"arguments": given, "always": _pattern(always, matching)}
-        _decide("approve", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app))
+        tools = None if given is None else tools_of_store(app)
+        _decide("approve", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app), tools)
 
 
 def deny(
@@ -151,9 +153,21 @@ async def _read(store: Path, session: str | None) -> list[Approval]:
         return await runtime.approvals(session)
 
 
-def _decide(verb: Verb, words: Sequence[str], given: options.Before, said: dict[str, Any], yes: bool, app: App) -> None:
+def _decide(
+    verb: Verb,
+    words: Sequence[str],
+    given: options.Before,
+    said: dict[str, Any],
+    yes: bool,
+    app: App,
+    tools: Catalogue | None = None,
+) -> None:
     store = require_store(given.db)
     chosen = asyncio.run(_choose(store, words, given.session))
+    for one in chosen:
+        tool = None if tools is None or one.request is None else tools.get(one.request.tool)
+        if tool is not None:
+            require_fitting(tool, said["arguments"])
     if said["always"] is not None and any(one.request is not None and one.request.cause == "crash" for one in chosen):
         raise BadInput("What a crash cut off is decided each time; leave out --always and --matching")
     if not yes:
