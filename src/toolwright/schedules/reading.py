@@ -1,6 +1,7 @@
 """How a timing is given. Owns what is taken and the words of each refusal; does not own when a timing is due.
 
-The refusals speak of `cron_expression` and `scheduled_at`, as a model writes them; a program says `cron` and `at`.
+The refusals speak of `cron_expression` and `scheduled_at`, as a model writes them. A program says `cron` and `at`:
+`Session.schedule` puts these names in their place.
 """
 
 from __future__ import annotations

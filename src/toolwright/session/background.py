@@ -8,6 +8,7 @@ from typing import Any
 from toolwright.calls.authority import Origin, origin_of, restrict
 from toolwright.calls.lanes import CURRENT
 from toolwright.calls.state import identity
+from toolwright.errors import ScheduleError
 from toolwright.session.belongings import Belongings
 from toolwright.session.store import Unmarked
 from toolwright.tools.background import RunClient, RunsClient, ScheduleClient, SchedulesClient, Trigger, TriggersClient
@@ -49,7 +50,10 @@ class Background(Belongings):
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
             ProcessError: the tool can not run in the background, or its arguments are not usable.
         """
-        return await self._schedules.add(tool, args, **options)
+        try:
+            return await self._schedules.add(tool, args, **options)
+        except ScheduleError as error:
+            raise ScheduleError(_in_words_of_a_program(str(error)), error.code) from error
 
     async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
         """The schedules of the session, the oldest first: all, or those that are not over."""
@@ -106,3 +110,9 @@ class Background(Belongings):
             return Origin("host", self.policy, restrict(self._restrictions, self.policy))
         asking = origin_of(run, identity(run))
         return Origin(asking.source, self.policy, restrict(asking.restrictions, self.policy), asking.call)
+
+
+def _in_words_of_a_program(refusal: str) -> str:
+    """A refusal of a timing, which has the names that a model writes, with the names of our parameters."""
+    # Once each: what a refusal quotes stands behind the name.
+    return refusal.replace("cron_expression", "cron", 1).replace("scheduled_at", "at", 1)

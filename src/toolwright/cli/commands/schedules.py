@@ -201,7 +201,7 @@ async def _add(start: Start, said: dict[str, Any]) -> Schedule:
         try:
             added = await runtime.session(start.session).schedule(start.name, start.arguments, **said)
         except ScheduleError as error:
-            raise BadInput(_in_options(str(error))) from None
+            raise BadInput(_in_options(str(error.__cause__ or error))) from None
         return (await runtime.scheduled(added.id)).schedule
 
 
