@@ -331,7 +331,7 @@ async def test_a_person_decides_about_a_step_that_a_crash_cut_off(crashes, decid
 async def test_a_step_that_is_cut_off_again_asks_again(crashes):
     crashes.crash(ASKED, dies=True, decide="")
     crashes.crash(ASKED, dies=True, decide="approve")
-    asked, outcome = crashes.start(ASKED, dies=False, decide="approve").wait().said
+    asked, outcome, _ = crashes.start(ASKED, dies=False, decide="approve").wait().said
     assert (asked[1], outcome["value"], crashes.ledger) == ("crash", "done", ["act"] * 3)
 
 
