@@ -97,7 +97,6 @@ def test_every_name_of_a_capability_is_one():
     ("library", "name", "arguments"),
     [
         ("re2", "grep_files", {"pattern": "x"}),
-        ("bashkit", "bash", {"command": "ls"}),
         ("bm25s", "tool_search", {"query": "files"}),
         (
             "cryptography.hazmat.primitives.ciphers.aead",
