@@ -146,7 +146,8 @@ async def listener() -> None:
                 await ctx.step(f"after {len(taken)}", note, f"{len(taken)}", on_crash=noted)
         return taken
 
-    async with Runtime.open("agent.db", tools=[listen], worker=True, clock=HastyClock(), sync="normal"):
+    policy = Policy(max_crashes=100)  # Its workers are killed more often than a run may be by default.
+    async with Runtime.open("agent.db", tools=[listen], policy=policy, worker=True, clock=HastyClock(), sync="normal"):
         say("ready")
         await asyncio.Event().wait()
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
-
-from toolwright.errors import ToolwrightError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -92,21 +89,6 @@ class Done:
 _DONE = Done()
 
 
-def _require_number(method: str, name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -math.inf < value < math.inf:
-        raise ToolwrightError(f"ctx.{method}: {name} is {_shown(value)}; use a finite number")
-
-
-def _require_text(method: str, name: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise ToolwrightError(f"ctx.{method}: {name} is {_shown(value)}; use text, such as str(value)")
-
-
-def _shown(value: object) -> str:
-    # The value itself may be a secret; its type says enough, except for a number.
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else f"of type {type(value).__name__!r}"
-
-
 class ToolContext(Generic[Deps]):
     """One call's view of the runtime. Annotate a parameter with it, and it is injected.
 
@@ -179,39 +161,17 @@ class ToolContext(Generic[Deps]):
     def progress(
         self, current: float, total: float | None = None, label: str | None = None, unit: str | None = None
     ) -> Done:
-        """Tell watchers how far the call is; `unit` says of what, such as "files".
-
-        Raises:
-            ToolwrightError: `current` or `total` is not a finite number, or `label` or `unit` is not text.
-        """
-        _require_number("progress", "current", current)
-        if total is not None:
-            _require_number("progress", "total", total)
-        if label is not None:
-            _require_text("progress", "label", label)
-        if unit is not None:
-            _require_text("progress", "unit", unit)
+        """Tell watchers how far the call is; `unit` says of what, such as "files"."""
         self._services.report_progress(current, total, label, unit)
         return _DONE
 
     def status(self, text: str) -> Done:
-        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one.
-
-        Raises:
-            ToolwrightError: `text` is not text.
-        """
-        _require_text("status", "text", text)
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
         self._services.report_status(text)
         return _DONE
 
     def output(self, stream: Literal["stdout", "stderr"] | str, text: str) -> Done:
-        """Send a piece of output to watchers while the call runs.
-
-        Raises:
-            ToolwrightError: `stream` or `text` is not text.
-        """
-        _require_text("output", "stream", stream)
-        _require_text("output", "text", text)
+        """Send a piece of output to watchers while the call runs."""
         self._services.report_output(stream, text)
         return _DONE
 
