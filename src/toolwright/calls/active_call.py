@@ -19,7 +19,7 @@ from toolwright.effects.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.cancel import QueueDeadline
+    from toolwright.calls.execute.timeout import QueueDeadline
     from toolwright.calls.execute.execute import CallRun
     from toolwright.calls.execute.executors import Place
 

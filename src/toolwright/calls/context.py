@@ -10,12 +10,12 @@ from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.environment import CallHost
+from toolwright.calls.execute.timeout import timeout_of
 from toolwright.calls.finalise.finalise import Finaliser
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.journal.store import StoreJournal
 from toolwright.calls.policy import Policy
-from toolwright.calls.record import CallLog
-from toolwright.calls.report import Report
+from toolwright.calls.record import CallLog, Report
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.tool_plan import Plan
 from toolwright.tools.tool import Tool
@@ -88,8 +88,6 @@ class BatchSetting:
 
     def plan(self, tool: Tool) -> Plan:
         """Make the plan of a tool, to be found in `plans` from then on."""
-        policy, definition = self.policy, tool.definition
-        usual = policy.long_timeout if definition.hints.long_running else policy.timeout
-        bucket = self.host.deadlines.bucket(definition.timeout or usual)
+        bucket = self.host.deadlines.bucket(timeout_of(tool.definition, self.policy))
         plan = self.plans[tool] = Plan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
         return plan

@@ -15,9 +15,10 @@ from toolwright.calls.authorise.loop_detection import watch_loops
 from toolwright.calls.authorise.wait_before_run import ask_first, goes_on_waiting
 from toolwright.calls.conclude import UNRECORDED, end_now
 from toolwright.calls.context import BatchSetting
-from toolwright.calls.execute.cancel import cancel, limit_queue
+from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.execute.failures import lacks_secrets
+from toolwright.calls.execute.timeout import limit_queue
 from toolwright.calls.prepare.before_hooks import approach, broken
 from toolwright.calls.prepare.nesting import nearest_running, not_held
 from toolwright.calls.redact import show_arguments, shown_later

@@ -10,7 +10,7 @@ from toolwright.tools.outcome import Failure
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import CallRun
     from toolwright.calls.policy import Policy
-    from toolwright.calls.report import Report
+    from toolwright.calls.record import Report
 
 ROUNDS = 3
 LONGEST = 4

@@ -1,4 +1,4 @@
-"""How a call is stopped. Owns the ends of its times and its cancellation; what it ends with is in `concluding`.
+"""How a call is stopped. Owns its cancellation and its grace; what it ends with is in `conclude`.
 
 A call that has not started is stopped at once. Code that runs is asked to stop and has its grace; then the call is
 given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
@@ -13,36 +13,14 @@ from typing import TYPE_CHECKING
 
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.executors import NotBegun
-from toolwright.calls.execute.failures import Cancelled, queued_too_long, raised, timed_out
+from toolwright.calls.execute.failures import Cancelled, raised
+from toolwright.calls.execute.timeout import time_is_up
 from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import CallRun
 
 log = logging.getLogger("toolwright.calls")
-
-
-class QueueDeadline:
-    """The end of a call's time to wait for its turn."""
-
-    __slots__ = ("_run", "seconds")
-
-    def __init__(self, run: CallRun, seconds: float) -> None:
-        self._run = run
-        self.seconds = seconds
-
-    def expire(self) -> None:
-        run = self._run
-        if run.started is None and not run.concluded:
-            run.schedule.withdraw(run)
-            end_now(run, queued_too_long(run.name, self.seconds))
-
-
-def limit_queue(run: CallRun, seconds: float) -> None:
-    """Fail a call unless it starts within this time."""
-    if run.started is None and not run.concluded:
-        run.turn = QueueDeadline(run, seconds)
-        run.host.deadlines.bucket(seconds).add(run.turn)
 
 
 def cancel(run: CallRun, reason: str) -> None:
@@ -130,7 +108,7 @@ def _give_up(run: CallRun) -> None:
         return
     run.host.lingering.add(run)
     log.warning("Call %r of tool %r does not stop; it is given up", run.call_id, run.name)
-    end_now(run, _out_of_time(run) if run.expired else cancelled(run))
+    end_now(run, time_is_up(run) if run.expired else cancelled(run))
     run.schedule.free_slots(run)
 
 
@@ -155,7 +133,7 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
         run.owner.machine_failed(error.fault)
         return Cancelled("the machine could not run it", may_have_run=run.ran)
     if run.expired:
-        return _out_of_time(run)
+        return time_is_up(run)
     if run.cancel_reason is not None:
         return cancelled(run)
     if asked and isinstance(error, asyncio.CancelledError):
@@ -168,8 +146,3 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
 def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:
     """True when every other task of the loop is being cancelled too, as at the end of `asyncio.run`."""
     return all(other.cancelling() for other in asyncio.all_tasks() if other is not task)
-
-
-def _out_of_time(run: CallRun) -> Failure:
-    tool = run.plan.tool
-    return timed_out(tool, run.name, run.plan.bucket.seconds)

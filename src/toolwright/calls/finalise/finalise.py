@@ -29,7 +29,7 @@ from toolwright.calls.finalise.output_check import (
     too_many_parts,
     too_much_beside,
 )
-from toolwright.calls.finalise.shorten import bounded, persisted
+from toolwright.calls.finalise.spill import bounded, persisted
 from toolwright.calls.finalise.to_outcome import SPECIAL, to_outcome
 from toolwright.calls.finalise.truncate import within
 from toolwright.calls.hooks import Answer, Hooks, ProjectedCall

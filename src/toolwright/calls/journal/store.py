@@ -15,12 +15,10 @@ from msgspec.structs import replace
 
 from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.journal.crash_policy import recover
-from toolwright.calls.journal.outcome_writer import Endings, Then
 from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
-from toolwright.calls.journal.unreleased import Adrift
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import waits_of
-from toolwright.clock import Clock
+from toolwright.clock import Clock, Timer
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
@@ -28,6 +26,10 @@ from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
+RETRY = 1.0
+"""Seconds between two attempts to release calls that could not be released."""
+Then = Callable[[CallRun, ToolOutcome, Exception | None], None]
+"""Called when the outcome of a call is written, with None, or with what went wrong."""
 
 
 _key = functools.partial(tuple.__new__, CallKey)
@@ -44,8 +46,8 @@ class StoreJournal:
         self._clock = clock
         self._live: dict[CallKey, CallRun] = {}
         self._beginning: list[list[Intent]] = []
-        self._adrift = Adrift(store, clock, self._runs)
-        self._endings = Endings(store, clock, self._finish_alone, self._drop)
+        self._unreleased = _Unreleased(store, clock, self._runs)
+        self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
         self.closing = False
 
     async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
@@ -81,7 +83,7 @@ class StoreJournal:
                 try:
                     await job
                 except StoreError:
-                    self._adrift.add(run.key)
+                    self._unreleased.add(run.key)
                     raise
                 for sharer in run.sharers:
                     if not sharer.concluded:
@@ -209,7 +211,7 @@ class StoreJournal:
         assert run.key is not None
         run.handed_over = True
         if outcome.status != "cancelled" and run.fault is None:
-            self._endings.add(run, outcome, then)
+            self._outcomes.add(run, outcome, then)
             return
         job: Awaitable[bool]
         if not self.will_keep(run, outcome):
@@ -250,7 +252,7 @@ class StoreJournal:
     def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
         self._drop(run)
         if fault is not None:
-            self._adrift.add(run.key)
+            self._unreleased.add(run.key)
         then(run, outcome, fault)
 
     def _take_back(self, run: CallRun) -> Awaitable[bool]:
@@ -269,7 +271,7 @@ class StoreJournal:
     def close(self) -> None:
         """From now on what is stopped is cut off, as by a crash."""
         self.closing = True
-        self._adrift.close()
+        self._unreleased.close()
 
     def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:
@@ -295,3 +297,101 @@ def _intent(run: CallRun, key: CallKey, batch: str, now: float, under: bytes | N
     arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
     rerun = about.on_crash == "rerun"
     return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun, under)
+
+
+class _OutcomeWriter:
+    """Writes the outcomes of calls.
+
+    `alone` writes the outcome of one call and tells its `Then`; `written` is told of each that was written here.
+    """
+
+    def __init__(
+        self,
+        store: JournalStore,
+        clock: Clock,
+        alone: Callable[[CallRun, ToolOutcome, Then], None],
+        written: Callable[[CallRun], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._alone = alone
+        self._written = written
+        self._calls: list[tuple[CallRun, ToolOutcome, Then]] = []
+
+    def add(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        """Write the outcome of a call, at the end of this turn."""
+        if not self._calls:
+            run.host.loop.call_soon(self._write)
+        self._calls.append((run, outcome, then))
+
+    def _write(self) -> None:
+        calls, self._calls = self._calls, []
+        now = self._clock.now()
+
+        def each_alone() -> None:
+            for run, outcome, then in calls:
+                self._alone(run, outcome, then)
+
+        def done(job: asyncio.Future[None]) -> None:
+            if job.cancelled() or job.exception() is not None:
+                # One of them is at fault: the others must not suffer for it.
+                each_alone()
+                return
+            for run, outcome, then in calls:
+                self._written(run)
+                then(run, outcome, None)
+
+        ended = [
+            Ended(run.key, outcome, run.record.started_at, now, run.entered or run.recovered is not None, run.refused)
+            for run, outcome, _ in calls
+        ]
+        try:
+            job = asyncio.ensure_future(self._store.finish_all(ended))
+        except Exception:  # at what a tool put into its outcome
+            each_alone()
+        else:
+            job.add_done_callback(done)
+
+
+class _Unreleased:
+    """Calls that this process owns and does not run: as long as it lives, every other one would wait for it.
+
+    `runs` says that a call runs here again, and that whoever runs it will write about it.
+    """
+
+    def __init__(self, store: JournalStore, clock: Clock, runs: Callable[[CallKey], bool]) -> None:
+        self._store = store
+        self._clock = clock
+        self._runs = runs
+        self._keys: dict[CallKey, None] = {}
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def add(self, key: CallKey) -> None:
+        """Let go of a call as soon as that can be written."""
+        self._keys[key] = None
+        if self._timer is None and not self._closed:
+            self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try)
+
+    def close(self) -> None:
+        """Try no more: with its owner gone, the call is anybody's."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _try(self) -> None:
+        self._task = asyncio.ensure_future(self._let_go())
+
+    async def _let_go(self) -> None:
+        try:
+            for key in list(self._keys):
+                if not self._runs(key):
+                    await self._store.release(key)
+                del self._keys[key]
+        except StoreError:
+            pass  # not yet
+        finally:
+            self._timer = None
+        for key in list(self._keys):
+            self.add(key)
