@@ -339,7 +339,7 @@ class Policy:
 
     def but(self, **changes: Any) -> Policy:
         """This policy with some of its decisions changed."""
-        known = {name for name, setting in Policy.__dataclass_fields__.items() if setting.init}
+        known = {name for name, context in Policy.__dataclass_fields__.items() if context.init}
         for name in changes:
             if name not in known:
                 raise PolicyError(f"Policy has no setting {name!r}; its settings are: {', '.join(sorted(known))}")

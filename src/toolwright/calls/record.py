@@ -22,7 +22,7 @@ from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
@@ -271,13 +271,13 @@ class Report:
         self._record_bytes = record_bytes
 
     def batch_started(
-        self, batch: str, scope: str, runs: Sequence[CallRun], calls: Iterable[tuple[str, str]], parent: str | None
+        self, batch: str, scope: str, runs: Sequence[ActiveCall], calls: Iterable[tuple[str, str]], parent: str | None
     ) -> None:
         """Open a record for every call. `calls` are their ids and names."""
         session, keep, clock = self._session, self._open, self._clock
         queued = clock.monotonic()
         offset = clock.now() - queued
-        redactor = runs[0].host.redactor if runs else None
+        redactor = runs[0].env.redactor if runs else None
         for run in runs:
             tool = run.tool
             plain = redactor is None and (tool is None or tool.definition.secret is None)
@@ -302,7 +302,7 @@ class Report:
         if self._channel.pushes:
             self._channel.publish(BatchStarted(session, batch, queued + offset, tuple(calls), parent, scope))
 
-    def call_started(self, run: CallRun, started: float | None) -> None:
+    def call_started(self, run: ActiveCall, started: float | None) -> None:
         """A call begins; one that never runs begins when it ends."""
         record = run.record
         record.started = started
@@ -312,7 +312,7 @@ class Report:
             for push in pushes:
                 push(event)
 
-    def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:
+    def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome: close its record and say so."""
         record = run.record
         if run.started is None:
@@ -347,9 +347,9 @@ class Report:
                     statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
         self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses, scope))
 
-    def warn(self, run: CallRun, code: str, message: str) -> None:
+    def warn(self, run: ActiveCall, code: str, message: str) -> None:
         """Say something about a call that its owner should look at."""
-        publish(run.host, run, CallWarning(*about(run), code, message))
+        publish(run.env, run, CallWarning(*about(run), code, message))
 
 
 def _log_failed(record: CallRecord) -> None:

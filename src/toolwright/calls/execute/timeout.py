@@ -15,7 +15,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 
 def timeout_of(definition: ToolDefinition, policy: Policy) -> float:
@@ -23,7 +23,7 @@ def timeout_of(definition: ToolDefinition, policy: Policy) -> float:
     return definition.timeout or (policy.long_timeout if definition.hints.long_running else policy.timeout)
 
 
-def time_is_up(run: CallRun) -> Failure:
+def time_is_up(run: ActiveCall) -> Failure:
     """The failure of an attempt that took longer than its timeout."""
     tool, seconds = run.plan.tool, run.plan.bucket.seconds
     doubt = "" if tool.definition.hints.readonly else "; it may have had an effect"
@@ -42,22 +42,22 @@ class QueueDeadline:
 
     __slots__ = ("_run", "seconds")
 
-    def __init__(self, run: CallRun, seconds: float) -> None:
+    def __init__(self, run: ActiveCall, seconds: float) -> None:
         self._run = run
         self.seconds = seconds
 
     def expire(self) -> None:
         run = self._run
         if run.started is None and not run.concluded:
-            run.schedule.withdraw(run)
+            run.admission.withdraw(run)
             end_now(run, _queued_too_long(run.name, self.seconds))
 
 
-def limit_queue(run: CallRun, seconds: float) -> None:
+def limit_queue(run: ActiveCall, seconds: float) -> None:
     """Fail a call unless it starts within this time."""
     if run.started is None and not run.concluded:
-        run.turn = QueueDeadline(run, seconds)
-        run.host.deadlines.bucket(seconds).add(run.turn)
+        run.queue_deadline = QueueDeadline(run, seconds)
+        run.env.deadlines.bucket(seconds).add(run.queue_deadline)
 
 
 def _queued_too_long(name: str, seconds: float) -> Failure:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.execute.exception_failures import invalid
-from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
+from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, invoke
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, validate
 from toolwright.errors import InvalidArguments
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
@@ -21,7 +21,7 @@ ANSWERS = (Answer, Success, Failure, ConnectionRequired)
 """What ends a call in the tool's place."""
 
 
-async def approach(
+async def run_before_hooks(
     entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, session: str, batch: str, max_bytes: int, seconds: float
 ) -> None:
     """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments.
@@ -29,7 +29,7 @@ async def approach(
     Whatever goes wrong here ends the call: a guard that breaks must not let it through.
     """
     try:
-        await _approach(entry, hooks, session, batch, max_bytes, seconds)
+        await _run_before_hooks(entry, hooks, session, batch, max_bytes, seconds)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -40,7 +40,7 @@ async def approach(
         entry.fail(broken("hook", told(error)))
 
 
-async def _approach(
+async def _run_before_hooks(
     entry: PreparedCall, hooks: tuple[BeforeHook, ...], session: str, batch: str, max_bytes: int, seconds: float
 ) -> None:
     assert entry.tool is not None
@@ -69,7 +69,7 @@ async def _approach(
 async def _asked(entry: PreparedCall, source: str, seconds: float, function: Any, *args: Any) -> Any:
     try:
         async with asyncio.timeout(seconds):
-            return await ask(function, *args)
+            return await invoke(function, *args)
     except asyncio.CancelledError:
         raise
     except InvalidArguments as error:
