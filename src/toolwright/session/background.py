@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from toolwright.calls.authority import Origin, origin_of, restrict
 from toolwright.calls.lanes import CURRENT
@@ -11,16 +11,28 @@ from toolwright.calls.state import identity
 from toolwright.errors import ScheduleError
 from toolwright.session.belongings import Belongings
 from toolwright.session.store import Unmarked
-from toolwright.tools.background import RunClient, RunsClient, ScheduleClient, SchedulesClient, Trigger, TriggersClient
+from toolwright.tools.background import (
+    RunClient,
+    RunsClient,
+    ScheduleClient,
+    ScheduleOptions,
+    SchedulesClient,
+    SpawnOptions,
+    Trigger,
+    TriggerOptions,
+    TriggersClient,
+)
 
 
 class Background(Belongings):
     """The part of a session that starts work in the background."""
 
-    async def spawn(self, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> RunClient:
+    async def spawn(
+        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+    ) -> RunClient:
         """Start a tool that supports it in the background, and return the handle of its run.
 
-        `options` are those of `toolwright.processes.Runs.spawn`: title, timeout, signal_on_completion, disposition, id.
+        `SpawnOptions` explains the options.
 
         Raises:
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
@@ -40,11 +52,12 @@ class Background(Belongings):
         """
         return await self._runs.get(id)
 
-    async def schedule(self, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> ScheduleClient:
+    async def schedule(
+        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleClient:
         """Start a tool that supports the background at an instant, or again and again; return the schedule's handle.
 
-        `options` are those of `toolwright.schedules.Schedules.add`: cron or at, timezone, title, timeout,
-        signal_on_completion, misfire, overlap, id.
+        `ScheduleOptions` explains the options; one of `cron` and `at` is needed.
 
         Raises:
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
@@ -67,11 +80,12 @@ class Background(Belongings):
         """
         return await self._schedules.get(id)
 
-    async def on(self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> Trigger:
+    async def on(
+        self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
+    ) -> Trigger:
         """Start a tool in the background each time something occurs under a topic, as `runtime.occur` says.
 
-        `options` are those of `toolwright.processes.Triggers.add`: match, payload_as, title, timeout,
-        signal_on_completion, id.
+        `TriggerOptions` explains the options.
 
         Raises:
             ProcessError: the tool can not run in the background, there are too many triggers, or something is not
