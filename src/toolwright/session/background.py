@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolwright.calls.authority import Origin, origin_of, restrict
-from toolwright.calls.lanes import CURRENT
-from toolwright.calls.state import identity
+from toolwright.calls.active_call import identity
+from toolwright.calls.authorise.authority import Origin, origin_of, restrict
+from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.errors import ScheduleError
-from toolwright.session.belongings import Belongings
-from toolwright.session.store import Unmarked
-from toolwright.tools.background import (
+from toolwright.session.core import Belongings
+from toolwright.session.services.quotas import Unmarked
+from toolwright.tools.background_protocols import (
     RunClient,
     RunsClient,
     ScheduleClient,
