@@ -14,7 +14,7 @@ from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.large_json import has_few_parts
 from toolwright.tools.checking_cost import MOST_LISTED, CheckingCost, cost_of_json_schema
-from toolwright.tools.problems import (
+from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
     ArgumentProblem,
     Path,

@@ -34,7 +34,14 @@ from toolwright.tools.annotations import (
 )
 from toolwright.tools.checking_cost import MOST_TYPED, cost_of_core_schema
 from toolwright.tools.docstring import documentation_of
-from toolwright.tools.problems import MOST_PROBLEMS, ArgumentProblem, preview, shorten, typed_problem, unreadable
+from toolwright.tools.validation_messages import (
+    MOST_PROBLEMS,
+    ArgumentProblem,
+    preview,
+    shorten,
+    typed_problem,
+    unreadable,
+)
 
 __all__ = [
     "FrameLocals",
