@@ -6,7 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -173,6 +173,22 @@ class CallStatistics(Struct, frozen=True, kw_only=True):
         return plain_data(self)
 
 
+class RecordFilters(TypedDict, total=False):
+    """The filters of `MemoryCallLog.query`; a record must match all that are given."""
+
+    session: str | None
+    batch: str | None
+    call_id: str | None
+    tool: str | None
+    scope: str | None
+    status: str | None
+    category: str | None
+    source: str | None
+    since: float | None
+    until: float | None
+    limit: int | None
+
+
 class MemoryCallLog:
     """The last `limit` records, in memory."""
 
@@ -228,7 +244,7 @@ class MemoryCallLog:
         found.reverse()
         return found
 
-    def statistics(self, **filters: Any) -> CallStatistics:
+    def statistics(self, **filters: Unpack[RecordFilters]) -> CallStatistics:
         """Counts, failures by category, and percentiles of queue and run time; filters as in `query`."""
         records = self.query(**filters)
         by_status: dict[str, int] = {}
