@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 
-import toolwright.calls
+import toolwright.calls.schedule
 from tests.sched.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import Batch, Policy, Runtime, Session, Tool, ToolCall, ToolContext, tool, tree
 
 FEW, MANY = 250, 1000
-SCHEDULING = tuple(
-    str(Path(toolwright.calls.__file__).with_name(name))
-    for name in ("schedule.py", "conflicts.py", "tickets.py", "deadlock.py")
-)
+SCHEDULING = str(Path(toolwright.calls.schedule.__file__).parent)
 POLICY = Policy(on_loop="ignore", timeout=1000.0, max_concurrency=8)
 
 
@@ -29,7 +26,7 @@ class Lines:
     count = 0
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._inside if frame.f_code.co_filename in SCHEDULING else None
+        return self._inside if frame.f_code.co_filename.startswith(SCHEDULING) else None
 
     def _inside(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":

@@ -111,7 +111,7 @@ class RuntimeOrder:
         return (blockers if favours else [other for other in blockers if other not in ticket.courtesy]), True
 
     def drop_reserved(self, ticket: Ticket) -> tuple[Limit, ...]:
-        """Give back the slots that were reserved for a ticket, which it may take in the next moment; else offer them."""
+        """Give back the slots that were reserved for a ticket, which it may take at once; else offer them."""
         reserved, ticket.reserved, ticket.passed_over = ticket.reserved, (), 0
         self.favoured = None
         for limit in reserved:
