@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from toolwright.app import App
     from toolwright.calls.approvals import Approval
     from toolwright.calls.batch import Batch
-    from toolwright.calls.hooks import Answer, HookCall, ProjectedCall, ReplaceArguments
+    from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
@@ -81,6 +81,7 @@ _HOMES = {
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
+    "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
     "Quotas": "toolwright.session.store",
     "Recovered": "toolwright.session.recovery",
@@ -145,6 +146,7 @@ __all__ = [
     "Pending",
     "Policy",
     "PolicyError",
+    "PrepareCall",
     "ProjectedCall",
     "Quotas",
     "Recovered",

@@ -25,6 +25,7 @@ from toolwright.session.connecting import Connecting
 from toolwright.session.known import KnownSecrets
 from toolwright.session.logs import unguard_logs
 from toolwright.session.offer import Offer
+from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.services import SessionServices
 from toolwright.session.shared import Shared
 from toolwright.session.store import Marks
@@ -83,6 +84,7 @@ class Session(Batching, Background, Connecting):
             run_nested=self._run_nested,
             keeper=self._known,
             secret_names=self._secret_names,
+            view=ReadOnlySession(self),
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,

@@ -22,7 +22,7 @@ Mode = Literal["async", "thread", "process"]
 Validate = Callable[[bytes], dict[str, Any]]
 Invoke = Callable[[dict[str, Any], ToolContext | None], Any]
 Prepare = Callable[[dict[str, Any], Any], Any]
-"""Takes the arguments and a `HookCall`; gives a payload for the run, or the answer in its place."""
+"""Takes the arguments and a `PrepareCall`; gives a payload for the run, or the answer in its place."""
 
 
 class Screened(NamedTuple):
