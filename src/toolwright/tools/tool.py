@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, Unpack
+from typing import Any, NamedTuple, Protocol, TypeVar, Unpack
 
 from msgspec.structs import replace
 
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.arguments import Arguments
+from toolwright.tools.body import Body, Invoke, MakeBody, Mode, Validate
 from toolwright.tools.claims import Claim, compile_claims
 from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import ToolDefinition
@@ -18,9 +19,6 @@ from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
 
-Mode = Literal["async", "thread", "process"]
-Validate = Callable[[bytes], dict[str, Any]]
-Invoke = Callable[[dict[str, Any], ToolContext | None], Any]
 Prepare = Callable[[dict[str, Any], Any], Any]
 """Takes the arguments and a `PrepareCall`; gives a payload for the run, or the answer in its place."""
 
@@ -36,10 +34,15 @@ Screen = Callable[[bytes], Screened | None]
 """Takes the JSON of the arguments, valid or not; text that is no JSON object comes as a JSON string."""
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ToolObject(Protocol):
-    """An object that is a tool: it defines itself and runs. A `prepare(arguments, call)` is optional."""
+    """An object that is a tool: it defines itself and runs.
+
+    A `prepare(arguments, call)` is optional, and so is an async `run_background(arguments, context)`, which is used in
+    the place of `run` in background runs.
+    """
 
     definition: ToolDefinition
 
@@ -55,12 +58,14 @@ class Tool:
 
     __slots__ = (
         "__wrapped__",
+        "background_body",
         "check_events",
         "check_output",
         "claims",
         "definition",
         "direct",
         "invoke",
+        "make_body",
         "mode",
         "needs",
         "needs_context",
@@ -88,6 +93,7 @@ class Tool:
         screen: Screen | None = None,
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
+        make_body: MakeBody | None = None,
     ) -> None:
         known = _properties(definition.input_schema)
         _require_secret(definition, parameters if known is None else known)
@@ -103,6 +109,8 @@ class Tool:
         self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
         self.__wrapped__ = function
+        self.background_body: Body | None = None
+        self.make_body = make_body
         self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
         self.check_events = {
             event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
@@ -113,6 +121,42 @@ class Tool:
     def name(self) -> str:
         """The name a model calls it by."""
         return self.definition.name
+
+    def background(self, function: F) -> F:
+        """Use another function for the background runs of this tool, with the same parameters: `@report.background`.
+
+        The tool supports the background then. Its name, its schema and all that a policy sees of it stay the same.
+
+        Raises:
+            ToolDefinitionError: the function takes another input, the tool has such a function, or it is an object.
+        """
+        if self.make_body is None:
+            raise ToolDefinitionError(
+                f"Tool {self.name!r} is an object; give it a method run_background(arguments, context) instead"
+            )
+        self._set_background(self.make_body(function))
+        return function
+
+    def _set_background(self, body: Body) -> None:
+        if self.background_body is not None:
+            raise ToolDefinitionError(f"Tool {self.name!r} has two functions for the background; keep one of them")
+        needs = self.needs | body.needs
+        _refuse_deps_elsewhere(self.definition, needs)
+        self.definition = replace(self.definition, hints=replace(self.definition.hints, supports_background=True))
+        self.needs = needs
+        self.background_body = body
+
+    def in_background(self) -> Tool:
+        """The tool as a background run runs it: with its own body for that, if it has one."""
+        body = self.background_body
+        if body is None:
+            return self
+        changed = self.with_definition()
+        changed.validate, changed.invoke, changed.direct = body.validate, body.invoke, body.direct
+        changed.mode = "process" if self.definition.isolation == "process" else body.mode
+        changed.needs_context, changed.__wrapped__ = body.needs_context, body.function
+        changed.background_body = None
+        return changed
 
     @classmethod
     def from_schema(
@@ -133,9 +177,9 @@ class Tool:
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
         if isinstance(schema, bool):
             raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
-        validate = compile_schema(schema, owner=name)
-        wants_context = _takes_context(handler, name)
-        return cls(
+        make_body = functools.partial(_handler_body, name, compile_schema(schema, owner=name))
+        body = make_body(handler)
+        made = cls(
             define(
                 options,
                 name=name,
@@ -143,20 +187,20 @@ class Tool:
                 description=description,
                 input_schema=schema or ANY_OBJECT,
             ),
-            validate=validate,
-            invoke=(
-                (lambda arguments, context: handler(Arguments(arguments), context))
-                if wants_context
-                else (lambda arguments, context: handler(Arguments(arguments)))
-            ),
-            mode="async" if is_async(handler) else "thread",
-            needs_context=wants_context,
+            validate=body.validate,
+            invoke=body.invoke,
+            mode=body.mode,
+            needs_context=body.needs_context,
             parameters=_properties(schema),
             needs=read_needs(options, name),
             prepare=options.get("prepare"),
             screen=options.get("screen"),
             function=handler,
+            make_body=make_body,
         )
+        if (background := options.get("background")) is not None:
+            made.background(background)
+        return made
 
     @classmethod
     def from_object(cls, thing: ToolObject) -> Tool:
@@ -172,16 +216,26 @@ class Tool:
             raise ToolDefinitionError(f"Tool {name!r} has no run method of the form run(arguments, context); add one")
         if prepare is not None and not callable(prepare):
             raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; make it a method, or leave it out")
-        return cls(
+        background = getattr(thing, "run_background", None)
+        if background is not None and not (callable(background) and _takes(background, 2)):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has a run_background that is not of the form run_background(arguments, context); "
+                "write it so, or leave it out"
+            )
+        body = _object_body(compile_schema(definition.input_schema, owner=name), run)
+        made = cls(
             definition,
-            validate=compile_schema(definition.input_schema, owner=definition.name),
-            invoke=lambda arguments, context: run(Arguments(arguments), context),
-            mode="async" if is_async(run) else "thread",
+            validate=body.validate,
+            invoke=body.invoke,
+            mode=body.mode,
             needs_context=True,
             parameters=_properties(definition.input_schema),
             prepare=prepare,
             function=run,
         )
+        if background is not None:
+            made._set_background(_object_body(body.validate, background))
+        return made
 
     def with_definition(self, **changes: Any) -> Tool:
         """Return a tool that runs the same code under a changed definition; the id stays.
@@ -199,7 +253,9 @@ class Tool:
         if "concurrency" in changes:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
-            changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
+            own, body = compile_schema(definition.input_schema, owner=changed.name), self.background_body
+            changed.validate = _both(own, self.validate)
+            changed.background_body = None if body is None else body._replace(validate=_both(own, body.validate))
         if "output_schema" in changes or "hints" in changes:
             changed.check_output = _output_check(definition)
         if changed.prepare is None and definition.hints.requires_secrets:
@@ -222,6 +278,28 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+def _handler_body(name: str, validate: Validate, handler: Callable[..., Any]) -> Body:
+    """The body of a handler of a raw schema."""
+    if not callable(handler):
+        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+    wants_context = _takes_context(handler, name)
+    return Body(
+        validate,
+        (lambda arguments, context: handler(Arguments(arguments), context))
+        if wants_context
+        else (lambda arguments, context: handler(Arguments(arguments))),
+        "async" if is_async(handler) else "thread",
+        wants_context,
+        handler,
+    )
+
+
+def _object_body(validate: Validate, run: Callable[..., Any]) -> Body:
+    """The body of a method of an object."""
+    mode: Mode = "async" if is_async(run) else "thread"
+    return Body(validate, lambda arguments, context: run(Arguments(arguments), context), mode, True, run)
 
 
 def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) -> None:
