@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from toolwright.tools.registry import ToolRegistry
     from toolwright.tools.retry import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
+    from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
 
 __version__ = "0.1.0"
@@ -100,6 +101,7 @@ _HOMES = {
     "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
     "StoreError": "toolwright.errors",
+    "Subject": "toolwright.tools.subject",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
     "ToolCall": "toolwright.tools.call",
@@ -164,6 +166,7 @@ __all__ = [
     "Screened",
     "Session",
     "StoreError",
+    "Subject",
     "Success",
     "Tool",
     "ToolCall",

@@ -115,6 +115,7 @@ class ToolDeclaration:
             parameters=signature.parameters,
             prepare=self._options.get("prepare"),
             screen=self._options.get("screen"),
+            subject=self._options.get("subject"),
             function=function,
             direct=body.direct,
             make_body=functools.partial(_background_body, name, signature.input_schema, self._local_names),

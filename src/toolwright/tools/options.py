@@ -70,6 +70,8 @@ class ToolOptions(TypedDict, total=False):
     prepare: Callable[[dict[str, Any], Any], Any]
     # sees the JSON of the arguments before anything is recorded, and may refuse what must not be written down
     screen: Callable[[bytes], Any]
+    # says to a person who is asked for approval what the call is about; it gets the arguments and a read-only session
+    subject: Callable[[dict[str, Any], Any], Any]
 
 
 NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
@@ -122,6 +124,9 @@ def define(
     screen = options.get("screen")
     if screen is not None and not callable(screen):
         raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
+    subject = options.get("subject")
+    if subject is not None and not callable(subject):
+        raise ToolDefinitionError(f"Tool {name!r} has subject={subject!r:.200}; use a function of arguments and view")
     required = _required_secrets(options.get("requires_secrets"), name)
     if required:
         options = {**options, "requires_secrets": True}

@@ -18,6 +18,7 @@ from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
+from toolwright.tools.subject import MakeSubject
 
 Prepare = Callable[[dict[str, Any], Any], Any]
 """Takes the arguments and a `PrepareCall`; gives a payload for the run, or the answer in its place."""
@@ -40,8 +41,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ToolObject(Protocol):
     """An object that is a tool: it defines itself and runs.
 
-    A `prepare(arguments, call)` is optional, and so is an async `run_background(arguments, context)`, which is used in
-    the place of `run` in background runs.
+    A `prepare(arguments, call)` is optional, and so are an async `run_background(arguments, context)`, which is used in
+    the place of `run` in background runs, and a `subject(arguments, view)`, which says what a call is about.
     """
 
     definition: ToolDefinition
@@ -71,6 +72,7 @@ class Tool:
         "needs_context",
         "prepare",
         "screen",
+        "subject",
         "validate",
     )
 
@@ -94,6 +96,7 @@ class Tool:
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
         make_body: MakeBody | None = None,
+        subject: MakeSubject | None = None,
     ) -> None:
         known = _properties(definition.input_schema)
         _require_secret(definition, parameters if known is None else known)
@@ -108,6 +111,8 @@ class Tool:
         _refuse_deps_elsewhere(definition, needs)
         self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
+        # Says to a person what a call is about; None where the definition says enough.
+        self.subject = subject
         self.__wrapped__ = function
         self.background_body: Body | None = None
         self.make_body = make_body
@@ -195,6 +200,7 @@ class Tool:
             needs=read_needs(options, name),
             prepare=options.get("prepare"),
             screen=options.get("screen"),
+            subject=options.get("subject"),
             function=handler,
             make_body=make_body,
         )
@@ -231,6 +237,7 @@ class Tool:
             needs_context=True,
             parameters=_properties(definition.input_schema),
             prepare=prepare,
+            subject=getattr(thing, "subject", None),
             function=run,
         )
         if background is not None:
