@@ -23,7 +23,7 @@ from rich.text import Text
 
 from demo_worker import SPEED, TOOLS, HurriedClock
 from toolwright import Runtime
-from toolwright.cli.states import look_of
+from toolwright.cli.display.styles import look_of
 
 HERE = Path(__file__).parent
 PATIENCE = 25

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwright.app import App
-    from toolwright.calls.approvals import Approval
+    from toolwright.calls.authorise.approvals import Approval
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, Request, Rule
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         ToolDefinitionError,
         ToolwrightError,
     )
-    from toolwright.runtime import Runtime
+    from toolwright.runtime.runtime import Runtime
     from toolwright.session.inbox import Resolved
     from toolwright.session.recovery import Recovered, Unfinished
+    from toolwright.session.services.quotas import Quotas, Room
     from toolwright.session.session import Session
-    from toolwright.session.store import Quotas, Room
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
     from toolwright.tools.capability import Capability
@@ -60,7 +60,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Answer": "toolwright.calls.hooks",
     "App": "toolwright.app",
-    "Approval": "toolwright.calls.approvals",
+    "Approval": "toolwright.calls.authorise.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
     "Batch": "toolwright.calls.batch",
@@ -84,7 +84,7 @@ _HOMES = {
     "PolicyError": "toolwright.errors",
     "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
-    "Quotas": "toolwright.session.store",
+    "Quotas": "toolwright.session.services.quotas",
     "Recovered": "toolwright.session.recovery",
     "Unfinished": "toolwright.session.recovery",
     "Resolved": "toolwright.session.inbox",
@@ -93,9 +93,9 @@ _HOMES = {
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "RetryPolicy": "toolwright.tools.retry",
-    "Room": "toolwright.session.store",
+    "Room": "toolwright.session.services.quotas",
     "Rule": "toolwright.calls.policy",
-    "Runtime": "toolwright.runtime",
+    "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
     "ScopedRegistry": "toolwright.tools.scopes",
     "Screened": "toolwright.tools.tool",

@@ -241,7 +241,7 @@ async def test_a_lifespan_that_ends_before_its_runtime_is_logged(caplog: pytest.
 
     async with fail_after(5):
         runtime = await App(lifespan=lifespan).open()
-        with caplog.at_level(logging.ERROR, "toolwright.lifespan"):
+        with caplog.at_level(logging.ERROR, "toolwright.runtime.lifespan"):
             broken.set()
             for _ in range(10):
                 await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from toolwright.effects.effect import PROCESS_SCOPE
 from toolwright.effects.journal import Ended
 from toolwright.effects.waits import Resolution, WaitKey
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.care import check
+from toolwright.stores.sqlite.admin.maintenance import check
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
 from toolwright.tools.outcome import ToolOutcome

@@ -12,9 +12,9 @@ from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Ended, Intent
 from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.stores.sqlite.bundles import FEWEST, LARGEST, Bundle
-from toolwright.stores.sqlite.care import check, prune, stats
-from toolwright.stores.sqlite.history import batches, calls
+from toolwright.stores.sqlite.admin.history import batches, calls
+from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
+from toolwright.stores.sqlite.calls.intent_bundles import FEWEST, LARGEST, Bundle
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome
 

@@ -8,7 +8,7 @@ import pytest
 from tests.processes.conftest import Stage
 from toolwright import ToolContext, tool
 from toolwright.errors import ProcessError, ServiceError
-from toolwright.stores.sqlite.care import Pruned, check, prune, stats
+from toolwright.stores.sqlite.admin.maintenance import Pruned, check, prune, stats
 
 
 @tool(supports_background=True)

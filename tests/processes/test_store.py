@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from toolwright.background.background_run import Options, Process, Progress, Registration
+from toolwright.background.ending import make_ending
+from toolwright.background.store import Limits, Piece, Report
 from toolwright.errors import ProcessError
-from toolwright.processes.ending import make_ending
-from toolwright.processes.process import Options, Process, Progress, Registration
-from toolwright.processes.store import Limits, Piece, Report
-from toolwright.session.store import Quotas
-from toolwright.stores.sqlite.services import SqliteServiceStores
+from toolwright.session.services.quotas import Quotas
+from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance.background import CASE_CLOCK, TimedProcesses
 from toolwright.tools.outcome import ToolOutcome

@@ -10,7 +10,7 @@ from tests.effects.conftest import file, open_runtime, place
 from tests.support import fail_after
 from toolwright import Policy, RetryPolicy, Runtime, ToolContext, ToolError, tool
 from toolwright.errors import ProcessError, ServiceError
-from toolwright.stores.sqlite.care import prune
+from toolwright.stores.sqlite.admin.maintenance import prune
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
 

@@ -31,10 +31,10 @@ from toolwright.builtin.bash_files import (
 )
 from toolwright.errors import ToolDefinitionError
 from toolwright.limited_children import ChildFailed, ChildJob, ChildTimeout
-from toolwright.tools.clients import SessionView
 from toolwright.tools.context import ToolContext
 from toolwright.tools.function import as_tool, tool
 from toolwright.tools.outcome import Success, ToolError
+from toolwright.tools.session_protocols import SessionView
 from toolwright.tools.shell_rules import Policies, command_rules, write_refused_by
 from toolwright.tools.subject import Subject
 

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from toolwright.given import unusable
+from toolwright.argument_checks import unusable
 from toolwright.plain_data import plain_data
 from toolwright.tools.capability import Capability
-from toolwright.tools.clients import SessionView
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
+from toolwright.tools.session_protocols import SessionView
 
 
 class HookCall(Struct, frozen=True, kw_only=True):

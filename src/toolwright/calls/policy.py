@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from toolwright.calls.argument_patterns import session_path
-from toolwright.calls.shell.patterns import Place, ScriptPatterns, WrittenPath
-from toolwright.calls.shell.script import Script, read_script
+from toolwright.calls.authorise.argument_patterns import session_path
+from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns, WrittenPath
+from toolwright.calls.authorise.shell.script import Script, read_script
 from toolwright.errors import PolicyError
 from toolwright.tools.call import CallSource
 from toolwright.tools.claims import MOST_PATHS, Resource

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from toolwright import jsonx
+from toolwright.argument_checks import require_count
 from toolwright.clock import rfc3339
-from toolwright.given import require_count
 from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
 

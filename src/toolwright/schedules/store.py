@@ -6,12 +6,12 @@ import builtins
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from toolwright.processes.process import Registration
-from toolwright.processes.store import Limits, ProcessStore
-from toolwright.processes.triggers import TriggerStore
+from toolwright.background.background_run import Registration
+from toolwright.background.store import Limits, ProcessStore
+from toolwright.background.triggers import TriggerStore
 from toolwright.schedules.schedule import Fired, Schedule, State
-from toolwright.session.services import ServiceStores
-from toolwright.session.store import Mark
+from toolwright.session.services.quotas import Mark
+from toolwright.session.services.session_services import ServiceStores
 
 
 class Firing(NamedTuple):

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolwright.calls.authority import Origin, origin_of, restrict
-from toolwright.calls.lanes import CURRENT
-from toolwright.calls.state import identity
+from toolwright.calls.active_call import identity
+from toolwright.calls.authorise.authority import Origin, origin_of, restrict
+from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.errors import ScheduleError
-from toolwright.session.belongings import Belongings
-from toolwright.session.store import Unmarked
-from toolwright.tools.background import RunClient, RunsClient, ScheduleClient, SchedulesClient, Trigger, TriggersClient
+from toolwright.session.core import Belongings
+from toolwright.session.services.quotas import Unmarked
+from toolwright.tools.background_protocols import (
+    RunClient,
+    RunsClient,
+    ScheduleClient,
+    SchedulesClient,
+    Trigger,
+    TriggersClient,
+)
 
 
 class Background(Belongings):
@@ -20,7 +27,7 @@ class Background(Belongings):
     async def spawn(self, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> RunClient:
         """Start a tool that supports it in the background, and return the handle of its run.
 
-        `options` are those of `toolwright.processes.Runs.spawn`: title, timeout, signal_on_completion, disposition, id.
+        `options` are those of `ctx.runs.spawn`: title, timeout, signal_on_completion, disposition, id.
 
         Raises:
             ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
@@ -70,7 +77,7 @@ class Background(Belongings):
     async def on(self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Any) -> Trigger:
         """Start a tool in the background each time something occurs under a topic, as `runtime.occur` says.
 
-        `options` are those of `toolwright.processes.Triggers.add`: match, payload_as, title, timeout,
+        `options` are those of `toolwright.background.Triggers.add`: match, payload_as, title, timeout,
         signal_on_completion, id.
 
         Raises:

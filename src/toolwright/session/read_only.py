@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.services import (
+from toolwright.tools.service_protocols import (
     FilesClient,
     FilesReader,
     KeyValueClient,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute import CallRun
+from toolwright.calls.execute.execute import CallRun
 from toolwright.clock import rfc3339
 from toolwright.effects.effect import PROCESS_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore

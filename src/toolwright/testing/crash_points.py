@@ -12,14 +12,15 @@ from typing import Any
 
 import apsw
 
-from toolwright import keeping
-from toolwright.calls import plan, setting
-from toolwright.calls.isolate import ProcessPool
+from toolwright.calls import context as setting
+from toolwright.calls import tool_plan as plan
+from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.effects.store import Store
-from toolwright.session import shared
+from toolwright.runtime import stores as keeping
+from toolwright.session import parts as shared
 from toolwright.stores.sqlite import store
-from toolwright.stores.sqlite.writer import Writer
-from toolwright.testing.stage import crash_point, writing
+from toolwright.stores.sqlite.core.writer import Writer
+from toolwright.testing.inside_program import crash_point, writing
 
 POINTS = (
     "before the intents are written",

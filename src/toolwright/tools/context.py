@@ -9,11 +9,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from toolwright.limited_children import ChildPool
-    from toolwright.tools.background import RunsClient, SchedulesClient, TriggersClient
+    from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
     from toolwright.tools.call import ToolCall
-    from toolwright.tools.clients import CatalogueClient, ChildSessionClient, SessionClient
     from toolwright.tools.outcome import ToolOutcome
-    from toolwright.tools.services import (
+    from toolwright.tools.service_protocols import (
         AttachmentsClient,
         ConnectionsClient,
         FilesClient,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         ResourcesClient,
         SecretsClient,
     )
+    from toolwright.tools.session_protocols import CatalogueClient, ChildSessionClient, SessionClient
     from toolwright.tools.shell_rules import ShellRule
 
     Deps = TypeVar("Deps", default=Any)

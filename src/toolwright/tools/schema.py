@@ -13,7 +13,7 @@ import msgspec
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.large_json import has_few_parts
-from toolwright.tools.problems import (
+from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
     ArgumentProblem,
     Path,

@@ -33,7 +33,14 @@ from toolwright.tools.annotations import (
     resolve_annotation,
 )
 from toolwright.tools.docstring import documentation_of
-from toolwright.tools.problems import MOST_PROBLEMS, ArgumentProblem, preview, shorten, typed_problem, unreadable
+from toolwright.tools.validation_messages import (
+    MOST_PROBLEMS,
+    ArgumentProblem,
+    preview,
+    shorten,
+    typed_problem,
+    unreadable,
+)
 
 __all__ = [
     "FrameLocals",

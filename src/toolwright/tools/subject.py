@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright.plain_data import plain_data
-from toolwright.tools.clients import SessionView
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import encodable
+from toolwright.tools.session_protocols import SessionView
 
 LONGEST = 10_000
 """Characters of a subject's text: what is longer is cut, and the arguments have all of it."""

@@ -11,21 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwright.cli import options
-from toolwright.cli.arguments import read_json
+from toolwright.background.background_run import Process
+from toolwright.background.handle import Run
+from toolwright.background.output import LogText, render
+from toolwright.background.run_events import ProcessEvent
+from toolwright.background.store import Piece
+from toolwright.cli.display.outcome_table import explain
+from toolwright.cli.display.output import Screen, echo, instant, print_json, print_json_line, print_text
+from toolwright.cli.display.run_progress import follow_runs
+from toolwright.cli.display.run_tables import event_data, find_run, lost, run_data, run_details, run_table
+from toolwright.cli.display.styles import plain, seconds, state_text
 from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
-from toolwright.cli.following import follow_runs
-from toolwright.cli.outcomes import explain
-from toolwright.cli.output import Screen, echo, instant, print_json, print_json_line, print_text
-from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
-from toolwright.cli.states import plain, seconds, state_text
-from toolwright.cli.stores import opened, require_store
-from toolwright.processes.happenings import ProcessEvent
-from toolwright.processes.output import LogText, render
-from toolwright.processes.process import Process
-from toolwright.processes.run import Run
-from toolwright.processes.store import Piece
-from toolwright.runtime import Runtime
+from toolwright.cli.input import options
+from toolwright.cli.input.arguments import read_json
+from toolwright.cli.input.stores import opened, require_store
+from toolwright.runtime.runtime import Runtime
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; its beginning is enough.")]
 _MOST = 10_000

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from toolwright.background.background_run import Options, Process, Registration, Status
+from toolwright.background.store import Claimed, Ending, Limits, ProcessStore, Renewal
 from toolwright.effects.store import Store
 from toolwright.errors import ServiceError
-from toolwright.processes.process import Options, Process, Registration, Status
-from toolwright.processes.store import Claimed, Ending, Limits, ProcessStore, Renewal
 from toolwright.schedules.schedule import Schedule
 from toolwright.schedules.store import BackgroundStores, Firing
 from toolwright.schedules.timing import Timing
-from toolwright.session.store import Quotas
+from toolwright.session.services.quotas import Quotas
 from toolwright.testing.conformance.cases import Database
 from toolwright.testing.conformance.controllers import raised
-from toolwright.tools.background import Trigger
+from toolwright.tools.background_protocols import Trigger
 from toolwright.tools.outcome import ToolOutcome
 
 PLENTY = Limits(per_session=1_000, per_worker=1_000)

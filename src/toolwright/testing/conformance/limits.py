@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from toolwright.background.store import Limits
 from toolwright.errors import ProcessError
-from toolwright.processes.store import Limits
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,
