@@ -54,7 +54,7 @@ async def test_methods_raw_schemas_and_objects_have_a_function_for_the_backgroun
             """Report."""
             return f"short {self.name} {city}"
 
-        @method.background  # type: ignore[attr-defined]
+        @method.background
         async def method_in_full(self, city: str) -> str:
             return f"long {self.name} {city}"
 
