@@ -158,7 +158,7 @@ class Batching(Belongings):
         tools = dict(self.tools_of_runs())
         tool = find(tools, call.name)
         if tool is not None:
-            tools[tool.name] = tool.with_definition(timeout=timeout(tool.definition.timeout))
+            tools[tool.name] = tool.in_background().with_definition(timeout=timeout(tool.definition.timeout))
         under = (*self._restrictions, *restrictions)
         setting = self._make_setting(self.policy.but(continue_on_failure=True), host, (), under)
         batch = Batch([call], tools, setting, scope=scope, parent=None, started_by=started_by, ended=ended)
