@@ -311,7 +311,7 @@ PATTERNS = ScriptPatterns(["rm", "git push*", "docker * --privileged*"], ["/etc/
 @pytest.mark.parametrize("script", HARD, ids=lambda script: repr(script[:16]))
 def test_a_script_that_is_hard_to_read_is_judged_without_holding_the_loop(script):
     times = []
-    for _ in range(3):  # the machine may be busy with others
+    for _ in range(10):  # a busy machine makes even CPU time long; the least of several tries is the cost
         read_script.cache_clear()
         began = time.thread_time()
         read = read_script(script)
@@ -319,6 +319,8 @@ def test_a_script_that_is_hard_to_read_is_judged_without_holding_the_loop(script
         PATTERNS.perhaps(read, WORKSPACE)
         PATTERNS.always(read, WORKSPACE)
         times.append(time.thread_time() - began)
+        if times[-1] < 0.05:
+            break
     assert min(times) < 0.05
 
 
