@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes.conftest import Stage
+from tests.background.conftest import Stage
 from toolwright import Arguments, Policy, Rule, Tool, ToolContext, ToolDefinition, ToolRegistry, tool
 from toolwright.errors import RunRefused, ToolDefinitionError
 from toolwright.tools.scopes import renamed
