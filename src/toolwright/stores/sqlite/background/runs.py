@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolwright.background.background_run import BackgroundRun, Registration
 from toolwright.background.run_events import RunEvent
-from toolwright.background.store import Claimed, Ending, Limits, Renewal, Report
+from toolwright.background.store import Claimed, Ending, Limits, Renewal, Report, Telling
 from toolwright.errors import RunError
 from toolwright.session.services.quotas import Mark, Quotas
 from toolwright.stores.sqlite.background.run_leases import enter_run, queue_again, reopen_run, take_run
@@ -174,10 +174,19 @@ class SqliteRunStore:
         """Queue an abandoned process again."""
         await self._changes.attempt(lambda connection: reopen_run(connection, id, by, limits, at, authority))
 
-    async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
+    async def append(
+        self,
+        id: str,
+        token: int | None,
+        type: str,
+        payload: bytes,
+        key: str | None,
+        at: float,
+        telling: Telling | None = None,
+    ) -> int | None:
         """Part of `RunStore`."""
         return await self._changes.attempt(
-            lambda connection: append_event(connection, id, token, type, payload, key, at)
+            lambda connection: append_event(connection, id, token, type, payload, key, at, telling)
         )
 
     async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:
