@@ -9,20 +9,15 @@ from typing import Any, cast, get_args
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.background.background_run import (
-    Disposition,
-    Options,
-    Registration,
-    new_run_id,
-    require_run_id,
-)
 from toolwright.background.handle import Desk, Run
-from toolwright.background.store import Limits
 from toolwright.background.tracked import tracked_tool
 from toolwright.calls.authorise.authority import Origin, RuleBook, require_allowed
 from toolwright.calls.policy import Policy
 from toolwright.errors import InvalidArguments, RunError, ServiceError
-from toolwright.session.services.quotas import Mark, Marker, Room, to_json
+from toolwright.session.services.quotas import Marker, to_json
+from toolwright.stores.contracts.background_run import Disposition, Options, Registration, new_run_id, require_run_id
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.sessions import Mark, Room
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool

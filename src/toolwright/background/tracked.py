@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text
-from toolwright.background.background_run import BackgroundRun, Progress
 from toolwright.background.event_collector import STREAM, WORDS
 from toolwright.background.output import Gathered, LogText, live_tail
-from toolwright.background.store import Report
 from toolwright.calls.finalise.truncate import bound
 from toolwright.errors import RunError, ToolDefinitionError
 from toolwright.session.services.quotas import to_json
+from toolwright.stores.contracts.background_run import BackgroundRun, Progress
+from toolwright.stores.contracts.run_store import Report
 from toolwright.tools.definition import RESERVED_EVENTS
 from toolwright.tools.outcome import Failure, ToolOutcome, encodable
 from toolwright.tools.tool import Tool
