@@ -47,8 +47,22 @@ def give(run: CallRun, outcome: ToolOutcome) -> None:
     if run.key_taken and run.host.journal.will_keep(run, outcome):
         run.key_taken = False
         run.host.keep(run.host.loop.create_task(_end_completion(run, outcome)))
-    else:
-        _give(run, outcome)
+        return
+    if run.key is None:
+        _given(run, outcome)
+        return
+    journal = run.host.journal
+    if not journal.takes_time:
+        journal.keep(run, outcome)
+        if run.sharers:
+            _recorded(run, outcome, None)
+        else:
+            _given(run, outcome)
+        return
+    if run.order and not run.done and run not in run.host.lingering:
+        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        (run.schedule.finish if run.claims is PARALLEL else run.schedule.free_slots)(run)
+    journal.finish(run, outcome, _recorded)
 
 
 async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
@@ -68,7 +82,7 @@ async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
         finaliser, result = run.owner.finaliser, completion_result(resolution)
         settled = finaliser.settle(run, result)
         outcome = await finaliser.finish(run, result) if settled is None else settled
-    _give(run, outcome)
+    give(run, outcome)
 
 
 def completion_result(resolution: Resolution) -> Any:
@@ -78,24 +92,6 @@ def completion_result(resolution: Resolution) -> Any:
     if resolution.status == "cancelled":
         return Cancelled(resolution.reason or "its completion was cancelled", may_have_run=True)
     return failure_of(resolution, "its completion")
-
-
-def _give(run: CallRun, outcome: ToolOutcome) -> None:
-    if run.key is None:
-        _given(run, outcome)
-        return
-    journal = run.host.journal
-    if not journal.takes_time:
-        journal.keep(run, outcome)
-        if run.sharers:
-            _recorded(run, outcome, None)
-        else:
-            _given(run, outcome)
-        return
-    if run.order and not run.done and run not in run.host.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
-        (run.schedule.finish if run.claims is PARALLEL else run.schedule.free_slots)(run)
-    journal.finish(run, outcome, _recorded)
 
 
 def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> None:

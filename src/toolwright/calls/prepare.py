@@ -115,11 +115,13 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
     failure: Failure | None = None
     if type(given) is dict:
         try:
-            entry.raw = raw = jsonx.canonical(given)
-            if len(raw) > max_bytes:
-                entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
-            elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
-                entry.raw, failure = _as_written(raw), _too_many_parts()
+            entry.raw = raw = jsonx.canonical_unchecked(given)
+            if len(raw) > jsonx.SHALLOW or len(raw) > max_bytes:
+                jsonx.require_shallow(raw)
+                if len(raw) > max_bytes:
+                    entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
+                elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
+                    entry.raw, failure = _as_written(raw), _too_many_parts()
         except (TypeError, ValueError, OverflowError, RecursionError):
             failure = read_arguments(entry, given, max_bytes)
     elif given is not None:
