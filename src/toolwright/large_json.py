@@ -257,7 +257,12 @@ class _Pieces:
                     comma = b","
                 group, room = {}, room_after(item, PIECE, depth + 1) - taken
                 if room < 0:
-                    self._add(comma + self._encode({key: None}, depth)[1 : -len("null}")])
+                    if type(key) is str and len(key) > PIECE:
+                        self._add(comma)
+                        self._write_text(key)
+                        self._add(b":")
+                    else:
+                        self._add(comma + self._encode({key: None}, depth)[1 : -len("null}")])
                     self.write(item, depth + 1)
                     comma, room = b",", PIECE
                     continue

@@ -57,6 +57,7 @@ class CallHost:
         "know",
         "limited_children",
         "lingering",
+        "loan",
         "loop",
         "model",
         "monotonic",
@@ -137,6 +138,8 @@ class CallHost:
         )
         self.thread_id = threading.get_ident()
         self._turns = 0
+        # The task that was lent to calls in this turn of the loop, and that the next call may use.
+        self.loan: Any = None
 
     def owes_a_turn(self) -> bool:
         """True when the loop must get its turn now: few batches that never had to wait may follow each other."""
