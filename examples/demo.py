@@ -24,13 +24,13 @@ from rich.text import Text
 import demo_background
 import demo_project
 from toolwright import Policy, Runtime, ToolCall, ToolRegistry
-from toolwright.cli.live import live_table
-from toolwright.cli.outcomes import outcome_table
-from toolwright.cli.output import set_up_log
-from toolwright.cli.running import Watch
-from toolwright.cli.sources import load_tools
-from toolwright.cli.states import look_of
-from toolwright.cli.timeline import timeline
+from toolwright.cli.display.live import live_table
+from toolwright.cli.display.outcome_table import outcome_table
+from toolwright.cli.display.output import set_up_log
+from toolwright.cli.display.styles import look_of
+from toolwright.cli.display.timeline import timeline
+from toolwright.cli.input.sources import load_tools
+from toolwright.cli.run_calls import Watch
 
 HERE = Path(__file__).parent
 

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright import Policy, Rule, Runtime, ToolCall, ToolContext, ToolOutcome, tool
-from toolwright.cli.states import look_of
+from toolwright.cli.display.styles import look_of
+from toolwright.event_bus import Subscription
 from toolwright.events import CallOutput
-from toolwright.hub import Subscription
 
 TAX = """\
 RATE = 0.91  # 19 %

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from toolwright import Batch, Runtime
-from toolwright.cli.board import Board
-from toolwright.cli.live import draw
-from toolwright.cli.running import Watch
-from toolwright.cli.waits import Waits
+from toolwright.cli.display.batch_progress import Board
+from toolwright.cli.display.blocked_by import Waits
+from toolwright.cli.display.live import draw
+from toolwright.cli.run_calls import Watch
+from toolwright.event_bus import Subscription
 from toolwright.events import CallProgress
-from toolwright.hub import Subscription
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "images"

@@ -43,9 +43,9 @@ def texts(random_: random.Random) -> dict[str, str]:
 
 def measure(quick: bool) -> dict[str, Any]:
     """Seconds for each kind of text."""
-    from toolwright.session.keys import GivenKeys
-    from toolwright.session.known import KnownSecrets
-    from toolwright.session.vault import Vault
+    from toolwright.session.secrets.master_keys import GivenKeys
+    from toolwright.session.secrets.redactor import KnownSecrets
+    from toolwright.session.secrets.vault import Vault
 
     random_ = random.Random(0)
     known = KnownSecrets("s", Vault(GivenKeys()), lambda redactor: None)

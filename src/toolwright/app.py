@@ -12,21 +12,21 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from toolwright.app_options import AppOptions, Lifespan, OpenOptions, check_options, require_known
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.effects.store import Store
-from toolwright.opening import Opening
-from toolwright.options import AppOptions, Lifespan, OpenOptions, check_options, require_known
-from toolwright.session.keys import KeyProvider
-from toolwright.session.store import Quotas
+from toolwright.runtime.opening import Opening
+from toolwright.session.secrets.master_keys import KeyProvider
+from toolwright.session.services.quotas import Quotas
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools, require_capability
-from toolwright.tools.clients import ModelClient
 from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.scopes import RegistryView
+from toolwright.tools.session_protocols import ModelClient
 
 if TYPE_CHECKING:
     from toolwright.blocking import BlockingRuntime
-    from toolwright.runtime import Runtime
+    from toolwright.runtime.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -112,7 +112,7 @@ class App:
                 starts one itself; False leaves them to other workers.
             master_key: seals secrets, in place of the app's.
         """
-        from toolwright.runtime import Runtime
+        from toolwright.runtime.runtime import Runtime
 
         require_known("App.open()", options, OPEN_OPTIONS)
         check_options(**options)

@@ -12,20 +12,20 @@ from contextlib import suppress
 from types import AsyncGeneratorType
 from typing import Any
 
+from toolwright.background.handle import Run
 from toolwright.calls.batch import Batch
 from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
-from toolwright.hub import Subscription
-from toolwright.processes.run import Run
+from toolwright.event_bus import Subscription
 from toolwright.schedules.schedules import ScheduleHandle
-from toolwright.session.attachments import Attachments
-from toolwright.session.files import Files
-from toolwright.session.keyvalue import KeyValue
-from toolwright.session.messages import Messages
-from toolwright.session.offer import SessionCatalogue
-from toolwright.session.resources import Resources
-from toolwright.session.secrets import Secrets
+from toolwright.session.secrets.secrets import Secrets
+from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.files import Files
+from toolwright.session.services.keyvalue import KeyValue
+from toolwright.session.services.messages import Messages
+from toolwright.session.services.resources import Resources
 from toolwright.session.session import Session
+from toolwright.session.tool_catalogue import SessionCatalogue
 from toolwright.tools.registry import ToolRegistry
 from toolwright.tools.scopes import ScopedRegistry
 

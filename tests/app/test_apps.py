@@ -25,7 +25,7 @@ from toolwright import (
     tool,
 )
 from toolwright.app import APP_OPTIONS, OPEN_OPTIONS
-from toolwright.options import RuntimeOptions
+from toolwright.app_options import RuntimeOptions
 
 
 class Parrot:

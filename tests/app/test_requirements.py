@@ -23,7 +23,7 @@ from toolwright import (
 from toolwright.builtin import default_tools
 from toolwright.errors import SecretsError
 from toolwright.extras import EXTRAS
-from toolwright.session.keys import GivenKeys
+from toolwright.session.secrets.master_keys import GivenKeys
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 

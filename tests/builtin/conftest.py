@@ -7,7 +7,11 @@ import pytest
 
 from tests.effects.conftest import file, open_runtime, place
 from toolwright import Session
-from toolwright.builtin import arithmetic, basics, editing, reading, storage, todos, weather
+from toolwright.builtin import arithmetic, todos, weather
+from toolwright.builtin import file_editing as editing
+from toolwright.builtin import file_reading as reading
+from toolwright.builtin import kv_and_secrets as storage
+from toolwright.builtin import time_and_echo as basics
 from toolwright.tools.tool import Tool
 
 __all__ = ["file", "files", "open_runtime", "place", "run", "session"]

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwright import Runtime
-from toolwright.builtin.basics import echo, get_current_time, report_progress
+from toolwright.builtin.time_and_echo import echo, get_current_time, report_progress
 from toolwright.events import CallProgress
 from toolwright.testing import FakeClock
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import ToolCall
-from toolwright.builtin.editing import MOST_EDITED, delete_file, edit_file, write_file
-from toolwright.builtin.reading import grep_files, list_directory, read_file, stat_file
+from toolwright.builtin.file_editing import MOST_EDITED, delete_file, edit_file, write_file
+from toolwright.builtin.file_reading import grep_files, list_directory, read_file, stat_file
 from toolwright.stores.sqlite.store import SqliteStore
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.session.leaks import files_beside
 from toolwright import Runtime, ToolCall
-from toolwright.builtin.editing import delete_file, edit_file, write_file
-from toolwright.builtin.storage import secret_store
+from toolwright.builtin.file_editing import delete_file, edit_file, write_file
+from toolwright.builtin.kv_and_secrets import secret_store
 from toolwright.testing import CrashKit, Zygote, say
 
 

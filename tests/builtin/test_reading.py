@@ -5,9 +5,7 @@ import hashlib
 
 import pytest
 
-from toolwright.builtin.basics import instant
-from toolwright.builtin.paging import LINE_CHARS, PAGE_BYTES
-from toolwright.builtin.reading import (
+from toolwright.builtin.file_reading import (
     MOST_BINARY,
     MOST_IMAGE,
     MOST_TEXT,
@@ -16,6 +14,8 @@ from toolwright.builtin.reading import (
     read_file,
     stat_file,
 )
+from toolwright.builtin.paging import LINE_CHARS, PAGE_BYTES
+from toolwright.builtin.time_and_echo import instant
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
 

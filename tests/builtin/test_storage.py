@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tests.session.leaks import files_beside
 from toolwright import ReplayMismatch, Tool, ToolCall, ToolContext, ToolDefinitionError, jsonx, tool
-from toolwright.builtin.storage import kv_store, secret_store
+from toolwright.builtin.kv_and_secrets import kv_store, secret_store
 from toolwright.builtin.todos import TODOS, write_todos
 from toolwright.testing import FakeClock
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from tests.calls.scripts import HARMLESS
-from toolwright.calls.shell.patterns import Place, ScriptPatterns
-from toolwright.calls.shell.script import read_script
+from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns
+from toolwright.calls.authorise.shell.script import read_script
 
 COMMANDS = ScriptPatterns(["rm"], [])
 WRITES = ScriptPatterns([], ["/etc/*"])

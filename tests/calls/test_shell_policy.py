@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.calls.running import run_one
 from tests.calls.scripts import CLASSES, FORBIDDEN, HARMLESS, SPELLINGS, STARTING, USUAL, WRITING
 from toolwright import Policy, PolicyError, Rule, Tool, ToolDefinitionError
-from toolwright.calls.shell.patterns import Place, ScriptPatterns
-from toolwright.calls.shell.script import MOST_BYTES, read_script
+from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns
+from toolwright.calls.authorise.shell.script import MOST_BYTES, read_script
 
 WORKSPACE = Place("/workspace")
 DENY = Rule("deny", "bash", commands=["rm", "curl *", "git push*"], writes=["/etc/*"], name="no harm")

@@ -17,10 +17,10 @@ from rich.text import Text
 
 from tests.support import fail_after
 from toolwright import Runtime, ToolContext, ToolError, jsonx, tool
-from toolwright.cli.board import Board
-from toolwright.cli.live import draw, live_table
-from toolwright.cli.waits import Waits
-from toolwright.hub import Subscription
+from toolwright.cli.display.batch_progress import Board
+from toolwright.cli.display.blocked_by import Waits
+from toolwright.cli.display.live import draw, live_table
+from toolwright.event_bus import Subscription
 
 
 class Gates:

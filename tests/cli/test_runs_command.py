@@ -313,7 +313,7 @@ def test_a_store_that_somebody_else_keeps_locked_is_named(
     run: Run, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = spawn("film")
-    monkeypatch.setattr("toolwright.stores.sqlite.writer.BUSY", 50)  # how long is waited for the lock
+    monkeypatch.setattr("toolwright.stores.sqlite.core.writer.BUSY", 50)  # how long is waited for the lock
     # Not with `sqlite3`: locks of two libraries in one process do not see each other.
     connection = apsw.Connection("agent.db")
     connection.execute("BEGIN EXCLUSIVE")

@@ -102,4 +102,4 @@ def test_commands_print_through_one_place_and_nowhere_else() -> None:
                 name = ast.unparse(node.func)
                 if name in ("typer.echo", "typer.secho", "print", "Console", "sys.stdout.write", "sys.stderr.write"):
                     wrong.append(f"{path.relative_to(folder)}:{node.lineno}: {name}")
-    assert not wrong, "Use echo, print_text, print_json or Screen of toolwright.cli.output: " + ", ".join(wrong)
+    assert not wrong, "Use echo, print_text, print_json or Screen of toolwright.cli.display.output: " + ", ".join(wrong)

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from toolwright import CallRecord, Failure, ToolOutcome, jsonx
-from toolwright.cli.outcomes import outcome_table
-from toolwright.cli.timeline import Bar, Span, timeline
+from toolwright.cli.display.outcome_table import outcome_table
+from toolwright.cli.display.timeline import Bar, Span, timeline
 
 START = 1_000.0
 

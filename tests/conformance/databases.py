@@ -11,7 +11,7 @@ from toolwright.effects.journal import Entry, Intent
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.effects.store import Store
-from toolwright.stores.sqlite.services import SqliteServiceStores
+from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance import InMemory
 from toolwright.testing.conformance.background import CASE_CLOCK

@@ -35,8 +35,8 @@ import apsw
 
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite import writer
-from toolwright.stores.sqlite.care import check
+from toolwright.stores.sqlite.admin.maintenance import check
+from toolwright.stores.sqlite.core import writer
 from toolwright.stores.sqlite.store import SqliteStore
 
 # The numbers of the kernel for x86-64.

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Pending, Runtime, ToolCall, ToolContext, tool
-from toolwright.stores.sqlite.history import calls
+from toolwright.stores.sqlite.admin.history import calls
 
 ORDER = """
 from toolwright import Pending, ToolContext

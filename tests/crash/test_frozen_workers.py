@@ -81,7 +81,7 @@ async def first(what: str) -> None:
         note("quick")
         return "quick"
 
-    logging.getLogger("toolwright.processes").addHandler(Saying())
+    logging.getLogger("toolwright.background").addHandler(Saying())
     # Unless it is about that, its lease is not renewed before it writes: only the write can be refused.
     clock = HastyClock() if what == "lease" else None
     async with Runtime.open("agent.db", tools=[slow, quick], worker=True, clock=clock) as runtime:

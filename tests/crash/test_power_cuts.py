@@ -18,7 +18,7 @@ from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolCall, tool
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
-from toolwright.stores.sqlite import writer
+from toolwright.stores.sqlite.core import writer
 from toolwright.stores.sqlite.store import SqliteStore
 
 Ending = tuple[str, Any]

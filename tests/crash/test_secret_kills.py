@@ -7,7 +7,7 @@ import pytest
 from tests.session.leaks import files_beside
 from tests.support import fail_after
 from toolwright import Runtime, tool
-from toolwright.session.keys import GivenKeys
+from toolwright.session.secrets.master_keys import GivenKeys
 
 VALUE = "minted/0123456789+é"
 
@@ -110,7 +110,7 @@ async def main():
 @pytest.mark.promise("SES-03")
 async def test_a_rotation_that_was_cut_off_loses_nothing_and_is_done_again(crashes):
     program = """
-from toolwright.session.keys import GivenKeys
+from toolwright.session.secrets.master_keys import GivenKeys
 
 class Dying(GivenKeys):
     left = 600

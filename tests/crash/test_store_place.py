@@ -9,7 +9,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.care import prune
+from toolwright.stores.sqlite.admin.maintenance import prune
 
 CALL = ToolCall(id="c1", name="hold")
 HOLD = """

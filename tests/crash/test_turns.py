@@ -10,9 +10,9 @@ from tests.crash.slow_disk import measure
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite import writer
-from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.turns import WriteTurns
+from toolwright.stores.sqlite.core import writer
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer_queue import WriteTurns
 
 PAGE = 4096
 
@@ -65,8 +65,8 @@ async def test_the_log_becomes_short_again_after_a_reader_has_kept_it_long(tmp_p
 @pytest.mark.promise("EFF-12")
 async def test_a_program_that_stands_still_in_the_queue_stops_nobody(crashes):
     first = crashes.start("""
-from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.turns import WriteTurns
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer_queue import WriteTurns
 
 async def main():
     assert WriteTurns(StorePlace(store)).take(5)
@@ -90,8 +90,8 @@ async def main():
 async def test_the_turn_of_a_program_that_is_killed_comes_to_the_next(crashes, monkeypatch):
     monkeypatch.setattr(writer, "STALL", 60.0)  # by the queue alone
     queued = """
-from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.turns import WriteTurns
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer_queue import WriteTurns
 
 async def main():
     say(WriteTurns(StorePlace(store)).take(0.01))

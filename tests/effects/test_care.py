@@ -13,8 +13,8 @@ from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.journal import Intent
 from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.stores.sqlite import pruning
-from toolwright.stores.sqlite.care import Pruned, Retention, check, prune, stats
+from toolwright.stores.sqlite.admin import pruning
+from toolwright.stores.sqlite.admin.maintenance import Pruned, Retention, check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome
 

@@ -11,9 +11,9 @@ from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
 from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.stores.sqlite.history import batches, calls
+from toolwright.stores.sqlite.admin.history import batches, calls
+from toolwright.stores.sqlite.core.side_connection import visit
 from toolwright.stores.sqlite.store import SqliteStore
-from toolwright.stores.sqlite.visit import visit
 from toolwright.tools.outcome import ToolError, ToolOutcome
 
 

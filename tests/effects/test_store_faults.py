@@ -17,8 +17,8 @@ from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite import writer
-from toolwright.stores.sqlite.faults import reason
+from toolwright.stores.sqlite.core import writer
+from toolwright.stores.sqlite.core.faults import reason
 from toolwright.testing import FakeClock
 
 
@@ -171,7 +171,7 @@ def _as_nobody(folder: Path, what: str) -> str:
 import asyncio, os
 from toolwright import Runtime
 from toolwright.errors import StoreError
-import toolwright.stores.sqlite.store, toolwright.runtime
+import toolwright.stores.sqlite.store, toolwright.runtime.runtime
 async def main():
     await (await Runtime.open({str(store)!r})).close()
     os.chmod({str(folder)!r}, {{"folder": 0o755, "hidden": 0o700}}.get({what!r}, 0o777))

@@ -7,9 +7,9 @@ import pytest
 from tests.effects.older import MARKS, SCHEMA, make_version_1, rows
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.owners import OwnerLock
-from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.schema import VERSION
+from toolwright.stores.sqlite.core.owners import OwnerLock
+from toolwright.stores.sqlite.core.schema import VERSION
+from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.store import SqliteStore
 
 

@@ -10,8 +10,8 @@ from toolwright import Runtime, ToolCall, tool
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal import Intent
 from toolwright.errors import StoreError
+from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.stores.sqlite.store import SqliteStore
-from toolwright.stores.sqlite.writer import Writer
 
 
 def intent(call_id: str, **changes) -> Intent:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from toolwright import Batch
+from toolwright.event_bus import Subscription
 from toolwright.events import CallWaiting
-from toolwright.hub import Subscription
 
 
 async def until(true: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import ToolContext, tool
-from toolwright.stores.sqlite.care import prune
+from toolwright.stores.sqlite.admin.maintenance import prune
 
 
 class Fault:

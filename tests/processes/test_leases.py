@@ -11,9 +11,9 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import Runtime, ToolContext, tool
-from toolwright.processes.process import Options, Registration
-from toolwright.processes.store import Limits
-from toolwright.stores.sqlite.history import calls
+from toolwright.background.background_run import Options, Registration
+from toolwright.background.store import Limits
+from toolwright.stores.sqlite.admin.history import calls
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
 

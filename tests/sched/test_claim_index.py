@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolwright.calls.conflicts import Claimant, ClaimIndex, Presence, overlap
+from toolwright.calls.schedule.claim_index import Claimant, ClaimIndex, Presence, overlap
 from toolwright.tools.claims import EXCLUSIVE, PARALLEL, Claim
 
 resources = st.lists(st.sampled_from("ab"), max_size=4).map(tuple)

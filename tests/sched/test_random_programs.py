@@ -127,5 +127,5 @@ def test_large_programs_keep_every_promise(depth, times):
 @pytest.mark.promise("SCHED-05", "SCHED-06")
 @pytest.mark.parametrize("depth", [1, 3])
 def test_every_promise_is_kept_too_where_slots_are_kept_for_calls_that_were_passed_over(depth, monkeypatch):
-    monkeypatch.setattr("toolwright.calls.schedule.PATIENCE", 0)
+    monkeypatch.setattr("toolwright.calls.schedule.admission.PATIENCE", 0)
     perform_many(40, depth, keeps_slots=True)

@@ -223,7 +223,7 @@ async def test_schedules_that_can_not_be_fired_here_hold_up_no_others(stage, fil
         zone = f"Atlantis/City_{number % 2}"
         session = maker.session(f"s{number}")
         with monkeypatch.context() as known_there:
-            known_there.setattr("toolwright.schedules.reading.find_zone", lambda name: UTC)
+            known_there.setattr("toolwright.schedules.parse_timing.find_zone", lambda name: UTC)
             known_there.setattr("toolwright.schedules.timing.find_zone", lambda name: UTC)
             await session.schedule("report", {"of": "lost"}, cron="0 * * * *", timezone=zone)
     known = await maker.session("s").schedule("report", {"of": "known"}, cron="10 10 * * *")

@@ -8,9 +8,9 @@ from msgspec.structs import fields, replace
 
 from toolwright import Attachment, Decision, Failure, Image, Success, ToolContext, ToolOutcome, events, tool
 from toolwright.calls.redact import redact_fields
-from toolwright.session.keys import GivenKeys
-from toolwright.session.known import KnownSecrets
-from toolwright.session.vault import Vault
+from toolwright.session.secrets.master_keys import GivenKeys
+from toolwright.session.secrets.redactor import KnownSecrets
+from toolwright.session.secrets.vault import Vault
 from toolwright.wire import plain
 
 VALUE = "correct horse battery staple"

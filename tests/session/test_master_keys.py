@@ -9,7 +9,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import ReplayMismatch, ToolCall, ToolContext, tool
 from toolwright.errors import MissingRequirement, SecretsError
-from toolwright.session.keys import EnvironmentKeys, GivenKeys, KeyFile
+from toolwright.session.secrets.master_keys import EnvironmentKeys, GivenKeys, KeyFile
 
 ONE, TWO = b"1" * 32, b"2" * 32
 VALUE = "correct horse battery staple"

@@ -7,7 +7,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Pending, ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.session.store import Quotas, Room
+from toolwright.session.services.quotas import Quotas, Room
 from toolwright.testing import FakeClock
 
 
@@ -84,7 +84,7 @@ async def test_one_unusable_message_keeps_the_others_out(place, open_runtime, wr
 
 @pytest.mark.promise("SES-01")
 async def test_more_messages_than_one_page_are_all_listed(place, open_runtime, monkeypatch):
-    monkeypatch.setattr("toolwright.session.messages.PAGE", 3)
+    monkeypatch.setattr("toolwright.session.services.messages.PAGE", 3)
     messages = (await open_runtime(place)).session("s").messages
     for number in range(7):
         await messages.append(number, sender="user")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolwright.errors import ServiceError
-from toolwright.session.paths import clean_path
+from toolwright.session.services.paths import clean_path
 
 MEANT = {
     "/a": "/a",

@@ -11,10 +11,22 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.session.leaks import ENCODINGS
-from toolwright import Attachment, Failure, Image, Policy, RetryPolicy, Success, ToolCall, ToolContext, ToolError, tool
-from toolwright.session.keys import GivenKeys
-from toolwright.session.known import KnownSecrets
-from toolwright.session.vault import Vault
+from toolwright import (
+    Attachment,
+    Failure,
+    Image,
+    Policy,
+    RetryPolicy,
+    Success,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    tool,
+)
+from toolwright.session.secrets.master_keys import GivenKeys
+from toolwright.session.secrets.redactor import KnownSecrets
+from toolwright.session.secrets.vault import Vault
 
 VALUE = 'sk live/é+"4242"\\<z>&0123456789'
 HANDLE = "[secret:k]"
@@ -105,7 +117,7 @@ async def test_a_value_that_a_tool_gives_away_is_nowhere_to_be_seen(open_runtime
     async def long(ctx: ToolContext) -> str:
         return f"{spelled}\n" * 5_000
 
-    tools = [value, plain, extras, failure, refusal, mishap, again, in_a_thread, nested, take, long]
+    tools: list[Tool] = [value, plain, extras, failure, refusal, mishap, again, in_a_thread, nested, take, long]
     spills = tmp_path / "spills"
     runtime = await open_runtime(":memory:", *tools, policy=Policy(spill_dir=spills))
     session = runtime.session("s")
@@ -480,7 +492,7 @@ async def test_every_log_of_ours_is_redacted(open_runtime, caplog):
     runtime = await open_runtime(":memory:")
     await runtime.session("s").secrets.set("k", VALUE)
     ours = [name for name in logging.root.manager.loggerDict if name.startswith("toolwright.")]
-    assert "toolwright.processes" in ours
+    assert "toolwright.background" in ours
     for name in ours:
         logging.getLogger(name).warning("it is %s", VALUE)
     assert {record.getMessage() for record in caplog.records} == {f"it is {HANDLE}"}

@@ -6,7 +6,7 @@ import pytest
 
 from toolwright import Arguments
 from toolwright.errors import InvalidArguments
-from toolwright.tools.problems import ArgumentProblem
+from toolwright.tools.validation_messages import ArgumentProblem
 
 
 def problem(values: dict[str, Any], name: str, kind: type) -> ArgumentProblem:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 from toolwright.errors import InvalidArguments
-from toolwright.tools.problems import ArgumentProblem, preview, summarise
 from toolwright.tools.schema import compile_schema
 from toolwright.tools.signature import (
     read_signature,
 )
+from toolwright.tools.validation_messages import ArgumentProblem, preview, summarise
 
 
 def arguments_of(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:

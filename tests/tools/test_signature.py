@@ -18,13 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.tools.context import ToolContext
-from toolwright.tools.problems import ArgumentProblem
 from toolwright.tools.signature import (
     UnresolvedAnnotation,
     is_unbound_method,
     read_signature,
     type_schema,
 )
+from toolwright.tools.validation_messages import ArgumentProblem
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.web.sites import Exchange, Web, redirect, response
-from toolwright.builtin.addresses import kind_of
 from toolwright.builtin.web import web_fetch_tool
+from toolwright.builtin.web.addresses import kind_of
 from toolwright.errors import ToolwrightError
 
 REFUSED = {

@@ -8,8 +8,8 @@ from tests.session.leaks import files_beside
 from tests.support import fail_after
 from tests.web.sites import Web, response
 from toolwright import Policy, Rule, Runtime, ToolCall, ToolContext, tool
-from toolwright.builtin.credentials import screen_credentials
 from toolwright.builtin.web import web_fetch
+from toolwright.builtin.web.url_credentials import screen_credentials
 from toolwright.calls.hooks import ReplaceArguments
 
 SECRET = "hunter2-s3cret"

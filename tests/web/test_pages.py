@@ -11,8 +11,8 @@ from tests.effects.watching import until
 from tests.support import fail_after
 from tests.web.sites import PATIENCE, Exchange, Web, response
 from toolwright import MissingRequirement
-from toolwright.builtin.page_reading import Raw, read_page
 from toolwright.builtin.web import web_fetch
+from toolwright.builtin.web.page_reading import Raw, read_page
 from toolwright.clock import SystemClock
 from toolwright.limited_children import ChildPool
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.web.sites import Web, redirect, response
 from toolwright import Runtime, ToolError
-from toolwright.builtin.urls import Target, read_url
 from toolwright.builtin.web import web_fetch
+from toolwright.builtin.web.urls import Target, read_url
 
 SECRET = "hunter2-s3cret"
 

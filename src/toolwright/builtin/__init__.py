@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["automatic", "capability", "default_tools"]
 
 _DEFAULTS = {
-    "basics": ("get_current_time", "echo", "report_progress"),
+    "time_and_echo": ("get_current_time", "echo", "report_progress"),
     "arithmetic": ("add", "subtract", "multiply", "divide"),
     "weather": ("get_weather", "get_forecast"),
     "todos": ("write_todos",),
-    "reading": ("read_file", "list_directory", "grep_files", "stat_file"),
-    "editing": ("write_file", "edit_file", "delete_file"),
+    "file_reading": ("read_file", "list_directory", "grep_files", "stat_file"),
+    "file_editing": ("write_file", "edit_file", "delete_file"),
     "web": ("web_fetch",),
 }
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import WithJsonSchema
 
-from toolwright.builtin.boxed import boxed
-from toolwright.builtin.shapes import shape
+from toolwright.builtin.builtin_tool import boxed
+from toolwright.builtin.output_schemas import shape
 from toolwright.tools.outcome import ToolError
 
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolwright.builtin.boxed import boxed
-from toolwright.builtin.shapes import several, shape
+from toolwright.builtin.builtin_tool import boxed
+from toolwright.builtin.output_schemas import several, shape
 from toolwright.tools.arguments import Arguments
-from toolwright.tools.background import RunClient
+from toolwright.tools.background_protocols import RunClient
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 from toolwright.tools.tool import Tool

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from toolwright.errors import ServiceError
 from toolwright.tools.outcome import ToolError
-from toolwright.tools.services import FileInfo, FilesClient
+from toolwright.tools.service_protocols import FileInfo, FilesClient
 
 ROOT = "/workspace"
 """The other name of a session's root, in the sandbox and in every tool."""

@@ -14,7 +14,8 @@ from toolwright.tools.definition import ToolDefinition
 
 
 def _files() -> Capability:
-    from toolwright.builtin import editing, reading
+    from toolwright.builtin import file_editing as editing
+    from toolwright.builtin import file_reading as reading
 
     return Capability(
         name="files",
@@ -63,7 +64,7 @@ def _virtual_bash(**settings: Any) -> Capability:
 
 
 def _session_storage() -> Capability:
-    from toolwright.builtin import storage
+    from toolwright.builtin import kv_and_secrets as storage
 
     return Capability(
         name="session_storage",
@@ -112,7 +113,7 @@ def background_execution() -> Capability:
 
 
 def _tool_search(matches: int = 5) -> Capability:
-    from toolwright.builtin.search import make_tool_search
+    from toolwright.builtin.tool_search import make_tool_search
 
     if isinstance(matches, bool) or not isinstance(matches, int) or not 1 <= matches <= 50:
         raise CapabilityError(f"The capability 'tool_search' has matches={matches!r}; use a number from 1 to 50")

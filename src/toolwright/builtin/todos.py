@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolwright.builtin.boxed import boxed
-from toolwright.builtin.shapes import shape
+from toolwright.builtin.builtin_tool import boxed
+from toolwright.builtin.output_schemas import shape
 from toolwright.tools.context import ToolContext
 
 TODOS = "toolwright:todos"

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from toolwright.builtin.boxed import boxed
-from toolwright.builtin.shapes import one_of, several, shape
+from toolwright.builtin.builtin_tool import boxed
+from toolwright.builtin.output_schemas import one_of, several, shape
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
 

@@ -12,18 +12,18 @@ from types import coroutine
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.concluding import UNRECORDED
-from toolwright.calls.execute import CallRun
-from toolwright.calls.lanes import Lane
+from toolwright.argument_checks import require_text, unusable
+from toolwright.calls.conclude import UNRECORDED
+from toolwright.calls.context import BatchSetting
+from toolwright.calls.execute.cancel import cancel
+from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.launch import Launch
-from toolwright.calls.nesting import child_id, nested_too_deeply
-from toolwright.calls.prepare import prepare, read_call
+from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
+from toolwright.calls.prepare.prepare import prepare, read_call
 from toolwright.calls.redact import learn_secret, written_arguments
-from toolwright.calls.setting import BatchSetting
-from toolwright.calls.stopping import cancel
 from toolwright.calls.watchers import Watchers
 from toolwright.errors import BatchFailed
-from toolwright.given import require_text, unusable
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from toolwright.given import unusable
+from toolwright.argument_checks import unusable
 from toolwright.plain_data import plain_data
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition

@@ -10,20 +10,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from toolwright.calls.approach import approach, broken
-from toolwright.calls.asking import ask_first, goes_on_waiting
-from toolwright.calls.authorise import authorise
-from toolwright.calls.concluding import UNRECORDED, end_now
-from toolwright.calls.conflicts import ClaimIndex
-from toolwright.calls.execute import CallRun
-from toolwright.calls.loops import watch_loops
-from toolwright.calls.mishaps import lacks_secrets
-from toolwright.calls.nesting import nearest_running, not_held
-from toolwright.calls.plan import RunOwner
+from toolwright.calls.authorise.authorise import authorise
+from toolwright.calls.authorise.loop_detection import watch_loops
+from toolwright.calls.authorise.wait_before_run import ask_first, goes_on_waiting
+from toolwright.calls.conclude import UNRECORDED, end_now
+from toolwright.calls.context import BatchSetting
+from toolwright.calls.execute.cancel import cancel, limit_queue
+from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.failures import lacks_secrets
+from toolwright.calls.prepare.before_hooks import approach, broken
+from toolwright.calls.prepare.nesting import nearest_running, not_held
 from toolwright.calls.redact import show_arguments, shown_later
-from toolwright.calls.setting import BatchSetting
-from toolwright.calls.stopping import cancel, limit_queue
-from toolwright.calls.tickets import Limit
+from toolwright.calls.schedule.claim_index import ClaimIndex
+from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.tool_plan import RunOwner
 
 
 class LaunchOwner(RunOwner, Protocol):

@@ -21,8 +21,8 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute import CallRun
-    from toolwright.calls.host import CallHost
+    from toolwright.calls.environment import CallHost
+    from toolwright.calls.execute.execute import CallRun
     from toolwright.tools.tool import Tool
 
 _T = TypeVar("_T")

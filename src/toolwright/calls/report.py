@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.execute import CallRun
+from toolwright.calls.active_call import about
+from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.record import CallLog, CallRecord, MemoryCallLog
 from toolwright.calls.redact import NOT_SHOWN, publish, rest_of_output, shown_arguments, shown_later
-from toolwright.calls.state import about
 from toolwright.clock import Clock
+from toolwright.event_bus import Channel
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
-from toolwright.hub import Channel
 from toolwright.tools.outcome import ToolOutcome
 
 log = logging.getLogger("toolwright.calls")

@@ -18,8 +18,8 @@ from toolwright.cli.commands.resolve import resolve
 from toolwright.cli.commands.spawn import spawn
 from toolwright.cli.commands.tools import tools
 from toolwright.cli.commands.worker import worker
+from toolwright.cli.display.output import echo, print_json
 from toolwright.cli.exits import MEANINGS, reported
-from toolwright.cli.output import echo, print_json
 
 EXIT_CODES = [f"[bold]{code}[/bold] {meaning}" for code, meaning in MEANINGS.items()]
 EPILOG = f"Exit codes: {'; '.join(EXIT_CODES)}."

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 import apsw
 import typer
 
-from toolwright.cli.output import echo, echo_error, safe_json
+from toolwright.cli.display.output import echo, echo_error, safe_json
 from toolwright.errors import ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct
 
+from toolwright.background.background_run import Options
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.ids import uuid7
 from toolwright.plain_data import plain_data
-from toolwright.processes.process import Options
 from toolwright.schedules.misfires import Misfire
 from toolwright.schedules.timing import Timing
 

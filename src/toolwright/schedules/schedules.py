@@ -10,10 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.authority import Origin, RuleBook, combine, require_allowed
-from toolwright.clock import Clock
-from toolwright.errors import ScheduleError
-from toolwright.processes.runs import (
+from toolwright.background.spawn import (
     backgroundable,
     options_of,
     provenance_of,
@@ -21,14 +18,17 @@ from toolwright.processes.runs import (
     require_fitting,
     title_of,
 )
-from toolwright.processes.store import Limits
+from toolwright.background.store import Limits
+from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_allowed
+from toolwright.clock import Clock
+from toolwright.errors import ScheduleError
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
-from toolwright.schedules.reading import read_form, require_next
+from toolwright.schedules.parse_timing import read_form, require_next
 from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap, require_schedule_id
 from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
-from toolwright.session.store import Marker, require_name
+from toolwright.session.services.quotas import Marker, require_name
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool
 
@@ -236,7 +236,7 @@ class Schedules:
             RunRefused: the policy of whoever adds it does not let the tool run.
             ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
                 is that of another schedule ("conflict").
-            ProcessError: the tool can not run in the background, or its arguments are not usable.
+            RunError: the tool can not run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool, self._desk.origin.policy), self._clock.now()
         self._require_in_every_process(found)

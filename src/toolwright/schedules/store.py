@@ -6,12 +6,12 @@ import builtins
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from toolwright.processes.process import Registration
-from toolwright.processes.store import Limits, ProcessStore
-from toolwright.processes.triggers import TriggerStore
+from toolwright.background.background_run import Registration
+from toolwright.background.store import Limits, RunStore
+from toolwright.background.triggers import TriggerStore
 from toolwright.schedules.schedule import Fired, Schedule, State
-from toolwright.session.services import ServiceStores
-from toolwright.session.store import Mark
+from toolwright.session.services.quotas import Mark
+from toolwright.session.services.session_services import ServiceStores
 
 
 class Firing(NamedTuple):
@@ -96,7 +96,7 @@ class BackgroundStores(ServiceStores, Protocol):
     """The rows of the services of sessions, and of their work in the background. They see each other's at once."""
 
     @property
-    def processes(self) -> ProcessStore: ...
+    def processes(self) -> RunStore: ...
 
     @property
     def schedules(self) -> ScheduleStore: ...

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from toolwright import jsonx
 from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
-from toolwright.session.store import require_name
+from toolwright.session.services.quotas import require_name
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.session.services import SessionServices
+    from toolwright.session.services.session_services import SessionServices
     from toolwright.session.session import Session
 
 MOST = 100

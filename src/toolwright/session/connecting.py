@@ -6,12 +6,12 @@ import contextlib
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.connecting import provider_of
+from toolwright.calls.suspend.connection_wait import provider_of
 from toolwright.effects.waits import Resolution
 from toolwright.errors import KeyRefused
-from toolwright.session.belongings import Belongings
-from toolwright.session.connections import MOST, require_provider, to_detail
-from toolwright.tools.services import Connection
+from toolwright.session.core import Belongings
+from toolwright.session.services.connections import MOST, require_provider, to_detail
+from toolwright.tools.service_protocols import Connection
 
 
 class Connecting(Belongings):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from toolwright.argument_checks import require_seconds
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
-from toolwright.given import require_seconds
 
 
 async def wait_for_idle(batches: Collection[Batch], clock: Clock, timeout: float | None) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.approvals import (
+from toolwright.calls.authorise.approvals import (
     Approval,
     approved,
     asked_about,
@@ -19,7 +19,7 @@ from toolwright.calls.approvals import (
     to_approval,
 )
 from toolwright.clock import Clock
-from toolwright.effects.journaled import JournaledController
+from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.errors import KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute import CallRun
+from toolwright.calls.context import BatchSetting
+from toolwright.calls.environment import CallHost
+from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.hooks import Hooks, Projector
-from toolwright.calls.host import CallHost
-from toolwright.calls.loops import LoopWatch
-from toolwright.calls.memory_journal import MemoryJournal
-from toolwright.calls.outside import enter
+from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.policy import Policy
-from toolwright.calls.schedule import Schedule
-from toolwright.calls.setting import BatchSetting
-from toolwright.calls.tickets import Limit
+from toolwright.calls.schedule.admission import Schedule
+from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ToolwrightError
-from toolwright.hub import Subscription
+from toolwright.event_bus import Subscription
 from toolwright.session.background import Background
-from toolwright.session.batching import Batching
+from toolwright.session.batches import Batching
 from toolwright.session.children import SENDERS, ChildSession, child_id
 from toolwright.session.connecting import Connecting
-from toolwright.session.known import KnownSecrets
-from toolwright.session.logs import unguard_logs
-from toolwright.session.offer import Offer
-from toolwright.session.services import SessionServices
-from toolwright.session.shared import Shared
-from toolwright.session.store import Marks
+from toolwright.session.parts import Shared
+from toolwright.session.secrets.log_filter import unguard_logs
+from toolwright.session.secrets.redactor import KnownSecrets
+from toolwright.session.services.quotas import Marks
+from toolwright.session.services.session_services import SessionServices
+from toolwright.session.tool_catalogue import Offer
 from toolwright.tools.capability import Capability
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import ToolSource

@@ -2,8 +2,8 @@
 
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.crash import CrashKit, StoredCall
+from toolwright.testing.inside_program import crash_point, die, hear, note, say
 from toolwright.testing.programs import Ended, Running, Zygote
-from toolwright.testing.stage import crash_point, die, hear, note, say
 
 __all__ = [
     "CrashKit",

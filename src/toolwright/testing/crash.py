@@ -20,8 +20,8 @@ import apsw
 import cloudpickle
 
 from toolwright.errors import ToolwrightError
+from toolwright.testing.inside_program import FROZEN
 from toolwright.testing.programs import Ended, Running, Zygote
-from toolwright.testing.stage import FROZEN
 
 Program = Callable[..., Any] | str | Path
 """An async or plain function, the text of a module with a function `main`, or the path of a script."""

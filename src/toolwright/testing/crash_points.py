@@ -12,14 +12,15 @@ from typing import Any
 
 import apsw
 
-from toolwright import keeping
-from toolwright.calls import plan, setting
-from toolwright.calls.isolate import ProcessPool
+from toolwright.calls import context as setting
+from toolwright.calls import tool_plan as plan
+from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.effects.store import Store
-from toolwright.session import shared
+from toolwright.runtime import stores as keeping
+from toolwright.session import parts as shared
 from toolwright.stores.sqlite import store
-from toolwright.stores.sqlite.writer import Writer
-from toolwright.testing.stage import crash_point, writing
+from toolwright.stores.sqlite.core.writer import Writer
+from toolwright.testing.inside_program import crash_point, writing
 
 POINTS = (
     "before the intents are written",
@@ -49,7 +50,7 @@ last two are those of a SQLite store, which writes for several calls at once: ev
 committed and nobody has heard of it."""
 
 
-PROCESS_POINTS = (
+RUN_POINTS = (
     "before a process is registered",
     "after a process is registered",
     "before the leases are renewed",
@@ -82,7 +83,7 @@ VERBS = {
 }
 """What the verbs of a store do, in the words of the points around them."""
 
-PROCESS_VERBS = {
+RUN_VERBS = {
     "register": "a process is registered",
     "renew": "the leases are renewed",
     "claim": "processes are claimed",
@@ -124,7 +125,7 @@ class CrashingServices:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.processes = Crashing(inner.processes, PROCESS_VERBS)
+        self.processes = Crashing(inner.processes, RUN_VERBS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

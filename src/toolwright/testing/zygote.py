@@ -23,8 +23,9 @@ from typing import Any
 import toolwright
 from toolwright import Runtime, ToolCall, ToolContext, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite import journal
-from toolwright.testing import crash_points, stage
+from toolwright.stores.sqlite.calls import journal
+from toolwright.testing import crash_points
+from toolwright.testing import inside_program as stage
 
 PRELOADED = (concurrent.futures.thread, importlib.resources.readers, journal)
 """What a program imports when it first needs it; here it does not have to wait for it."""

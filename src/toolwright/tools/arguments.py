@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from toolwright.errors import InvalidArguments
-from toolwright.tools.problems import ArgumentProblem, json_path, listed, preview
+from toolwright.tools.validation_messages import ArgumentProblem, json_path, listed, preview
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -20,7 +20,7 @@ from toolwright.large_json import decode_text
 from toolwright.plain_data import instant_text
 
 if TYPE_CHECKING:
-    from toolwright.tools.services import AttachmentInfo
+    from toolwright.tools.service_protocols import AttachmentInfo
 
 Verdict = Literal["approved", "denied", "expired", "cancelled"]
 Status = Literal["success", "failure", "cancelled", "pending", "connection_required"]

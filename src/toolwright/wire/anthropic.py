@@ -15,7 +15,7 @@ from toolwright.tools.tool import Tool
 from toolwright.wire import images as pictures
 from toolwright.wire.arguments import as_object, object_schema, read_object, read_tool_name
 from toolwright.wire.other_shapes import read_own
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order, is_error
 

@@ -8,7 +8,7 @@ from toolwright.errors import ConversionError
 from toolwright.jsonx import DecodeError, decode, encode
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 
 FREE = "input"
 """The one argument of a custom tool, which a model calls with free text instead of JSON."""

@@ -11,7 +11,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.wire import anthropic, mcp, openai_chat, openai_responses, plain
-from toolwright.wire.part import plain as as_plain
+from toolwright.wire.payload_reader import plain as as_plain
 
 
 class Provider(Protocol):

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 
 
 class AskedCall(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolwright.wire import anthropic
 from toolwright.wire.history import AskedCall, Asking, Entry, Other, Result, id_of, name_of
-from toolwright.wire.part import Part, plain
+from toolwright.wire.payload_reader import Part, plain
 from toolwright.wire.results import INTERRUPTED_TEXT, interrupted
 
 OPENING = "(The beginning of this conversation is not shown.)"

@@ -9,7 +9,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.wire import openai_chat, openai_responses
 from toolwright.wire.arguments import FREE
 from toolwright.wire.history import AskedCall, Asking, Entry, Other, Result, id_of, name_of
-from toolwright.wire.part import Part, plain
+from toolwright.wire.payload_reader import Part, plain
 from toolwright.wire.results import INTERRUPTED_TEXT, interrupted
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 from toolwright.jsonx import encode
 from toolwright.tools.outcome import Attachment, Image, ToolOutcome
 from toolwright.wire.images import require_content, stand_in
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 
 _FILES = "attachment:///"
 

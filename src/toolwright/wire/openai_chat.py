@@ -30,7 +30,7 @@ from toolwright.wire.arguments import (
     takes_free_text,
 )
 from toolwright.wire.other_shapes import read_own
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 from toolwright.wire.provider_fields import given_back, kept, unknown_fields
 from toolwright.wire.results import definition_of, from_text, in_call_order
 

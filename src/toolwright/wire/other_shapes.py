@@ -7,7 +7,7 @@ from typing import Any
 
 from toolwright.errors import ConversionError
 from toolwright.tools.call import ToolCall
-from toolwright.wire.part import Part, plain
+from toolwright.wire.payload_reader import Part, plain
 
 _CHAT, _RESPONSES, _ANTHROPIC, _MCP = "openai-chat", "openai-responses", "anthropic", "mcp"
 _RESPONSES_CALLS = ("function_call", "custom_tool_call")

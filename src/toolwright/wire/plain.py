@@ -15,7 +15,7 @@ from toolwright.tools.outcome import CATEGORIES, Attachment, Decision, Failure, 
 from toolwright.tools.tool import Tool
 from toolwright.wire.arguments import read_arguments, read_tool_name
 from toolwright.wire.other_shapes import read_own
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 from toolwright.wire.results import definition_of, in_call_order
 
 SHAPE = "plain"

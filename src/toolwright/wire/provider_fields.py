@@ -12,7 +12,7 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.tools.call import ToolCall
-from toolwright.wire.part import Part, plain
+from toolwright.wire.payload_reader import Part, plain
 
 
 def unknown_fields(part: Part, known: Collection[str]) -> dict[str, Any]:

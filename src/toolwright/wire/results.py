@@ -12,7 +12,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Image, ToolOutcome, error_text
 from toolwright.tools.tool import Tool
-from toolwright.wire.part import Part
+from toolwright.wire.payload_reader import Part
 
 INTERRUPTED = "The call was interrupted and its result is not known; it may have had an effect."
 """What a model reads for a call that a history gives no result for."""

@@ -17,16 +17,16 @@ from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.calls.approvals import Approval, require_fitting
-from toolwright.cli import options
-from toolwright.cli.apps import app_of_store, tools_of_store
-from toolwright.cli.arguments import read_object
-from toolwright.cli.choosing import Chosen, choose
+from toolwright.calls.authorise.approvals import Approval, require_fitting
+from toolwright.cli.display.output import Screen, data_of, echo, print_json
+from toolwright.cli.display.styles import Name, place, plain
+from toolwright.cli.display.time_format import moment, until
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
-from toolwright.cli.moments import moment, until
-from toolwright.cli.output import Screen, data_of, echo, print_json
-from toolwright.cli.states import Name, place, plain
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import app_of_store, tools_of_store
+from toolwright.cli.input.arguments import read_object
+from toolwright.cli.input.pick_approval import Chosen, choose
+from toolwright.cli.input.stores import opened, require_store
 from toolwright.errors import KeyRefused
 from toolwright.session.inbox import Resolved
 from toolwright.tools.registry import Catalogue

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from toolwright.cli import options
-from toolwright.cli.apps import load_app
+from toolwright.cli.display.live import live_table
+from toolwright.cli.display.outcome_table import outcome_table
+from toolwright.cli.display.output import Screen, print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.display.timeline import timeline as draw_timeline
 from toolwright.cli.exits import reported
-from toolwright.cli.live import live_table
-from toolwright.cli.outcomes import outcome_table
-from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
-from toolwright.cli.payload import read_payload
-from toolwright.cli.running import Finished, run_calls
-from toolwright.cli.stores import named_store
-from toolwright.cli.timeline import timeline as draw_timeline
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.payload import read_payload
+from toolwright.cli.input.stores import named_store
+from toolwright.cli.run_calls import Finished, run_calls
 
 
 def batch(

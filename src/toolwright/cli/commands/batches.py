@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from toolwright.cli import options
+from toolwright.cli.display.history import batch_data, batch_table, call_data, call_table, find_batch
+from toolwright.cli.display.output import Screen, print_json
+from toolwright.cli.display.styles import plain
+from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import reported
-from toolwright.cli.history import batch_data, batch_table, call_data, call_table, find_batch
-from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, print_json
-from toolwright.cli.states import plain
-from toolwright.cli.stores import require_store
-from toolwright.stores.sqlite import history
-from toolwright.stores.sqlite.history import PastBatch, PastCall
+from toolwright.cli.input import options
+from toolwright.cli.input.stores import require_store
+from toolwright.stores.sqlite.admin import history
+from toolwright.stores.sqlite.admin.history import PastBatch, PastCall
 
 _ALL = 1 << 40
 

@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from toolwright.cli import options
-from toolwright.cli.apps import load_app
-from toolwright.cli.arguments import read_arguments
+from toolwright.cli.display.outcome_table import explain
+from toolwright.cli.display.output import Screen, print_json, print_text, set_up_log, stdout_kept_clean
+from toolwright.cli.display.styles import seconds, state_text
 from toolwright.cli.exits import reported
-from toolwright.cli.outcomes import explain
-from toolwright.cli.output import Screen, print_json, print_text, set_up_log, stdout_kept_clean
-from toolwright.cli.running import Finished, run_calls
-from toolwright.cli.sources import require_tool
-from toolwright.cli.states import seconds, state_text
-from toolwright.cli.stores import named_store
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.arguments import read_arguments
+from toolwright.cli.input.sources import require_tool
+from toolwright.cli.input.stores import named_store
+from toolwright.cli.run_calls import Finished, run_calls
 from toolwright.tools.call import ToolCall
 
 

@@ -12,13 +12,14 @@ import typer
 from rich import box
 from rich.table import Table
 
-from toolwright.cli import options
+from toolwright.cli.display.output import Screen, echo, print_json
+from toolwright.cli.display.time_format import moment, read_moment
 from toolwright.cli.exits import DAMAGED, BadInput, complain, is_damage, reported
-from toolwright.cli.moments import moment, read_moment
-from toolwright.cli.output import Screen, echo, print_json
-from toolwright.cli.stores import require_store
+from toolwright.cli.input import options
+from toolwright.cli.input.stores import require_store
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite import care, upgrade
+from toolwright.stores.sqlite.admin import maintenance as care
+from toolwright.stores.sqlite.core import migrate as upgrade
 
 
 def stats(db: options.Db = None, as_json: options.Json = False) -> None:

@@ -13,17 +13,17 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.cli import options
+from toolwright.cli.directory_transfer import Written, get_tree, look_through, put_tree
+from toolwright.cli.display.output import Screen, data_of, echo, print_json
+from toolwright.cli.display.styles import plain
+from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput, reported
-from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, data_of, echo, print_json
-from toolwright.cli.states import plain
-from toolwright.cli.stores import require_store, use_session
-from toolwright.cli.transfer import STREAM, read_pieces, write_path, write_stdout
-from toolwright.cli.trees import Written, get_tree, look_through, put_tree
-from toolwright.session.files import Files
-from toolwright.session.paths import clean_path
-from toolwright.tools.services import FileInfo
+from toolwright.cli.file_transfer import STREAM, read_pieces, write_path, write_stdout
+from toolwright.cli.input import options
+from toolwright.cli.input.stores import require_store, use_session
+from toolwright.session.services.files import Files
+from toolwright.session.services.paths import clean_path
+from toolwright.tools.service_protocols import FileInfo
 
 T = TypeVar("T")
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A directory, with all that is in it.")]

@@ -9,13 +9,13 @@ from typing import Annotated, TypeVar
 import typer
 
 from toolwright import jsonx
-from toolwright.cli import options
-from toolwright.cli.arguments import read_json
+from toolwright.cli.display.name_table import key_table
+from toolwright.cli.display.output import Screen, data_of, echo, print_json, print_text
 from toolwright.cli.exits import BadInput, reported
-from toolwright.cli.keys import key_table
-from toolwright.cli.output import Screen, data_of, echo, print_json, print_text
-from toolwright.cli.stores import require_store, use_session
-from toolwright.session.keyvalue import KeyValue
+from toolwright.cli.input import options
+from toolwright.cli.input.arguments import read_json
+from toolwright.cli.input.stores import require_store, use_session
+from toolwright.session.services.keyvalue import KeyValue
 
 T = TypeVar("T")
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that keeps it.")]

@@ -12,14 +12,14 @@ from rich import box
 from rich.table import Table
 
 from toolwright.app import App
-from toolwright.cli import options
-from toolwright.cli.apps import load_app
+from toolwright.cli.display.outcome_table import first_line
+from toolwright.cli.display.output import Screen, print_json, set_up_log, stdout_kept_clean
+from toolwright.cli.display.styles import Name, place, state_text
 from toolwright.cli.exits import exit_code, reported
-from toolwright.cli.outcomes import first_line
-from toolwright.cli.output import Screen, print_json, set_up_log, stdout_kept_clean
-from toolwright.cli.running import shown_command
-from toolwright.cli.states import Name, place, state_text
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.stores import opened, require_store
+from toolwright.cli.run_calls import shown_command
 from toolwright.session.recovery import Recovered
 
 MEANINGS = {

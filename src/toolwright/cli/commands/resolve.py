@@ -11,15 +11,15 @@ import typer
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.cli import options
-from toolwright.cli.apps import app_of_store
-from toolwright.cli.arguments import read_json
+from toolwright.cli.display.output import echo, print_json
+from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
-from toolwright.cli.moments import moment
-from toolwright.cli.output import echo, print_json
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import app_of_store
+from toolwright.cli.input.arguments import read_json
+from toolwright.cli.input.stores import opened, require_store
 from toolwright.errors import KeyRefused
-from toolwright.runtime import Runtime
+from toolwright.runtime.runtime import Runtime
 from toolwright.session.inbox import Resolved
 
 

@@ -11,21 +11,21 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwright.cli import options
-from toolwright.cli.arguments import read_json
+from toolwright.background.background_run import BackgroundRun
+from toolwright.background.handle import Run
+from toolwright.background.output import LogText, render
+from toolwright.background.run_events import RunEvent
+from toolwright.background.store import Piece
+from toolwright.cli.display.outcome_table import explain
+from toolwright.cli.display.output import Screen, echo, instant, print_json, print_json_line, print_text
+from toolwright.cli.display.run_progress import follow_runs
+from toolwright.cli.display.run_tables import event_data, find_run, lost, run_data, run_details, run_table
+from toolwright.cli.display.styles import plain, seconds, state_text
 from toolwright.cli.exits import FAILED, OUTRUN, SUCCEEDED, UNFINISHED, BadInput, complain, reported
-from toolwright.cli.following import follow_runs
-from toolwright.cli.outcomes import explain
-from toolwright.cli.output import Screen, echo, instant, print_json, print_json_line, print_text
-from toolwright.cli.processes import event_data, find_run, lost, run_data, run_details, run_table
-from toolwright.cli.states import plain, seconds, state_text
-from toolwright.cli.stores import opened, require_store
-from toolwright.processes.happenings import ProcessEvent
-from toolwright.processes.output import LogText, render
-from toolwright.processes.process import Process
-from toolwright.processes.run import Run
-from toolwright.processes.store import Piece
-from toolwright.runtime import Runtime
+from toolwright.cli.input import options
+from toolwright.cli.input.arguments import read_json
+from toolwright.cli.input.stores import opened, require_store
+from toolwright.runtime.runtime import Runtime
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; its beginning is enough.")]
 _MOST = 10_000
@@ -217,12 +217,12 @@ async def _run(store: Path, word: str, session: str | None) -> AsyncIterator[tup
         yield runtime, await runtime.run(id)
 
 
-async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[Process]:
+async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
     async with opened(store, worker=False) as runtime:
         return [run.process for run in await runtime.runs(session, active=active, limit=limit)]
 
 
-async def _show(store: Path, word: str, session: str | None) -> tuple[list[Process], list[ProcessEvent]]:
+async def _show(store: Path, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
     async with _run(store, word, session) as (_, run):
         below = [child.process for child in await run.children()]
         events = [event async for event in run.events() if event.type != "output"]
@@ -261,7 +261,7 @@ def _write(text: str) -> None:
         print_text(text, nl=False)
 
 
-async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[Process]:
+async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[BackgroundRun]:
     ids = [await find_run(store, word, given.session) for word in words]
     console = Screen()
     async with opened(store, worker=False) as runtime:
@@ -279,21 +279,21 @@ async def _follow(store: Path, words: Sequence[str], given: options.Before) -> l
         return [await run.refresh() for run in ended]
 
 
-async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> Process:
+async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         with suppress(TimeoutError):
             await run.wait(timeout)
         return run.process
 
 
-async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, Process]:
+async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
     if not reason.strip():
         raise BadInput("--reason is empty; say why, or leave it out")
     async with _run(store, word, session) as (_, run):
         return await run.cancel(reason), run.process
 
 
-async def _resume(store: Path, word: str, session: str | None, by: str | None) -> Process:
+async def _resume(store: Path, word: str, session: str | None, by: str | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         await run.resume(by=by)
         return run.process
@@ -304,7 +304,7 @@ async def _signal(store: Path, word: str, session: str | None, name: str, value:
         return run.id, await run.signal(name, value)
 
 
-def _say_end(process: Process) -> None:
+def _say_end(process: BackgroundRun) -> None:
     if process.outcome is None:
         return
     line = state_text(process.status)

@@ -16,21 +16,21 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright.app import App
-from toolwright.cli import options
-from toolwright.cli.apps import app_of_store
+from toolwright.cli.display.output import Screen, echo, print_json
+from toolwright.cli.display.run_tables import short_ids, the_one
+from toolwright.cli.display.styles import Name, plain
+from toolwright.cli.display.time_format import length, moment
 from toolwright.cli.exits import OUTRUN, SUCCEEDED, BadInput, reported
-from toolwright.cli.moments import length, moment
-from toolwright.cli.output import Screen, echo, print_json
-from toolwright.cli.processes import short_ids, the_one
-from toolwright.cli.starting import Start, read_start
-from toolwright.cli.states import Name, plain
-from toolwright.cli.stores import opened, require_store
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import app_of_store
+from toolwright.cli.input.spawn_arguments import Start, read_start
+from toolwright.cli.input.stores import opened, require_store
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.schedules.schedule import Fired, Schedule
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
-from toolwright.stores.sqlite.history import schedules_called
+from toolwright.stores.sqlite.admin.history import schedules_called
 
 Result = TypeVar("Result")
 Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from toolwright.cli import options
-from toolwright.cli.apps import app_of_store
+from toolwright.cli.display.name_table import key_table
+from toolwright.cli.display.output import Screen, echo, instant, print_json
 from toolwright.cli.exits import BadInput, reported
-from toolwright.cli.keys import key_table
-from toolwright.cli.output import Screen, echo, instant, print_json
-from toolwright.cli.stores import require_store, use_session
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import app_of_store
+from toolwright.cli.input.stores import require_store, use_session
 from toolwright.errors import SecretsError
-from toolwright.runtime import Runtime
-from toolwright.session.secrets import LONGEST
-from toolwright.tools.services import KeyInfo
+from toolwright.runtime.runtime import Runtime
+from toolwright.session.secrets.secrets import LONGEST
+from toolwright.tools.service_protocols import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
 NOT_REPEATED = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.cli import options
-from toolwright.cli.apps import app_of_store
+from toolwright.cli.display.output import Screen, data_of, echo, print_json
+from toolwright.cli.display.styles import plain
+from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput, reported
-from toolwright.cli.moments import moment
-from toolwright.cli.output import Screen, data_of, echo, print_json
-from toolwright.cli.states import plain
-from toolwright.cli.stores import opened, require_store, store_to_fill
-from toolwright.session.archive import Exported, Imported, SessionInfo
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import app_of_store
+from toolwright.cli.input.stores import opened, require_store, store_to_fill
+from toolwright.session.archive.format import Exported, Imported, SessionInfo
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a session.")]
 _LAST = 10

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolwright.cli import options
+from toolwright.background.background_run import BackgroundRun
+from toolwright.cli.display.output import echo, print_json
 from toolwright.cli.exits import reported
-from toolwright.cli.output import echo, print_json
-from toolwright.cli.running import shown_command
-from toolwright.cli.starting import Start, read_start
-from toolwright.cli.stores import opened
-from toolwright.processes.process import Process
-from toolwright.stores.sqlite.history import workers
+from toolwright.cli.input import options
+from toolwright.cli.input.spawn_arguments import Start, read_start
+from toolwright.cli.input.stores import opened
+from toolwright.cli.run_calls import shown_command
+from toolwright.stores.sqlite.admin.history import workers
 
 
 def spawn(
@@ -68,7 +68,7 @@ def _how(app: str | None, tools: list[str] | None) -> str:
     return f" {shlex.join(given)}" if given else ""
 
 
-async def _spawn(start: Start, said: dict[str, Any]) -> tuple[Process, bool]:
+async def _spawn(start: Start, said: dict[str, Any]) -> tuple[BackgroundRun, bool]:
     async with opened(start.store, start.app, made=True, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)

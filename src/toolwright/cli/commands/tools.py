@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from toolwright.cli import options
-from toolwright.cli.apps import load_app
+from toolwright.cli.display.output import Screen, print_json, set_up_log
+from toolwright.cli.display.tool_table import definition_data, definition_table
 from toolwright.cli.exits import reported
-from toolwright.cli.listing import definition_data, definition_table
-from toolwright.cli.output import Screen, print_json, set_up_log
-from toolwright.cli.payload import provider_named
-from toolwright.cli.sources import require_tool
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.payload import provider_named
+from toolwright.cli.input.sources import require_tool
 
 
 def tools(

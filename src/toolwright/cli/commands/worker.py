@@ -17,16 +17,16 @@ from typing import Annotated, Any
 import typer
 
 from toolwright.app import App
-from toolwright.cli import options
-from toolwright.cli.apps import load_app
+from toolwright.background.background_run import BackgroundRun
+from toolwright.background.worker_counts import Deed
+from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
+from toolwright.cli.display.styles import plain, seconds, short
+from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import SUCCEEDED, BadInput, reported
 from toolwright.cli.health import Health
-from toolwright.cli.moments import moment
-from toolwright.cli.output import echo, set_up_log, stdout_kept_clean
-from toolwright.cli.states import plain, seconds, short
-from toolwright.cli.stores import opened, store_to_fill
-from toolwright.processes.process import Process
-from toolwright.processes.tally import Deed
+from toolwright.cli.input import options
+from toolwright.cli.input.apps import load_app
+from toolwright.cli.input.stores import opened, store_to_fill
 from toolwright.tools.registry import Catalogue
 
 Say = Callable[[str], None]
@@ -172,7 +172,7 @@ class _Teller:
         self._say = say
         self._began: dict[str, float] = {}
 
-    def __call__(self, deed: Deed, process: Process) -> None:
+    def __call__(self, deed: Deed, process: BackgroundRun) -> None:
         told = _TOLD.get(deed)
         if told is None:
             return

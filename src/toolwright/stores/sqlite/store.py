@@ -11,19 +11,19 @@ import apsw
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
-from toolwright.session.vault import Sealed
-from toolwright.stores.sqlite.changes import Changes
-from toolwright.stores.sqlite.journal import SqliteJournalStore
-from toolwright.stores.sqlite.owners import OwnerLock, sweep
-from toolwright.stores.sqlite.place import StorePlace
-from toolwright.stores.sqlite.reader import Reader
-from toolwright.stores.sqlite.rows import one
-from toolwright.stores.sqlite.schema import bring_up_to_date, secret_of
-from toolwright.stores.sqlite.secrets import fingerprints_of
-from toolwright.stores.sqlite.services import SqliteServiceStores
-from toolwright.stores.sqlite.turns import WriteTurns
-from toolwright.stores.sqlite.waits import SqliteWaitStore
-from toolwright.stores.sqlite.writer import Sync, Writer
+from toolwright.session.secrets.vault import Sealed
+from toolwright.stores.sqlite.calls.journal import SqliteJournalStore
+from toolwright.stores.sqlite.calls.waits import SqliteWaitStore
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.idempotent_writes import Changes
+from toolwright.stores.sqlite.core.owners import OwnerLock, sweep
+from toolwright.stores.sqlite.core.reader import Reader
+from toolwright.stores.sqlite.core.schema import bring_up_to_date, secret_of
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer import Sync, Writer
+from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+from toolwright.stores.sqlite.sessions.secrets import fingerprints_of
+from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 
 
 class SqliteStore:

@@ -5,26 +5,26 @@ about work in the background are for stores that keep it, and a collection of th
 `Controllers` in the same way. How to run them is in `docs/writing-a-store.md`. Nothing here needs pytest.
 """
 
-from toolwright.testing.conformance.arrivals import ARRIVALS
 from toolwright.testing.conformance.background import CASE_CLOCK
+from toolwright.testing.conformance.background_runs import PROCESSES
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
-from toolwright.testing.conformance.decisions import DECISIONS
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
 from toolwright.testing.conformance.firings import FIRINGS
-from toolwright.testing.conformance.happenings import HAPPENINGS
 from toolwright.testing.conformance.leases import LEASES
 from toolwright.testing.conformance.limits import LIMITS
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.model import play_random_verbs
-from toolwright.testing.conformance.outside import OUTSIDE
 from toolwright.testing.conformance.owners import OWNERS
-from toolwright.testing.conformance.processes import PROCESSES
 from toolwright.testing.conformance.replay import REPLAY
+from toolwright.testing.conformance.run_events import HAPPENINGS
 from toolwright.testing.conformance.schedules import SCHEDULES
+from toolwright.testing.conformance.session_wide import DECISIONS
+from toolwright.testing.conformance.signals import ARRIVALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
+from toolwright.testing.conformance.time_and_waits import OUTSIDE
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from toolwright.clock import Clock
 from toolwright.effects.controller import CallEffects, EffectController
 from toolwright.effects.effect import CallKey, Effect
-from toolwright.effects.journaled import JournaledController
+from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.store import Store
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.conformance.cases import Database, intent, success

@@ -7,8 +7,8 @@ import asyncio
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.processes.store import Report
-from toolwright.session.store import Quotas, Room
+from toolwright.background.store import Report
+from toolwright.session.services.quotas import Quotas, Room
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

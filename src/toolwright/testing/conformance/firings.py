@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolwright.schedules.schedule import Fired
-from toolwright.session.store import Mark
+from toolwright.session.services.quotas import Mark
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

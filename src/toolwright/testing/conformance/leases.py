@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.processes.process import Options, Progress
-from toolwright.processes.store import Claimed, Piece, Renewal, Report
+from toolwright.background.background_run import Options, Progress
+from toolwright.background.store import Claimed, Piece, Renewal, Report
 from toolwright.testing.conformance.background import (
     LEASE,
     PLENTY,

@@ -6,11 +6,11 @@ import asyncio
 
 from msgspec.structs import replace
 
+from toolwright.background.background_run import Options
 from toolwright.errors import ScheduleError
-from toolwright.processes.process import Options
 from toolwright.schedules.schedule import Schedule, State
 from toolwright.schedules.timing import Timing
-from toolwright.session.store import Mark
+from toolwright.session.services.quotas import Mark
 from toolwright.testing.conformance.background import (
     PLENTY,
     claim,

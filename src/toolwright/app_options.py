@@ -1,0 +1,139 @@
+"""The options of an app, of opening it, and of a session. Owns their names, their types and refusing a wrong value
+where it is given."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from toolwright.calls.hooks import AfterHook, BeforeHook, Projector, is_projector
+from toolwright.calls.policy import Policy
+from toolwright.calls.record import CallLog
+from toolwright.clock import Clock
+from toolwright.errors import ToolwrightError
+from toolwright.session.secrets.master_keys import KeyProvider
+from toolwright.session.services.quotas import Quotas
+from toolwright.tools.capability import Capability
+from toolwright.tools.registry import ToolSource
+from toolwright.tools.session_protocols import ModelClient
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+"""Makes the async context manager that a process is inside of while it has the app open; its value is `ctx.deps`."""
+
+
+class AppOptions(TypedDict, total=False):
+    """The options of `App`, which explains each of them."""
+
+    tools: Iterable[Any] | ToolSource
+    capabilities: Iterable[str | Capability]
+    policy: Policy | None
+    before: Iterable[BeforeHook]
+    after: Iterable[AfterHook]
+    projector: Projector | None
+    model: ModelClient | None
+    quotas: Quotas | None
+    lifespan: Lifespan | None
+    automatic: Iterable[Capability] | None
+    master_key: KeyProvider | None
+
+
+class RunOptions(TypedDict, total=False):
+    """The options that differ from one process that opens an app to the next; `App.open` explains each of them."""
+
+    sync: Literal["full", "normal"]
+    recover: bool
+    events_file: str | Path | None
+    clock: Clock | None
+    call_log: CallLog | None
+    worker: bool | None
+
+
+class OpenOptions(RunOptions, total=False):
+    """The options of `App.open`."""
+
+    master_key: KeyProvider | None
+
+
+class RuntimeOptions(AppOptions, RunOptions, total=False):
+    """The options of `Runtime.open`: those of an `App`, and those of opening it."""
+
+
+Fits = Callable[[Any], bool]
+
+
+def _is(*kinds: type) -> Fits:
+    return lambda given: isinstance(given, kinds)
+
+
+def _has(*names: str) -> Fits:
+    return lambda given: all(callable(getattr(given, name, None)) for name in names)
+
+
+def _or_none(fits: Fits) -> Fits:
+    return lambda given: given is None or fits(given)
+
+
+_OPTIONS: dict[str, tuple[Fits, str]] = {
+    "tools": (lambda given: _is(Iterable)(given) or _has("snapshot")(given), "a list of tools, or a registry"),
+    "policy": (_or_none(_is(Policy)), "Policy(...)"),
+    "before": (_is(Iterable), "a list of functions"),
+    "after": (_is(Iterable), "a list of functions"),
+    "projector": (_or_none(is_projector), "a function of an outcome, or of an outcome and its call, sync or async"),
+    "call_log": (_or_none(_has("open", "close")), "an object with open(record) and close(record)"),
+    "events_file": (_or_none(_is(str, Path)), "the path of a file"),
+    "clock": (_or_none(_has("now", "monotonic", "call_at", "sleep")), "a Clock, such as SystemClock()"),
+    "sync": (lambda given: isinstance(given, str) and given in ("full", "normal"), "'full' or 'normal'"),
+    "recover": (_is(bool), "True or False"),
+    "quotas": (_or_none(_is(Quotas)), "Quotas(...)"),
+    "master_key": (_or_none(_has("current", "key")), "an object with current() and key(id)"),
+    "capabilities": (_is(Iterable, Capability), "a list of names or Capability(...)"),
+    "automatic": (_or_none(_is(Iterable)), "a list of Capability(...)"),
+    "model": (_or_none(_has("complete")), "an object with an async complete(request)"),
+    "worker": (_or_none(_is(bool)), "True, False or None"),
+    "lifespan": (
+        _or_none(lambda given: _is_lifespan(given)),
+        "a function without parameters under @contextlib.asynccontextmanager",
+    ),
+}
+"""For each option: a test of its value, and the advice for a value that fails it."""
+
+
+def _is_lifespan(given: Any) -> bool:
+    if not callable(given) or inspect.isasyncgenfunction(given) or inspect.iscoroutinefunction(given):
+        return False
+    try:
+        inspect.signature(given).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a callable written in C has no signature to read
+        return True
+    return True
+
+
+def check_options(**given: Any) -> None:
+    """Refuse an option that could never work.
+
+    Raises:
+        ToolwrightError: one is of the wrong kind.
+    """
+    for name, value in given.items():
+        fits, use = _OPTIONS[name]
+        if not fits(value):
+            raise ToolwrightError(f"{name}={value!r:.200} is not usable; use {use}")
+
+
+def require_known(owner: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse an option that does not exist.
+
+    Raises:
+        TypeError: there is no option of that name.
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}"
+            raise TypeError(f"{owner} has no option {name!r}; {remedy}")

@@ -1,0 +1,99 @@
+"""Who watches processes here. Owns waking them: by what this process writes, and by what others did to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterable
+
+from toolwright.background.store import RunStore
+from toolwright.clock import Clock, Timer
+from toolwright.errors import RuntimeClosed, StoreError
+
+log = logging.getLogger("toolwright.background")
+
+POLL = 0.2
+"""Seconds between two looks at what other processes changed, while somebody watches here."""
+
+
+class Bell:
+    """All who watch processes of one store. `alone` says that no other process can change any."""
+
+    def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._alone = alone
+        self._watchers: dict[str, list[asyncio.Future[None]]] = {}
+        self._cursor = -1
+        self._timer: Timer | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def ring(self, ids: Iterable[str]) -> None:
+        """Something of these processes changed."""
+        for id in ids:
+            for watcher in self._watchers.pop(id, ()):
+                if not watcher.done():
+                    watcher.set_result(None)
+
+    @contextlib.asynccontextmanager
+    async def watching(self, id: str) -> AsyncIterator[asyncio.Future[None]]:
+        """Watch a process from here on; gives what is done when something of it changes.
+
+        What changes while the body looks at the store is not missed.
+
+        Raises:
+            RuntimeClosed: nobody would be told any more.
+        """
+        self._require_open()
+        if not self._alone and not self._watchers:
+            await self._look()
+            self._require_open()
+        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.setdefault(id, []).append(watcher)
+        self._arm()
+        try:
+            yield watcher
+        except StoreError:
+            self._require_open()  # else the store was closed with the runtime, while the body looked at it
+            raise
+        finally:
+            others = [other for other in self._watchers.pop(id, ()) if other is not watcher]
+            if others:
+                self._watchers[id] = others
+
+    def close(self) -> None:
+        """Look no more; whoever still watches is woken, and may watch no longer."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._looking is not None:
+            self._looking.cancel()
+        self.ring(list(self._watchers))
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeClosed("The runtime is closed; open another")
+
+    def _arm(self) -> None:
+        if not self._alone and not self._closed and self._timer is None and self._looking is None and self._watchers:
+            self._timer = self._clock.call_at(self._clock.monotonic() + POLL, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._looking = asyncio.ensure_future(self._look())
+        self._looking.add_done_callback(self._looked)
+
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not task.cancelled():
+            if task.exception() is not None:
+                log.warning("What other processes changed can not be read: %s", task.exception())
+            self._arm()
+
+    async def _look(self) -> None:
+        with contextlib.suppress(StoreError):  # it is tried again
+            self._cursor, ids = await self._store.changed(self._cursor)
+            self.ring(ids)

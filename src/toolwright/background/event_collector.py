@@ -1,0 +1,124 @@
+"""What a running process says, on its way to the store. Owns joining much of it into one report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolwright.background.background_run import BackgroundRun, Progress
+from toolwright.background.output import Gathered, LogText, live_tail
+from toolwright.background.store import Report
+from toolwright.clock import Clock
+from toolwright.events import AnyEvent, CallOutput, CallProgress, CallStatus, CallWaiting
+from toolwright.tools.outcome import encodable
+
+WORDS = 500
+"""Characters of a label, and of the name of what is waited for."""
+STREAM = 50
+"""Characters of the name of a stream."""
+
+
+class Sink:
+    """Takes the events of the calls of one process, at any rate, and never makes them wait.
+
+    `dirty` is told once when there is something to report, until the report is taken.
+    """
+
+    def __init__(self, process: BackgroundRun, clock: Clock, dirty: Callable[[Sink], None]) -> None:
+        self.id = process.id
+        self._token = process.token
+        self._clock = clock
+        self._dirty = dirty
+        self._told = False
+        self._gathered = Gathered(process.log_chars)
+        self._tail = process.tail
+        self._text = LogText(process.tail)
+        self._progress: Progress | None = None
+        self._opening_text: str | None = None
+        self._status_text: str | None = None
+        self._said: str | None = None
+        self._wanted: tuple[str, str] = ("something", "")
+        self._waiting = self._waited = False
+
+    def push(self, event: AnyEvent) -> None:
+        """Take an event; only what the call of the process says, and what its nested calls print, is of interest."""
+        if isinstance(event, CallOutput):
+            text = _words(event.text)
+            if text:
+                self._gathered.add(" ".join(_words(event.stream)[:STREAM].split()) or "output", text)
+                self._tell()
+        elif isinstance(event, CallProgress) and event.call_id == self.id:
+            self._progress = _progress(event) or self._progress
+            self._tell()
+        elif isinstance(event, CallStatus) and event.call_id == self.id:
+            self._said = _words(event.text)[:WORDS]
+            self.say(self._said)
+        elif isinstance(event, CallWaiting) and event.call_id == self.id:
+            self._wanted = (_words(event.what), _words(event.name)[:WORDS])
+
+    def say(self, text: str) -> None:
+        """What the process is doing, in words."""
+        # People read what happened in the order it did: what was said before the output comes before it.
+        if self._gathered.is_empty:
+            self._opening_text, self._status_text = text, None
+        else:
+            self._status_text = text
+        self._tell()
+
+    def waits(self, waiting: bool) -> None:
+        """It waits for something outside, or continues and shows what its tool said last."""
+        self._waiting = waiting
+        if not waiting and self._said is not None:
+            self.say(self._said)
+        self._tell()
+
+    def take(self) -> Report | None:
+        """What was said since this was last asked for."""
+        told, self._told = self._told, False
+        if not told:
+            return None
+        pieces, dropped = self._gathered.take()
+        if pieces:
+            self._tail = live_tail(self._tail, pieces, self._text)
+        waiting = None
+        if self._waiting is not self._waited:
+            # What came and went since the last report is not told.
+            self._waited = self._waiting
+            waiting = self._wanted if self._waiting else ()
+        report = Report(
+            id=self.id,
+            token=self._token,
+            at=self._clock.now(),
+            pieces=pieces,
+            dropped=dropped,
+            progress=self._progress,
+            opening_text=self._opening_text,
+            status_text=self._status_text,
+            waiting=waiting,
+            tail=self._tail if pieces else None,
+        )
+        self._progress = self._opening_text = self._status_text = None
+        return report
+
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            self._dirty(self)
+
+
+def _progress(event: CallProgress) -> Progress | None:
+    """What a tool says of its progress, if that is something that can be kept."""
+    current, total = _number(event.current), _number(event.total)
+    if current is None:
+        return None
+    label, unit = (None if each is None else _words(each)[:WORDS] for each in (event.label, event.unit))
+    return Progress(current, total, unit, label)
+
+
+def _number(value: Any) -> float | None:
+    # What is not a number at all is not below anything either.
+    return value if isinstance(value, (int, float)) and abs(value) < 2**63 else None
+
+
+def _words(text: Any) -> str:
+    return encodable(text if isinstance(text, str) else str(text))

@@ -1,0 +1,100 @@
+"""What the processes of a worker report. Owns gathering it, writing it in one go, and trying again when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from toolwright.background.background_run import BackgroundRun
+from toolwright.background.change_watch import Bell
+from toolwright.background.event_collector import Sink
+from toolwright.background.store import Report, RunStore
+from toolwright.clock import Clock
+from toolwright.errors import StoreError
+
+log = logging.getLogger("toolwright.background")
+
+FLUSH = 0.25
+"""Seconds that reports of processes are gathered before they are written, all in one transaction."""
+
+
+class Reporting:
+    """Writes the reports of a worker's processes; `lost` is told of one that is no longer the worker's."""
+
+    def __init__(self, store: RunStore, clock: Clock, bell: Bell, lost: Callable[[Report], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._bell = bell
+        self._lost = lost
+        self._dirty: dict[Sink, None] = {}
+        self._unwritten: list[Report] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def dirty(self, sink: Sink) -> None:
+        """A process has something to report."""
+        self._dirty[sink] = None
+        if self._flushing is None and not self._closed:
+            self._flushing = asyncio.ensure_future(self._flush_soon())
+
+    async def _flush_soon(self) -> None:
+        while self._dirty or self._unwritten:
+            await self._clock.sleep(FLUSH)
+            try:
+                await self.flush()
+            except StoreError as fault:
+                log.warning("What processes report can not be written, and is tried again: %s", fault)
+        self._flushing = None
+
+    async def flush(self, only: Sink | None = None) -> None:
+        """Write what processes have reported, of one or of all.
+
+        Raises:
+            StoreError: it could not be written. It is kept, and nothing more is taken until it is.
+        """
+        before, self._unwritten = self._unwritten, []
+        await self._write(before)
+        if only is None:
+            sinks, self._dirty = list(self._dirty), {}
+        else:
+            sinks = [only] if only in self._dirty else []
+            self._dirty.pop(only, None)
+        await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
+
+    async def _write(self, reports: list[Report]) -> None:
+        if not reports:
+            return
+        try:
+            lost = set(await self._store.report(reports))
+        except StoreError:
+            self._unwritten = reports + self._unwritten
+            raise
+        for report in reports:
+            if report.id in lost:
+                self._lost(report)
+        self._bell.ring([report.id for report in reports])
+
+    async def append(self, process: BackgroundRun, sink: Sink, type: str, payload: bytes, key: str | None) -> None:
+        """Append an event that the tool of a process declares, after all that the process said before.
+
+        Raises:
+            StoreError: it could not be written, or the process is no longer this worker's.
+            RunError: the key was used for something else.
+        """
+        await self.flush(sink)
+        now = self._clock.now()
+        if await self._store.append(process.id, process.token, type, payload, key, now) is None:
+            raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
+        self._bell.ring([process.id])
+
+    async def close(self) -> None:
+        """Write what is left, and gather nothing more.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        self._closed = True
+        if self._flushing is not None:
+            self._flushing.cancel()
+        await self.flush()

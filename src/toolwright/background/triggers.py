@@ -1,0 +1,329 @@
+"""Triggers: what starts a process when something occurs. Owns what they take, which match, and what each starts.
+
+An occurrence and all the processes that it starts are entered in one transaction. So it either occurred, once, or it
+did not, and whoever was interrupted says it again under the same key.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.background.background_run import Options, Registration, new_run_id
+from toolwright.background.spawn import backgroundable, limits_of, options_of, require_arguments, title_of
+from toolwright.background.store import Limits
+from toolwright.calls.authorise.argument_patterns import matches
+from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_not_denied, source_of
+from toolwright.clock import Clock
+from toolwright.errors import RunError, ServiceError
+from toolwright.ids import uuid7
+from toolwright.plain_data import plain_data
+from toolwright.session.parts import Starter
+from toolwright.session.services.quotas import Marker, Quotas, require_name, to_json
+from toolwright.session.session import Session
+from toolwright.tools.background_protocols import Trigger
+from toolwright.tools.tool import Tool
+
+MOST = 100
+"""How many triggers a session may have."""
+LARGEST = 256 * 1024
+"""Bytes of a payload, and of what a trigger must find in it."""
+
+
+class Occurrence(Struct, frozen=True, kw_only=True):
+    """Something that occurred. `digest` stands for its payload."""
+
+    topic: str
+    key: str
+    digest: str
+    at: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The occurrence as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
+
+class Start(NamedTuple):
+    """A process that an occurrence starts, and the limits of its session."""
+
+    registration: Registration
+    limits: Limits
+
+
+class TriggerStore(Protocol):
+    """Triggers in a database. What a method has returned is durable."""
+
+    async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
+        """Enter a trigger, and return it; one that is there already with the same content gets its new authority.
+
+        Raises:
+            RunError: the session has as many ("trigger_limit"), or the id is another's ("conflict").
+        """
+        ...
+
+    async def list_triggers(self, session: str) -> list[Trigger]:
+        """Those of a session, the oldest first."""
+        ...
+
+    async def triggers_of(self, topic: str) -> list[Trigger]:
+        """Those of a topic, of all sessions, the oldest first."""
+        ...
+
+    async def remove_trigger(self, session: str, id: str) -> bool:
+        """Remove a trigger of a session; False when there is none."""
+        ...
+
+    async def occur(
+        self, occurrence: Occurrence, known: Sequence[Trigger], starts: Sequence[Start]
+    ) -> list[str] | None:
+        """Enter what occurred with the processes that it starts, and return their ids; the same ids if it is there.
+
+        None when the triggers of the topic are no longer those that were known: nothing was entered.
+
+        Raises:
+            RunError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
+        """
+        ...
+
+
+class Place(Protocol):
+    """What an occurrence needs of its runtime."""
+
+    clock: Clock
+
+    @property
+    def quotas(self) -> Quotas: ...
+
+    def session_of(self, session_id: str) -> Session: ...
+
+
+class Triggers:
+    """`TriggersClient` of one session, for its host or for one attempt of a call.
+
+    `say` enters what occurred: topic, payload and key, for the triggers of this session.
+    """
+
+    def __init__(
+        self,
+        store: TriggerStore,
+        session: Starter,
+        clock: Clock,
+        origin: Origin,
+        rules: RuleBook,
+        marker: Marker,
+        say: Callable[[str, Any, str], Awaitable[builtins.list[Any]]],
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._origin = origin
+        self._rules = rules
+        self._marker = marker
+        self._say = say
+
+    async def add(
+        self,
+        topic: str,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        match: Mapping[str, Any] | None = None,
+        payload_as: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> Trigger:
+        """Start a tool each time something occurs under a topic with a payload that matches.
+
+        Args:
+            topic: what must occur, exactly.
+            tool: the name of a tool that supports background runs.
+            args: its arguments.
+            match: what the payload must have: each of these fields, equal, or for text matching as a shell-style
+                pattern.
+            payload_as: the parameter that gets the payload; without it the tool is not given the payload.
+            title: what people call the runs; by default the display name of the tool.
+            timeout: seconds that each run may take.
+            signal_on_completion: append a message to the session when a run is over.
+            id: an id of the caller's choice, in this session. A trigger of the same id and content is the same, so
+                that a program may add it each time it starts.
+
+        Raises:
+            RunRefused: the policy of whoever adds it does not let the tool run.
+            RunError: the tool can not run in the background, there are too many triggers, or something is not
+                usable.
+        """
+        await self._session.know_secrets()
+        found = backgroundable(self._session.all_tools(), tool, self._origin.policy)
+        self._session.require_in_every_process(found)
+        hides = self._session.hides
+        arguments = jsonx.decode(require_arguments(args, hides))
+        options = options_of(timeout, signal_on_completion, "resume")
+        pattern = _require_pattern(match)
+        if hides(jsonx.encode(pattern)):
+            raise RunError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
+        if payload_as is not None:
+            _require_parameter(found, payload_as, arguments)
+        # With what occurred among the arguments, rules that look at them can only decide when it runs.
+        require_not_denied(self._origin, self._session.id, found)
+        trigger = Trigger(
+            id=self._new_id(topic, tool, arguments, pattern) if id is None else _name("id of a trigger", id),
+            session=self._session.id,
+            topic=_name("topic", topic),
+            tool=found.name,
+            arguments=arguments,
+            match=pattern,
+            payload_as=payload_as,
+            title=title_of(found, title, hides),
+            timeout=options.timeout,
+            signal_on_completion=options.signal_on_completion,
+            created_at=self._clock.now(),
+            authority=self._rules.write(self._origin),
+        )
+        return await self._store.add_trigger(trigger, MOST)
+
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
+        """Say that something occurred: the triggers of this session that match start their tools. Return these runs.
+
+        Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
+        session under the same key, it occurs once.
+
+        Raises:
+            RunError: the key was used for another payload ("conflict"), or something is not usable.
+        """
+        named = self._new_id("occur", topic, payload) if key is None else _name("key of an occurrence", key)
+        # The keys of a session are its own: it must not take one that the host, or another session, will use.
+        return await self._say(_name("topic", topic), payload, f"in session {self._session.id}: {named}")
+
+    def _new_id(self, *what: Any) -> str:
+        """An id that no other trigger has: for a call, the same when it runs again."""
+        mark = self._marker.mark("triggers", *what)
+        if mark is None:
+            return f"trg_{uuid7().replace('-', '')}"
+        return f"trg_{jsonx.digest(jsonx.encode([*mark.call, mark.label]))[:32]}"
+
+    async def list(self) -> builtins.list[Trigger]:
+        """The triggers of the session, the oldest first."""
+        return await self._store.list_triggers(self._session.id)
+
+    async def remove(self, id: str) -> bool:
+        """Start nothing more by a trigger; False when there was none."""
+        return await self._store.remove_trigger(self._session.id, _name("id of a trigger", id))
+
+
+async def occur(
+    store: TriggerStore,
+    place: Place,
+    topic: str,
+    payload: Any,
+    key: str | None,
+    under: bytes | None = None,
+    session: str | None = None,
+) -> list[str]:
+    """Enter what occurred, with a process for each trigger that matches; return the ids of these.
+
+    With `session`, only triggers of that session are started. `under` is the authority of the call that says so, if a
+    call does: it holds beside that of each trigger.
+
+    Raises:
+        RunError: it occurred with another payload, or something is not usable.
+    """
+    _name("topic", topic)
+    data = _json("payload of an occurrence", payload)
+    if len(data) > LARGEST:
+        raise RunError(
+            f"The payload has {len(data)} bytes, and may have {LARGEST}; put it elsewhere, and say where", "too_large"
+        )
+    occurrence = Occurrence(
+        topic=topic,
+        key=uuid7() if key is None else _name("key of an occurrence", key),
+        digest=jsonx.digest(jsonx.canonical(jsonx.decode(data))),
+        at=place.clock.now(),
+    )
+    while True:
+        known = await store.triggers_of(topic)
+        fields = jsonx.decode(data)
+        chosen = [one for one in known if session in (None, one.session) and _is_for(one, fields)]
+        starts = [await _start(place, trigger, occurrence, data, under) for trigger in chosen]
+        started = await store.occur(occurrence, known, starts)
+        # A trigger came or went since they were read.
+        if started is not None:
+            return started
+
+
+def _is_for(trigger: Trigger, payload: Any) -> bool:
+    return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
+
+
+async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None) -> Start:
+    session = place.session_of(trigger.session)
+    arguments = dict(trigger.arguments)
+    if trigger.payload_as is not None:
+        await session.know_secrets()
+        if session.hides(payload):
+            raise RunError(
+                f"The payload holds the value of a secret of session {trigger.session!r:.200}, and would be kept; "
+                "leave it out"
+            )
+        arguments[trigger.payload_as] = jsonx.decode(payload)
+    origin = {
+        "by": "trigger",
+        "trigger": trigger.id,
+        "topic": occurrence.topic,
+        "key": occurrence.key,
+    }
+    if (source := source_of(trigger.authority)) not in (None, "host"):
+        origin["source"] = source
+    registration = Registration(
+        id=new_run_id(),
+        session=trigger.session,
+        tool=trigger.tool,
+        arguments=jsonx.encode(arguments),
+        title=trigger.title,
+        options=Options(timeout=trigger.timeout, signal_on_completion=trigger.signal_on_completion),
+        at=occurrence.at,
+        provenance=jsonx.encode(origin),
+        authority=trigger.authority if under is None else combine(trigger.authority, under),
+    )
+    # Nobody is there to be refused: what is too many waits.
+    limits = limits_of(session.policy.but(on_background_limit="queue"), place.quotas.resources)
+    return Start(registration, limits)
+
+
+def _name(what: str, name: Any) -> str:
+    try:
+        return require_name(what, name)
+    except ServiceError as error:
+        raise RunError(str(error)) from error
+
+
+def _json(what: str, value: Any) -> bytes:
+    try:
+        return to_json(what, value)
+    except ServiceError as error:
+        raise RunError(str(error)) from error
+
+
+def _require_pattern(match: Any) -> dict[str, Any]:
+    if match is not None and not isinstance(match, Mapping):
+        raise RunError(f"The match {match!r:.200} of a trigger is not usable; use a mapping of fields")
+    data = _json("match of a trigger", dict(match or {}))
+    if len(data) > LARGEST:
+        raise RunError(f"The match of a trigger has {len(data)} bytes, and may have {LARGEST}; match less of it")
+    pattern: dict[str, Any] = jsonx.decode(data)
+    return pattern
+
+
+def _require_parameter(tool: Tool, name: Any, arguments: Mapping[str, Any]) -> None:
+    if not isinstance(name, str) or not name:
+        raise RunError(f"payload_as is {name!r:.200}; use the name of a parameter of {tool.name!r}")
+    if name in arguments:
+        raise RunError(f"The payload would replace the argument {name!r}; give it another parameter, or leave one")
+    schema = tool.definition.input_schema
+    if schema.get("additionalProperties") is False and name not in schema.get("properties", {}):
+        raise RunError(f"Tool {tool.name!r} has no parameter {name!r} for the payload; name one that it has")

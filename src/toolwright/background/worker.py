@@ -1,0 +1,253 @@
+"""Who runs processes. Owns claiming them, holding on to them by leases, and handing them back; not what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from toolwright.background.change_watch import Bell
+from toolwright.background.claimed_run import Running
+from toolwright.background.report_writer import Reporting
+from toolwright.background.store import Claimed, Report, RunStore
+from toolwright.background.worker_counts import Tally
+from toolwright.clock import Clock
+from toolwright.errors import StoreError
+from toolwright.ids import uuid7
+
+log = logging.getLogger("toolwright.background")
+
+LEASE = 30.0
+"""Seconds that a worker may be silent before another takes its processes."""
+RENEW = 10.0
+"""Seconds between two renewals."""
+LOOK = 0.5
+"""Seconds between two looks for something to do."""
+
+Turn = Callable[[float], Awaitable[None]]
+"""Something else that a worker does each time it looks: it is given the instant."""
+
+
+class Worker:
+    """Runs processes of one store, up to `capacity` at once, until it is closed.
+
+    `tools` gives the names it can run, `start` makes a claimed process run.
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        clock: Clock,
+        bell: Bell,
+        *,
+        capacity: int,
+        tools: Callable[[], Sequence[str]],
+        start: Callable[[Worker, Claimed], Running],
+        turns: Sequence[Turn] = (),
+    ) -> None:
+        self.name = f"worker_{uuid7()}"
+        self.capacity = capacity
+        self.tally = Tally()
+        self.reporting = Reporting(store, clock, bell, self._lose_reporter)
+        self._store = store
+        self._clock = clock
+        self._bell = bell
+        self._alive: dict[str, Running] = {}
+        self._tools = tools
+        self._start = start
+        self._turns = turns
+        self._held: dict[str, Running] = {}
+        self._faulty: list[Running] = []
+        self._wake = asyncio.Event()
+        self._fewer = asyncio.Event()
+        self._renewed = float("-inf")
+        self._stopping = False
+        self._until = float("inf")
+        self._closing: asyncio.Task[None] | None = None
+        self._ended = False
+        self._loop = asyncio.ensure_future(self._serve())
+
+    @property
+    def running(self) -> int:
+        """How many processes it runs now."""
+        return len(self._held)
+
+    def poke(self) -> None:
+        """There may be something to do: look now."""
+        self._wake.set()
+
+    async def close(self, bound: float = 0.0) -> None:
+        """Claim nothing more, let what runs end within `bound` seconds, and hand back the rest.
+
+        Closed again, it waits for the same end, which a smaller bound brings nearer.
+        """
+        self._stopping = True
+        self._until = min(self._until, self._clock.monotonic() + bound)
+        self._wake.set()
+        self._fewer.set()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        # Its loop renews the leases until the last of its processes has ended or is handed back.
+        while self._held and (left := self._until - self._clock.monotonic()) > 0:
+            self._fewer.clear()
+            await self._pause(left, self._fewer)
+        self._ended = True
+        self._wake.set()
+        # Not cancelled: what it is about to claim would be nobody's until the lease ends.
+        await self._loop
+        held = list(self._held.values())
+        for running in held:
+            running.let_go()
+        await asyncio.gather(*(running.ended() for running in held))
+        held += self._faulty
+        try:
+            await self.reporting.close()
+            await self._store.hand_back(self.name, [running.hold for running in held], self._clock.now())
+            await self._store.leave(self.name)
+        except StoreError as fault:
+            log.warning("The worker can not hand back its processes, whose leases will end: %s", fault)
+        for running in held:
+            if running.let_gone or running.faulty:
+                self.tally.note("handed_back", running.process)
+        self._bell.ring([running.id for running in held])
+
+    async def _serve(self) -> None:
+        while True:
+            self._wake.clear()
+            if self._ended:
+                return
+            await self._try(self._hold_on())
+            if not self._stopping:
+                for turn in self._turns:
+                    await self._try(turn(self._clock.now()))
+                await self._try(self._claim())
+            await self._pause(LOOK, self._wake)
+
+    async def _try(self, work: Awaitable[None]) -> None:
+        """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
+        try:
+            await work
+        except StoreError as fault:
+            log.warning("The worker can not use its store, and tries again: %s", fault)
+        except Exception:  # the edge of a process
+            log.exception("The worker could not do a part of its work, and tries again")
+
+    async def _hold_on(self) -> None:
+        """Renew the leases when it is time, and stop what is to be cancelled or is no longer this worker's."""
+        now = self._clock.monotonic()
+        if now - self._renewed >= RENEW:
+            held = list(self._held.values())
+            at = self._clock.now()
+            holds, faulty = [running.hold for running in held], len(self._faulty)
+            found = await self._store.renew(self.name, holds, at, LEASE, self.capacity)
+            self._renewed = now
+            lost = set(found.lost)
+            for running in held:
+                if running.id in lost:
+                    self._lose(running)
+            # They are no longer held, and so were handed back: they may fare better the next time.
+            for running in self._faulty[:faulty]:
+                self.tally.note("handed_back", running.process)
+            del self._faulty[:faulty]
+            cancelled = found.cancelled
+        else:
+            cancelled = await self._store.cancelled(self.name) if self._held else {}
+        for id, reason in cancelled.items():
+            if id in self._held:
+                self._held[id].cancel(reason)
+
+    async def stop_cancelled(self, id: str) -> None:
+        """Stop a run of this worker now, if it is to be cancelled."""
+        running = self._held.get(id)
+        reason = (await self._store.cancelled(self.name)).get(id) if running is not None else None
+        if running is not None and reason is not None:
+            running.cancel(reason)
+
+    async def _claim(self) -> None:
+        free = self.capacity - len(self._held)
+        tools = self._tools()
+        if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
+            return
+        for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
+            await self._stop(claimed.process.id)
+            self.tally.note("started", claimed.process)
+            if claimed.before is not None:
+                self.tally.note("taken_over", claimed.process)
+            running = self._held[claimed.process.id] = self._start(self, claimed)
+            self._alive[running.id] = running
+            running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
+
+    async def _stop(self, id: str) -> None:
+        """What it lost, perhaps without knowing, it may take again; but what it still does of it shares the call."""
+        before = self._alive.get(id)
+        if before is not None:
+            before.let_go()
+            await before.ended()
+
+    def _over(self, running: Running) -> None:
+        if self._alive.get(running.id) is running:
+            del self._alive[running.id]
+        if self._held.get(running.id) is running and not running.let_gone:
+            del self._held[running.id]
+            if running.faulty:
+                self._faulty.append(running)
+            else:
+                self.tally.end(running.ended_as, running.process)
+        self._bell.ring([running.id])
+        self._wake.set()
+        self._fewer.set()
+
+    def _lose(self, running: Running) -> None:
+        # One that is about to end has perhaps done so; and if it is another's, its end is refused.
+        if self._held.get(running.id) is running and not running.ending:
+            del self._held[running.id]
+            log.warning("The process %r was taken over by another worker", running.id)
+            self.tally.note("lost", running.process)
+            running.let_go()
+
+    def _lose_reporter(self, report: Report) -> None:
+        running = self._held.get(report.id)
+        if running is not None and running.hold == (report.id, report.token):
+            self._lose(running)
+
+    async def _pause(self, seconds: float, event: asyncio.Event) -> None:
+        """Wait for some time, or for an event."""
+        woken = asyncio.ensure_future(event.wait())
+        late = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait({woken, late}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            late.cancel()
+
+    # --- for whoever looks after it
+
+    async def answers(self) -> bool:
+        """True when it serves, its leases are held, and its store can be read.
+
+        Raises:
+            StoreError: the store can not be read.
+        """
+        await self._store.changed(-1)
+        silent = self.silent_for
+        return not self._stopping and not self._loop.done() and silent is not None and silent < LEASE
+
+    @property
+    def silent_for(self) -> float | None:
+        """Seconds since it last renewed its leases; None before it first did."""
+        return None if self._renewed == float("-inf") else self._clock.monotonic() - self._renewed
+
+    def state(self) -> dict[str, Any]:
+        """What there is to say of the worker, for whoever looks after it; a thread may ask."""
+        return {
+            "worker": self.name,
+            "capacity": self.capacity,
+            "running": len(self._held),
+            "stopping": self._stopping,
+            "silent_for": self.silent_for,
+            "runs": dict(self.tally.counts),
+        }

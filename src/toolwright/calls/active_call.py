@@ -1,0 +1,151 @@
+"""What is known of a call while it is on its way. Owns the fields of a run; what they mean is its stages'."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from toolwright.calls.environment import CallHost
+from toolwright.calls.prepare.prepare import EMPTY
+from toolwright.calls.redact import Stream
+from toolwright.calls.schedule.tickets import Ticket
+from toolwright.calls.tool_plan import Plan, RunOwner
+from toolwright.effects.controller import CallEffects, Watch
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal import Intent
+from toolwright.effects.waits import Wait
+from toolwright.tools.outcome import Decision, ToolOutcome
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.cancel import QueueDeadline
+    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.executors import Place
+
+
+class RunState(Ticket):
+    """The fields of a `CallRun`."""
+
+    # What every call reads or writes on its way. The rest has its default in the class, and a place of its own only
+    # in the few calls that write it.
+    __slots__ = (
+        "answer",
+        "arguments",
+        "attempt",
+        "call_id",
+        "cancel_reason",
+        "claims",
+        "concluded",
+        "decided_by",
+        "done",
+        "entered",
+        "expired",
+        "handed_over",
+        "host",
+        "in_tool",
+        "index",
+        "kept",
+        "key",
+        "key_taken",
+        "limits",
+        "name",
+        "named",
+        "order",
+        "outcome",
+        "owner",
+        "parent",
+        "parent_id",
+        "plan",
+        "position",
+        "ran",
+        "raw",
+        "record",
+        "rejoins",
+        "schedule",
+        "sharers",
+        "shares",
+        "source",
+        "started",
+        "state",
+        "task",
+        "tool",
+        "turn",
+        "waited_for",
+        "waiting",
+        "waiting_in",
+        "watch",
+    )
+
+    place: Place | None = None
+    pausing = False
+    finishing = False
+    late: asyncio.Task[None] | None = None
+    streams: dict[str, Stream] | None = None
+    record: Any
+    plan: Plan
+    # What the journal knows: the call's identity there, and who else waits for the same execution.
+    key: Any
+    shares: CallRun | None
+    sharers: tuple[CallRun, ...]
+    recovered: str | None = None
+    made: dict[str, int] | None = None
+    cut_off_after_start: float | None = None
+    crashes = 0
+    # How many calls are above it, of which each made the next.
+    depth = 0
+    # The intent of a call that was refused before it could run, to be written together with its outcome.
+    refused: Intent | None = None
+    pending_before = False
+    doubt: str | None = None
+    # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,
+    # how often it waited, and the instant of the connection that it was last run with.
+    before: ToolOutcome | None = None
+    parked_for: str | None = None
+    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
+    reruns = 0
+    # How many events it told that were given no key.
+    emitted = 0
+    # The child sessions that it opened, by name.
+    opened: Mapping[str, Any] = MappingProxyType({})
+    # What it does durably, and what it waits for outside.
+    effects: CallEffects | None = None
+    waits = 0
+    slot: asyncio.Future[None] | None = None
+    asking: asyncio.Task[None] | None = None
+    asked = False
+    # The last request about it to a person, where a crash cut it off after one was made.
+    asked_before: Wait | None = None
+    # What a person decided about it, where one was asked or had decided for always.
+    decision: Decision | None = None
+    fault: Exception | None = None
+
+    def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
+        self.host = host
+        self.owner = owner
+        self.position = position
+        self.raw = EMPTY
+        self.source = "model"
+        self.state = "new"
+        self.tool = self.arguments = self.outcome = self.answer = self.decided_by = self.parent_id = None
+        self.order = self.attempt = 0
+        self.parent = self.waiting_in = self.key = self.shares = None
+        self.waited_for = self.kept = self.sharers = ()
+        self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
+        self.rejoins = self.entered = self.waiting = self.key_taken = self.handed_over = False
+        self.started: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.watch: Watch | None = None
+        self.turn: QueueDeadline | None = None
+        self.cancel_reason: str | None = None
+
+
+def identity(run: CallRun) -> CallKey:
+    """What names this execution."""
+    # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
+    return run.key if type(run.key) is CallKey else CallKey(run.host.session_id, run.owner.scope, run.call_id)
+
+
+def about(run: CallRun) -> tuple[str, str, float, str, str, str]:
+    """The fields that every event of a running call begins with."""
+    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name, run.owner.scope

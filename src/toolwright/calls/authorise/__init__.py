@@ -1,0 +1,1 @@
+"""Authorise: whether a call may run, and who decides that."""

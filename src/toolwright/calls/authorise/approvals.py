@@ -1,0 +1,348 @@
+"""A person's leave. Owns what is asked and what an answer means for the call; does not own when a call must ask.
+
+A request is bound to the exact arguments of one call: its key names the call and what it would be run with. It is kept
+like any wait, so that it survives a restart, and whoever answers first decides.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.calls.authorise.argument_patterns import decides
+from toolwright.calls.execute.exception_failures import invalid
+from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected, validate
+from toolwright.calls.redact import shown_arguments
+from toolwright.calls.suspend.suspend import enter, say_waiting
+from toolwright.effects.controller import EffectController, Opened
+from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
+from toolwright.errors import InvalidArguments, ToolwrightError
+from toolwright.plain_data import plain_data
+from toolwright.tools.arguments import HIDDEN, is_hidden
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
+from toolwright.tools.tool import Tool
+from toolwright.tools.validation_messages import json_path
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+
+_VERDICTS: dict[str, Verdict] = {
+    "ok": "approved",
+    "error": "denied",
+    "expired": "expired",
+    "cancelled": "cancelled",
+}
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """A call that waits for a person. `key` is what to approve or deny it by; instants are seconds since the epoch.
+
+    `cause` is "policy" for a call that may not run without leave, "crash" for one that was cut off and may have run.
+    """
+
+    key: str
+    session: str
+    scope: str
+    call_id: str
+    tool: str
+    arguments: Any
+    cause: Literal["policy", "crash"]
+    rule: str
+    reason: str | None
+    requested_at: float
+    deadline: float | None
+    decision: Decision | None = None
+    """What was decided; None while it waits."""
+    number: int | None = None
+    """Its place among the decisions of the store: `runtime.decisions(before=number)` gives older ones."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data; instants are RFC 3339 text."""
+        return plain_data(self)
+
+
+class Question(Struct, frozen=True):
+    """What is asked about a call: by which rule, why, and for how long."""
+
+    kind: WaitKind
+    name: str
+    rule: str
+    reason: str | None
+    seconds: float | None
+
+
+def about_arguments(raw: bytes) -> str:
+    """A name for exactly these arguments: another question has another one."""
+    return jsonx.digest(raw)[:32]
+
+
+def asked_about(wait: Wait) -> tuple[str, str]:
+    """The name and the id of the tool that a request is about."""
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    return asked.tool, asked.tool_id
+
+
+def asked_by(wait: Wait) -> tuple[str, str | None]:
+    """The rule that a request was made by, and its reason."""
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    return asked.rule, asked.reason
+
+
+async def ask_leave(run: CallRun, question: Question) -> Failure | None:
+    """Ask for leave to run a call, and wait for the answer: None to go on, perhaps with other arguments."""
+    assert run.tool is not None
+    host, call = run.host, enter(run)
+    if question.kind == "approval":
+        remembered = _matching(await host.effects.waits.remembered(call.session), run.tool.definition, run.raw)
+        if remembered is not None:
+            run.decided_by = f"{remembered.effect} always"
+            verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
+            run.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
+            return None if remembered.effect == "allow" else _denied(run, question, remembered.reason)
+    opened = functools.partial(say_waiting, run, question.kind, question.rule)
+    try:
+        resolution = await put_question(run, question, opened)
+    finally:
+        run.owner.call_goes_on(run)
+    return _answer(run, question, resolution)
+
+
+async def put_question(run: CallRun, question: Question, opened: Opened) -> Resolution:
+    """Put a question about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
+    assert run.tool is not None
+    host, call, now = run.host, enter(run), run.host.clock.now()
+    deadline = None if question.seconds is None else now + question.seconds
+    asked = {
+        "tool": run.name,
+        "tool_id": run.tool.definition.id,
+        "arguments": jsonx.decode(shown_arguments(run)),
+        "rule": question.rule,
+        "reason": question.reason,
+        "secret": run.tool.definition.secret,
+    }
+    wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
+    return await host.effects.enter(call, fresh=True).wait(wait, opened)
+
+
+def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure | None:
+    run.decision, said = _told(resolution)
+    if resolution.status == "ok":
+        return None if said.arguments is None else _edit(run, said.arguments)
+    if question.kind == "crash":
+        return interrupted(run.name, why_not(resolution))
+    if resolution.status == "expired":
+        return Failure(
+            category="permission_denied",
+            code="approval_expired",
+            message=f"Tool {run.name!r} may not run: nobody approved it in time",
+            source="policy",
+        )
+    return _denied(run, question, why_not(resolution))
+
+
+def why_not(resolution: Resolution) -> str | None:
+    """The reason of an answer that is no approval."""
+    if resolution.failure is not None:
+        return resolution.failure.message
+    return resolution.reason or (None if resolution.status != "expired" else "nobody decided in time")
+
+
+def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
+    """Go on with the arguments that a person gave, which must fit the tool like any."""
+    assert run.tool is not None
+    secret = run.tool.definition.secret
+    if secret is not None and is_hidden(arguments.get(secret)):
+        # Whoever decided did not see it, and gives back what stood in its place.
+        arguments = {**arguments, secret: jsonx.decode(run.raw).get(secret)}
+    before = run.raw
+    failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
+    run.record.raw_arguments = shown = shown_arguments(run)
+    if run.raw != before and run.decision is not None:
+        run.decision = replace(run.decision, edited=True, arguments=jsonx.decode(shown))
+    return failure
+
+
+def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that a person gives in the place of others and that the tool would refuse.
+
+    Raises:
+        ToolwrightError: they do not fit, with every problem.
+    """
+    secret, given = tool.definition.secret, PreparedCall()
+    hidden = secret is not None and is_hidden(arguments.get(secret))
+    failure = read_arguments(given, dict(arguments), sys.maxsize)
+    if failure is None:
+        try:
+            if tool.screen is not None and not hidden and (screened := tool.screen(given.raw)) is not None:
+                failure = screened.failure
+            else:
+                tool.validate(given.raw)
+        except InvalidArguments as error:
+            # A value that was hidden from the person is put back by the call, and one that was given is not shown.
+            about_secret = () if secret is None else ("$", json_path((secret,)))
+            problems = [
+                replace(problem, message="the value does not fit", given=HIDDEN)
+                if problem.path in about_secret
+                else problem
+                for problem in error.problems
+                if not (hidden and problem.path in about_secret)
+            ]
+            failure = invalid(tool.name, InvalidArguments(problems)) if problems else None
+        except Exception as error:  # a validator may be a tool's code
+            failure = rejected(tool.name, error)
+    if failure is not None:
+        raise ToolwrightError(
+            f"Nothing was decided, and the request stays open. {failure.message}\nGive arguments that fit the tool."
+        )
+
+
+def _told(resolution: Resolution) -> tuple[Decision, _Said]:
+    """What was decided, and what a person said of the arguments with it."""
+    said = jsonx.decode(resolution.payload, type=_Said | None) or _Said()
+    decision = Decision(
+        _VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason, always=said.always is not None
+    )
+    return decision, said
+
+
+def _denied(run: CallRun, question: Question, reason: str | None) -> Failure:
+    return Failure(
+        category="permission_denied",
+        code="denied",
+        message=f"Tool {run.name!r} may not run: a person denied it{f': {reason}' if reason else ''}",
+        source="policy",
+    )
+
+
+def interrupted(name: str, reason: str | None = None) -> Failure:
+    """The failure of a call that a crash cut off and that is not run again."""
+    return Failure(
+        category="interrupted",
+        code="interrupted",
+        message=f"Tool {name!r} was cut off by a crash: it may have run, and was not run again"
+        f"{f' ({reason})' if reason else ''}",
+        source="runtime",
+    )
+
+
+# --- for whoever decides
+
+
+class _Said(Struct, omit_defaults=True):
+    """What a person says with a decision: other arguments, and the pattern of later calls that it holds for."""
+
+    arguments: dict[str, Any] | None = None
+    always: dict[str, Any] | None = None
+
+
+class _Asked(Struct):
+    tool: str
+    tool_id: str
+    arguments: Any
+    rule: str
+    reason: str | None
+    secret: str | None = None
+
+
+def to_approval(controller: EffectController, wait: Wait, number: int | None = None) -> Approval:
+    """A wait as the inbox shows it; with its decision and number, where it is over."""
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    call, decision = wait.key.call, None
+    if wait.resolution is not None:
+        decision, said = _told(wait.resolution)
+        if said.arguments is not None and said.arguments != asked.arguments:
+            hidden = {asked.secret: HIDDEN} if asked.secret is not None and asked.secret in said.arguments else {}
+            decision = replace(decision, edited=True, arguments={**said.arguments, **hidden})
+    return Approval(
+        key=controller.write_key(wait.key),
+        session=call.session,
+        scope=call.scope,
+        call_id=call.call_id,
+        tool=asked.tool,
+        arguments=asked.arguments,
+        cause="crash" if wait.key.kind == "crash" else "policy",
+        rule=asked.rule,
+        reason=asked.reason,
+        requested_at=wait.opened_at or 0.0,
+        deadline=wait.deadline,
+        decision=decision,
+        number=number,
+    )
+
+
+def approved(
+    at: float, arguments: Mapping[str, Any] | None, by: str | None, always: Mapping[str, Any] | None = None
+) -> Resolution:
+    """The resolution that lets a call run, with the arguments it asked for or with others.
+
+    Raises:
+        ToolwrightError: the arguments or the pattern have no JSON form.
+    """
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
+    try:
+        payload = jsonx.encode(_Said(None if arguments is None else dict(arguments)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
+    if always is not None:
+        payload = jsonx.encode({**jsonx.decode(payload), "always": jsonx.decode(_pattern(always))})
+    return Resolution("ok", at, payload, by=_who(by))
+
+
+def denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:
+    """The resolution that keeps a call from running.
+
+    Raises:
+        ToolwrightError: the pattern has no JSON form.
+    """
+    payload = b"null" if always is None else jsonx.encode({"always": jsonx.decode(_pattern(always))})
+    return Resolution("error", at, payload, reason=reason, by=_who(by))
+
+
+def _who(by: Any) -> str | None:
+    if by is not None and (not isinstance(by, str) or not by):
+        raise ToolwrightError(f"by={by!r:.200} does not say who decides; use a name, or leave it out")
+    return None if by is None else encodable(by)
+
+
+def _pattern(pattern: Any) -> bytes:
+    if not isinstance(pattern, Mapping):
+        raise ToolwrightError(f"always={pattern!r:.200} is no pattern; use a mapping, {{}} for all later calls")
+    try:
+        return jsonx.canonical(dict(pattern))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolwrightError(f"The pattern {pattern!r:.200} has no JSON form: {error}") from error
+
+
+def remember(
+    wait: Wait, effect: Literal["allow", "deny"], pattern: Mapping[str, Any], resolution: Resolution
+) -> Remembered:
+    """The decision for later calls of the same tool whose arguments match.
+
+    Raises:
+        ToolwrightError: the pattern has no JSON form.
+    """
+    asked = jsonx.decode(wait.detail, type=_Asked)
+    written, at, reason = _pattern(pattern), resolution.at, resolution.reason
+    return Remembered(wait.key.call.session, asked.tool_id, effect, written, at, reason, resolution.by)
+
+
+def _matching(decisions: list[Remembered], tool: ToolDefinition, raw: bytes) -> Remembered | None:
+    arguments = jsonx.decode(raw)
+    found = [
+        decision
+        for decision in decisions
+        if decision.tool_id == tool.id
+        and decides(decision.effect, msgspec.json.decode(decision.pattern), arguments, tool)
+    ]
+    # Deny beats allow, as it does among rules.
+    return next((decision for decision in found if decision.effect == "deny"), found[0] if found else None)

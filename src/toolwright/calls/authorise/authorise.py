@@ -1,0 +1,222 @@
+"""Stage 2: authorise. Owns judging a call by the policy, before any claim is taken; hands on a `Verdict`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+
+from toolwright.calls.authorise.shell.patterns import Match
+from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
+from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.tools.outcome import Failure, told
+from toolwright.tools.shell_rules import ShellRule
+from toolwright.tools.tool import Tool
+
+log = logging.getLogger("toolwright.calls")
+
+
+class Verdict(Struct, frozen=True):
+    """What was decided about a call, by which rule, and why."""
+
+    effect: Effect
+    rule: str
+    reason: str | None = None
+
+
+ALLOWED = Verdict("allow", "default")
+"""No rule has anything to say."""
+_NEEDS_APPROVAL = Verdict("ask", "approval", "the tool requires approval")
+_SUGGESTS_APPROVAL = Verdict("ask", "approval", "the tool suggests approval, and the policy asks for those too")
+
+
+class BrokenRule(Exception):
+    """The code of a rule raised; the cause says what."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(rule)
+        self.rule = rule
+
+
+Test = tuple[Callable[[Request], Any], Verdict]
+"""What a rule asks of a call, and the verdict if the answer is yes."""
+
+
+class Judge:
+    """Judges calls by a policy, and by the restrictions of whoever started them: the most severe verdict holds.
+
+    Rules that look only at the tool are settled once per tool; a call pays for them with one dict look-up.
+    """
+
+    __slots__ = ("_above", "_policy", "_session", "may_ask", "settled")
+
+    def __init__(self, policy: Policy, session: str, restrictions: Sequence[Policy] = ()) -> None:
+        self._policy = policy
+        own = policy.authority if restrictions else None
+        self._above = tuple(Judge(each, session) for each in restrictions if each != own)
+        self.may_ask: bool = policy.on_ask == "wait" and all(judge.may_ask for judge in self._above)
+        self._session = session
+        self.settled: dict[Tool, Verdict | tuple[Test, ...]] = {}
+
+    def allows_always(self, tool: Tool) -> str | None:
+        """The rule that allows every call of a tool, "" when none needed to; None when calls must be judged."""
+        settled = self.settled.get(tool) or self._settle(tool)
+        if type(settled) is not Verdict or settled.effect != "allow":
+            return None
+        if any(judge.allows_always(tool) is None for judge in self._above):
+            return None
+        return "" if settled is ALLOWED else settled.rule
+
+    def denies_always(self, tool: Tool) -> Verdict | None:
+        """The verdict that denies every call of a tool, if there is one."""
+        settled = self.settled.get(tool) or self._settle(tool)
+        if type(settled) is Verdict and settled.effect == "deny":
+            return settled
+        return next(filter(None, (judge.denies_always(tool) for judge in self._above)), None)
+
+    def judge(self, prepared: PreparedCall) -> Verdict:
+        """Decide about a call whose tool and arguments are known."""
+        verdict = self._judge(prepared)
+        for judge in self._above:
+            other = judge.judge(prepared)
+            if SEVERITY[other.effect] > SEVERITY[verdict.effect]:
+                verdict = other
+        return verdict
+
+    def _judge(self, prepared: PreparedCall) -> Verdict:
+        tool = prepared.tool
+        assert tool is not None
+        settled = self.settled.get(tool) or self._settle(tool)
+        if type(settled) is Verdict:
+            return settled
+        request = self._request(prepared, tool)
+        verdict = ALLOWED
+        try:
+            # Sorted by level, then severity: the first rule that matches decides.
+            for test, verdict in settled:  # type: ignore[union-attr]
+                if found := test(request):
+                    return verdict if type(found) is not Match else _because(verdict, found)
+        except BaseException as error:  # the owner's code; when it breaks, the call must not run
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise BrokenRule(verdict.rule) from error
+        return self._without_rule(tool)
+
+    def shell_rules(self, prepared: PreparedCall, *, leave: bool) -> tuple[tuple[ShellRule, ...], ...]:
+        """The rules that hold while the script of an authorised call runs: those of each policy, in their order.
+
+        A policy without rules that look into scripts has none. `leave` says that a person let the call run, and so the
+        effects that rules would ask about.
+        """
+        tool = prepared.tool
+        assert tool is not None
+        found = [layer for judge in self._above for layer in judge.shell_rules(prepared, leave=leave)]
+        rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
+        if any(rule.commands or rule.writes for rule in rules):
+            request = self._request(prepared, tool)
+            found.insert(0, tuple(_kept_inside(rule, leave) for rule in rules if rule.matches(request)))
+        return tuple(found)
+
+    def _request(self, prepared: PreparedCall, tool: Tool) -> Request:
+        return Request(
+            self._session,
+            prepared.call_id,
+            tool,
+            MappingProxyType(prepared.arguments or {}),
+            prepared.source,
+            prepared.parent_id,
+        )
+
+    def _settle(self, tool: Tool) -> Verdict | tuple[Test, ...]:
+        """Decide about all calls of a tool, or choose the rules that must look at each."""
+        settled: Verdict | tuple[Test, ...]
+        rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
+        if self._policy.read_only and tool.definition.hints.mutating:
+            settled = Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
+        elif any(rule.depends_on_call for rule in rules):
+            tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests(tool)]
+            # What a rule says of the unknown may weigh less, or more, than the rule itself.
+            tests.sort(key=lambda each: (-each[0], -SEVERITY[each[1]]))
+            settled = tuple(
+                (test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests
+            )
+        else:
+            settled = _verdict(rules[0]) if rules else self._without_rule(tool)
+        self.settled[tool] = settled
+        return settled
+
+    def _without_rule(self, tool: Tool) -> Verdict:
+        """What holds for a call that no rule matches."""
+        approval = tool.definition.approval
+        if approval == "required":
+            return _NEEDS_APPROVAL
+        return _SUGGESTS_APPROVAL if approval == "suggest" and self._policy.approve == "suggested" else ALLOWED
+
+
+def _kept_inside(rule: Rule, leave: bool) -> ShellRule:
+    looks_inside = bool(rule.commands or rule.writes)
+    return ShellRule(
+        effect="allow" if rule.effect == "allow" or (rule.effect == "ask" and leave) else "deny",
+        name=rule.name or rule.effect,
+        reason=rule.reason,
+        asks=rule.effect == "ask",
+        commands=tuple(rule.commands) if looks_inside else None,
+        writes=tuple(rule.writes) if looks_inside else None,
+    )
+
+
+def _verdict(rule: Rule) -> Verdict:
+    return Verdict(rule.effect, rule.name or rule.effect, rule.reason)
+
+
+def _because(verdict: Verdict, match: Match) -> Verdict:
+    reason = match.why if verdict.reason is None else f"{verdict.reason} ({match.why})"
+    return Verdict(verdict.effect, verdict.rule, reason)
+
+
+def authorise(prepared: PreparedCall, judge: Judge, *, leave: bool = False) -> Verdict | None:
+    """Let the call go on, end it with the rule that decided, or return what must be asked first.
+
+    `leave` says that a person was asked, and let it run: then only a rule that denies it is in its way.
+    """
+    try:
+        verdict = judge.judge(prepared)
+    except BrokenRule as broken:
+        error = broken.__cause__
+        assert error is not None
+        log.error("The rule %r failed for call %r", broken.rule, prepared.call_id, exc_info=error)
+        prepared.decided_by = broken.rule
+        prepared.fail(
+            Failure(
+                category="internal",
+                code="policy_error",
+                message=f"The rule {broken.rule!r} could not be decided; its details are in the log.",
+                source="policy",
+                detail=told(error),
+            )
+        )
+        return None
+    if verdict is ALLOWED:
+        return None
+    if leave and verdict.effect == "ask":
+        return None
+    prepared.decided_by = verdict.rule
+    if SEVERITY[verdict.effect] == 0:
+        return None
+    if verdict.effect == "ask" and judge.may_ask:
+        return verdict
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    if verdict.effect == "ask":
+        reason += "; it needs an approval, and nobody is asked here"
+    prepared.fail(
+        Failure(
+            category="permission_denied",
+            code="needs_approval" if verdict.effect == "ask" else "denied",
+            message=f"Tool {prepared.name!r} may not run (rule {verdict.rule!r}){reason}",
+            source="policy",
+        )
+    )
+    return None

@@ -1,0 +1,239 @@
+"""What background work may do. Owns the authority of whoever starts it: judging by it, storing it, reading it again.
+
+A run, a schedule or a trigger has the restrictions of the call or program that started it: the authority part of its
+policy (`Policy.authority`), and all restrictions that the starter itself was under. They only accumulate. They are
+stored as JSON beside the work, because another process may run it under another policy, which applies as well.
+
+A rule with a function (`when=`) has no JSON form. It is stored by its name, and the program that runs the work must
+have a rule of that name in its policy; else the work is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from toolwright import jsonx
+from toolwright.calls.authorise.authorise import Judge, authorise
+from toolwright.calls.policy import Policy, Rule
+from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.effects.effect import CallKey
+from toolwright.errors import PolicyError, RuleUnknown, RunRefused
+from toolwright.ids import uuid7
+from toolwright.tools.call import CallSource
+from toolwright.tools.outcome import Failure
+from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+SPAWN_BACKGROUND = "toolwright.builtin.spawn_background"
+"""The id of the tool by which a model starts runs: what it starts has the source of its own call."""
+MOST_REFERRED = 1_000
+"""How many rules with a function a process remembers exactly. An older one is looked for by its name."""
+_DEFAULTS: dict[str, Any] = {
+    "reason": None,
+    "level": 0,
+    "source": None,
+    "mutating": None,
+    "capabilities": frozenset(),
+    "commands": (),
+    "writes": (),
+    "unknown": None,
+}
+"""The parts of a rule that are stored where they differ from these, beside its effect, tools, name and function."""
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """Who starts background work. `policy` has the limits for it, `restrictions` what it may do, `call` who asks."""
+
+    source: CallSource
+    policy: Policy
+    restrictions: tuple[Policy, ...]
+    call: CallKey | None = None
+
+
+def restrict(restrictions: Sequence[Policy], *more: Policy) -> tuple[Policy, ...]:
+    """Restrictions together with those of further policies; equal ones are kept once."""
+    found = list(restrictions)
+    for policy in more:
+        authority = policy.authority
+        if authority not in found:
+            found.append(authority)
+    return tuple(found)
+
+
+def origin_of(run: CallRun, key: CallKey | None = None) -> Origin:
+    """The origin of what a running call starts. `key` is its identity, where that is known to the journal."""
+    assert run.tool is not None
+    source: CallSource = run.source if run.tool.definition.id == SPAWN_BACKGROUND else "tool"
+    return Origin(source, run.owner.policy, run.owner.setting.authority, key)
+
+
+def require_allowed(
+    origin: Origin,
+    session: str,
+    tool: Tool,
+    arguments: bytes,
+    *,
+    id: str = "",
+    source: CallSource | None = None,
+) -> None:
+    """Refuse work that its starter may not start. What needs an approval is asked for where the work runs.
+
+    Raises:
+        RunRefused: a rule denies it, or it needs an approval that nobody is asked for, or a rule could not be decided.
+    """
+    entry = PreparedCall()
+    entry.tool, entry.name, entry.call_id = tool, tool.name, id
+    entry.arguments = tool.validate(arguments)
+    entry.source = source or origin.source
+    entry.parent_id = None if origin.call is None else origin.call.call_id
+    authorise(entry, _judge(origin, session))
+    if entry.outcome is not None and entry.outcome.failure is not None:
+        raise refused(entry.outcome.failure)
+
+
+def require_not_denied(origin: Origin, session: str, tool: Tool) -> None:
+    """Refuse a tool that its starter may never start, whatever the arguments will be.
+
+    Raises:
+        RunRefused: a rule denies every call of it.
+    """
+    verdict = _judge(origin, session).denies_always(tool)
+    if verdict is not None:
+        reason = f": {verdict.reason}" if verdict.reason else ""
+        raise RunRefused(f"Tool {tool.name!r} may not run (rule {verdict.rule!r}){reason}", "denied")
+
+
+def refused(failure: Failure) -> RunRefused:
+    """The error for a starter whose work is refused by a policy."""
+    return RunRefused(failure.message, failure.code)
+
+
+def _judge(origin: Origin, session: str) -> Judge:
+    first, *others = origin.restrictions or (origin.policy.authority,)
+    return Judge(first, session, others)
+
+
+# --- as it is stored
+
+
+class RuleBook:
+    """Writes restrictions as JSON, and reads them again by the rules that this program has."""
+
+    def __init__(self) -> None:
+        # Exactly which rule was meant, as long as this process lives: a name may be given twice.
+        self._referred: dict[str, Rule] = {}
+        self._references: dict[int, str] = {}
+
+    def write(self, origin: Origin) -> bytes:
+        """The authority that what an origin starts is stored with."""
+        return jsonx.encode(
+            {"source": origin.source, "policies": [self._policy(policy) for policy in origin.restrictions]}
+        )
+
+    def read(self, stored: bytes | None, programs: Iterable[Policy]) -> tuple[Policy, ...]:
+        """The restrictions in what was stored; `programs` are the policies whose rules may be meant by their names.
+
+        Raises:
+            RuleUnknown: a rule with a function is not among theirs.
+            PolicyError: what is stored can not be used here.
+        """
+        if not stored:
+            return ()
+        rules = [rule for policy in programs for rule in policy.rules if rule.when is not None]
+        try:
+            written = jsonx.decode(stored)["policies"]
+        except (jsonx.DecodeError, TypeError, KeyError) as error:
+            raise PolicyError(f"What the run may do was stored in a form that is not known: {error}") from error
+        return tuple(
+            Policy(
+                rules=[self._rule(rule, rules) for rule in each.get("rules", ())],
+                read_only=each.get("read_only", False),
+                approve=each.get("approve", "required"),
+                on_ask=each.get("on_ask", "wait"),
+            )
+            for each in written
+        )
+
+    def _policy(self, policy: Policy) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        if policy.rules:
+            written["rules"] = [self._written(rule) for rule in policy.rules]
+        if policy.read_only:
+            written["read_only"] = True
+        if policy.approve != "required":
+            written["approve"] = policy.approve
+        if policy.on_ask != "wait":
+            written["on_ask"] = policy.on_ask
+        return written
+
+    def _written(self, rule: Rule) -> dict[str, Any]:
+        written = _static_part(rule)
+        if rule.when is not None:
+            written["when"] = self._refer(rule)
+        return written
+
+    def _refer(self, rule: Rule) -> str:
+        # By the id of the object, which is kept alive here: a function need not be hashable.
+        reference = self._references.get(id(rule))
+        if reference is None:
+            reference = self._references[id(rule)] = uuid7()
+            self._referred[reference] = rule
+            if len(self._referred) > MOST_REFERRED:
+                oldest = next(iter(self._referred))
+                del self._references[id(self._referred.pop(oldest))]
+        return reference
+
+    def _rule(self, written: dict[str, Any], known: Sequence[Rule]) -> Rule:
+        reference = written.get("when")
+        if reference is None:
+            return Rule(**written)
+        if (exact := self._referred.get(reference)) is not None:
+            return exact
+        name = written["name"]
+        named = [rule for rule in known if rule.name == name]
+        if len(named) > 1:
+            parts = {part: value for part, value in written.items() if part != "when"}
+            named = [rule for rule in named if _static_part(rule) == parts]
+        if not named:
+            raise RuleUnknown(
+                f"It was started under the rule {name!r}, which is a Python function, and the policy of the program "
+                "that runs it has no rule of that name; add the rule to that policy"
+            )
+        if any(rule != named[0] for rule in named):
+            raise RuleUnknown(
+                f"It was started under the rule {name!r}, and the policy of the program that runs it has several rules "
+                "of that name; give each its own name"
+            )
+        return named[0]
+
+
+def combine(stored: bytes | None, more: bytes) -> bytes:
+    """What is stored for work that is under both authorities; it has the source of the first."""
+    if not stored:
+        return more
+    first, second = jsonx.decode(stored), jsonx.decode(more)
+    extra = [policy for policy in second["policies"] if policy not in first["policies"]]
+    return jsonx.encode({**first, "policies": [*first["policies"], *extra]})
+
+
+def source_of(stored: bytes | None) -> CallSource | None:
+    """Who started what was stored with this authority."""
+    if not stored:
+        return None
+    source: CallSource = jsonx.decode(stored)["source"]
+    return source
+
+
+def _static_part(rule: Rule) -> dict[str, Any]:
+    """A rule as JSON, without its function."""
+    written: dict[str, Any] = {"effect": rule.effect, "tools": list(rule.tools), "name": rule.name}
+    for part, default in _DEFAULTS.items():
+        value = getattr(rule, part)
+        if value != default:
+            written[part] = sorted(value) if part == "capabilities" else list(value) if type(value) is tuple else value
+    return written

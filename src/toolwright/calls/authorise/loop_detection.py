@@ -1,0 +1,84 @@
+"""Calls that go round in circles. Owns noticing them, and refusing them where the policy says so."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from toolwright.tools.outcome import Failure
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.policy import Policy
+    from toolwright.calls.report import Report
+
+ROUNDS = 3
+LONGEST = 4
+KEPT = LONGEST * ROUNDS
+SHORT = 4
+"""So few calls are quicker watched one by one."""
+
+
+class LoopWatch:
+    """Remembers the last calls of a session and notices three in a row, or a short cycle gone through three times."""
+
+    __slots__ = ("_raws", "_recent")
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[str, bytes]] = deque(maxlen=KEPT)
+        self._raws: set[bytes] = set()
+
+    def all_new(self, raws: list[bytes]) -> bool:
+        """True when no two calls with these arguments, nor a recent one and one of these, can be the same."""
+        return len(set(raws)) == len(raws) and self._raws.isdisjoint(raws)
+
+    def add(self, latest: list[tuple[str, bytes]]) -> None:
+        """Add calls whose arguments are all new; the last `KEPT` of them are enough."""
+        self._recent.extend(latest)
+        self._raws = {raw for _, raw in self._recent}
+
+    def observe(self, tool: str, raw: bytes) -> str | None:
+        """Add a call; return what is wrong when it closes a loop."""
+        call = (tool, raw)
+        self._recent.append(call)
+        if raw not in self._raws:
+            self._raws.add(raw)
+            if len(self._raws) > 2 * KEPT:
+                self._raws = {known for _, known in self._recent}
+            return None
+        if self._recent.count(call) < ROUNDS:
+            return None
+        calls = list(self._recent)
+        for length in range(1, min(LONGEST, len(calls) // ROUNDS) + 1):
+            tail = calls[-length * ROUNDS :]
+            if tail[:length] == tail[length : 2 * length] == tail[2 * length :]:
+                if length == 1:
+                    return f"Tool {tool!r} was called {ROUNDS} times in a row with the same arguments"
+                names = " → ".join(repr(name) for name, _ in tail[:length])
+                return f"The calls {names} were repeated {ROUNDS} times with the same arguments"
+        return None
+
+
+def watch_loops(watch: LoopWatch, runs: list[CallRun], policy: Policy, report: Report) -> bool:
+    """Show calls to the watch, and say what it notices; True when one was refused for it."""
+    if len(runs) > SHORT and watch.all_new([run.raw for run in runs]):
+        watch.add([(run.name, run.raw) for run in runs[-KEPT:]])
+        return False
+    refused = False
+    for run in runs:
+        warning = watch.observe(run.name, run.raw)
+        if warning is None or (run.tool is not None and run.tool.definition.hints.polling):
+            continue
+        report.warn(run, "loop", warning)
+        if policy.on_loop == "refuse":
+            refused = True
+            run.decided_by = "on_loop"
+            run.fail(
+                Failure(
+                    category="permission_denied",
+                    code="loop",
+                    message=f"{warning}; do something else, or change the arguments",
+                    source="policy",
+                )
+            )
+    return refused

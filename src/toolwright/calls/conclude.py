@@ -1,0 +1,161 @@
+"""The end of a call. Owns that it has exactly one outcome, and that the journal has it before anybody sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.calls.active_call import identity
+from toolwright.calls.execute.failures import Cancelled
+from toolwright.calls.journal.replay import AGAIN, LEFT
+from toolwright.effects.waits import Resolution, WaitKey, failure_of
+from toolwright.errors import StoreError
+from toolwright.tools.claims import PARALLEL
+from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+UNRECORDED = "what the calls do could not be recorded"
+"""Why calls are stopped when the journal can not be written."""
+
+
+def end_now(run: CallRun, result: Any) -> None:
+    """End a call from outside its task."""
+    if run.concluded:
+        return
+    run.concluded = True
+    outcome = run.owner.finaliser.settle(run, result)
+    if outcome is not None:
+        give(run, outcome)
+    else:
+        run.late = run.host.loop.create_task(_finish_late(run, result))
+        run.host.keep(run.late)
+
+
+async def _finish_late(run: CallRun, result: Any) -> None:
+    outcome = await run.owner.finaliser.finish(run, result)
+    if run.late is not None:
+        run.late = None
+        give(run, outcome)
+
+
+def give(run: CallRun, outcome: ToolOutcome) -> None:
+    """Give a call its outcome and free what it held, once the journal has it."""
+    if run.key_taken and run.host.journal.will_keep(run, outcome):
+        run.key_taken = False
+        run.host.keep(run.host.loop.create_task(_end_completion(run, outcome)))
+    else:
+        _give(run, outcome)
+
+
+async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
+    """End a call that had handed out its completion key.
+
+    Somebody may have used the key, and was told that this stands: then it decides, and not what the call came to.
+    """
+    try:
+        # A call that is cancelled stays so after a crash, which may come before its outcome is written.
+        reason = outcome.reason or "its call ended without it"
+        resolution = await run.host.effects.end_wait(WaitKey(identity(run), "completion"), reason)
+    except StoreError as fault:
+        run.fault = fault
+        run.owner.store_failed(fault)
+        resolution = None
+    if resolution is not None:
+        finaliser, result = run.owner.finaliser, completion_result(resolution)
+        settled = finaliser.settle(run, result)
+        outcome = await finaliser.finish(run, result) if settled is None else settled
+    _give(run, outcome)
+
+
+def completion_result(resolution: Resolution) -> Any:
+    """What a call ends with when its completion has come."""
+    if resolution.status == "ok":
+        return jsonx.decode(resolution.payload)
+    if resolution.status == "cancelled":
+        return Cancelled(resolution.reason or "its completion was cancelled", may_have_run=True)
+    return failure_of(resolution, "its completion")
+
+
+def _give(run: CallRun, outcome: ToolOutcome) -> None:
+    if run.key is None:
+        _given(run, outcome)
+        return
+    journal = run.host.journal
+    if not journal.takes_time:
+        journal.keep(run, outcome)
+        if run.sharers:
+            _recorded(run, outcome, None)
+        else:
+            _given(run, outcome)
+        return
+    if run.order and not run.done and run not in run.host.lingering:
+        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        (run.schedule.finish if run.claims is PARALLEL else run.schedule.free_slots)(run)
+    journal.finish(run, outcome, _recorded)
+
+
+def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> None:
+    fault = fault or run.fault
+    if outcome.status == "cancelled" and outcome.may_have_run:
+        fault = fault or run.owner.fault  # It was let go of: this outcome is not kept.
+    if fault is not None:
+        run.owner.store_failed(fault)
+    _given(run, outcome)
+    for sharer in run.sharers:
+        if fault is not None:
+            sharer.owner.store_failed(fault)
+        elif outcome.status == "cancelled" and not (outcome.may_have_run and run.ran) and not sharer.concluded:
+            sharer.owner.start_over(sharer)
+            continue
+        end_now(sharer, replace(outcome, replayed=True))
+
+
+def _given(run: CallRun, outcome: ToolOutcome) -> None:
+    host = run.host
+    if run.entered and (run.key is None or outcome.status != "connection_required"):  # else it may come again
+        host.journal.leave(identity(run))
+    run.owner.call_concluded(run, outcome, host.monotonic())
+    if run.order and not run.done and run not in host.lingering:
+        run.schedule.finish(run)
+
+
+def cancelled(run: CallRun) -> Cancelled:
+    """What a call that is stopped ends with. One that only reads has had no effect, however far it came."""
+    reads = run.tool is not None and run.tool.definition.hints.readonly
+    reason = run.cancel_reason or "the program is stopping"
+    if run.ran:
+        return Cancelled(reason, may_have_run=not reads)
+    if _has_unknown_past(run):
+        return Cancelled(reason + NOT_KNOWN, may_have_run=not reads)
+    if run.shares is not None:
+        other = run.shares.ran and not reads
+        return Cancelled(reason + RUN_BY_ANOTHER if other else reason, may_have_run=other)
+    if has_run_before(run):
+        run.attempt = run.attempt or 1  # the one that was cut off
+        return Cancelled(reason + CUT_OFF_EARLIER, may_have_run=not reads)
+    return Cancelled(reason, may_have_run=False)
+
+
+def _has_unknown_past(run: CallRun) -> bool:
+    """True when a call that may have come before is stopped before the journal said so."""
+    comes_again = run.named or run.parent_id is not None
+    return comes_again and run.key is None and run.shares is None and run.host.journal.takes_time
+
+
+def has_run_before(run: CallRun) -> bool:
+    """True when a crash cut the call off where it may have run, and it has not run since."""
+    if run.recovered == LEFT:
+        may_run_again = run.tool is not None and run.tool.definition.on_crash == "rerun"  # its start is not written
+        return may_run_again or run.pending_before or run.cut_off_after_start is not None
+    return run.recovered not in (None, AGAIN, "run")
+
+
+def lose(run: CallRun, fault: Exception) -> None:
+    """What a call does can not be recorded: it must not have an outcome that says more than is known."""
+    if run.fault is None and not run.concluded:  # One that was given up has its outcome: nobody loses anything.
+        run.fault = fault
+        run.owner.store_failed(fault)

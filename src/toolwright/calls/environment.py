@@ -1,0 +1,152 @@
+"""What a call runs on. Owns the names of a session's shared parts; does not own any behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolwright.calls.authorise.authority import Origin
+from toolwright.calls.execute.process_pool import ProcessPool
+from toolwright.calls.execute.thread_pool import ThreadPool
+from toolwright.calls.redact import Keeper, Redactor
+from toolwright.calls.schedule.admission import Schedule
+from toolwright.clock import Clock, Deadlines
+from toolwright.effects.effect import CallKey
+from toolwright.effects.journal_controller import JournaledController
+from toolwright.event_bus import Channel
+from toolwright.limited_children import ChildPool
+from toolwright.tools.call import ToolCall
+from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.session_protocols import ModelClient
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+
+NO_LIFESPAN: Any = object()
+"""In the place of dependencies, where the app has no lifespan: None may be the value of one."""
+MOST_BATCHES_A_TURN = 8
+"""How many batches that never had to wait may follow each other before the event loop gets its turn."""
+KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
+"""Keeps the whole output of a call in a file of its session, once if the journal knows the call, and gives the path."""
+
+
+KeepEvent = Callable[[str, bytes, str | None], Awaitable[None]]
+"""Keeps an event that a tool declares: its name, its payload as JSON, and the key by which it is kept once."""
+
+
+class CallHost:
+    """What a session lends to its calls."""
+
+    __slots__ = (
+        "_turns",
+        "channel",
+        "clock",
+        "connected",
+        "connected_since",
+        "deadlines",
+        "deps",
+        "effects",
+        "journal",
+        "keep_event",
+        "keep_output",
+        "keeper",
+        "know",
+        "limited_children",
+        "lingering",
+        "loop",
+        "model",
+        "monotonic",
+        "open_child",
+        "processes",
+        "redactor",
+        "run_nested",
+        "schedule",
+        "secret_names",
+        "services",
+        "session_id",
+        "spawn",
+        "tasks",
+        "thread_id",
+        "threads",
+    )
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        clock: Clock,
+        deadlines: Deadlines,
+        channel: Channel,
+        threads: ThreadPool,
+        processes: ProcessPool,
+        limited_children: ChildPool,
+        schedule: Schedule,
+        lingering: set[CallRun],
+        tasks: set[asyncio.Task[Any]],
+        journal: Any,
+        effects: JournaledController,
+        services: Callable[[Origin, Callable[[Any], Any]], Any],
+        keep_output: KeepOutput,
+        connected_since: Callable[[str], Awaitable[float | None]],
+        open_child: Callable[[CallRun, str, Callable[[Any], Any]], Any],
+        model: ModelClient | None,
+        run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
+        keeper: Keeper,
+        secret_names: Callable[[], Awaitable[Sequence[str]]],
+        know: Callable[[], Awaitable[None]] | None = None,
+        deps: Any = NO_LIFESPAN,
+    ) -> None:
+        self.session_id = session_id
+        self.clock = clock
+        self.monotonic = clock.monotonic
+        self.deadlines = deadlines
+        self.channel = channel
+        self.threads = threads
+        self.processes = processes
+        self.limited_children = limited_children
+        self.schedule = schedule
+        self.lingering = lingering
+        self.tasks = tasks
+        self.journal = journal
+        self.effects = effects
+        self.connected_since = connected_since
+        # What this process connected: all there is where nobody else can.
+        self.connected: set[str] = set()
+        self.services = services
+        self.keep_output = keep_output
+        # Where the calls are a process', whose events stay.
+        self.keep_event: KeepEvent | None = None
+        self.run_nested = run_nested
+        self.keeper = keeper
+        self.secret_names = secret_names
+        # What must be awaited before the first batch, to know what must be redacted; None from then on.
+        self.know = know
+        # None for as long as there is nothing to redact, and then all that it costs is to look at it.
+        self.redactor: Redactor | None = None
+        self.open_child = open_child
+        self.model = model
+        self.deps = deps
+        self.loop = loop = asyncio.get_running_loop()
+        self.spawn: Callable[..., asyncio.Task[None]] = (
+            # What create_task does when nobody set a factory, without the layers around it.
+            functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
+        )
+        self.thread_id = threading.get_ident()
+        self._turns = 0
+
+    def owes_a_turn(self) -> bool:
+        """True when the loop must get its turn now: few batches that never had to wait may follow each other."""
+        self._turns += 1
+        if self._turns < MOST_BATCHES_A_TURN:
+            return False
+        self._turns = 0
+        return True
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task until it ends, so that closing the runtime can wait for it."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)

@@ -1,0 +1,1 @@
+"""Execute: running the code of a tool, with timeouts, retries and cancellation."""

@@ -1,0 +1,141 @@
+"""Where a tool's code runs when it is not the event loop. Owns starting it there and stopping it; not when to."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolwright.calls.execute.process_messages import Key, Progress, Report, Status
+from toolwright.calls.execute.process_pool import Child
+from toolwright.calls.suspend.context_services import RunServices, describe, make_context
+from toolwright.errors import MachineError
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+
+class NotBegun(BaseException):
+    """The machine could not run an attempt, whose code has not begun: `fault` says why."""
+
+    def __init__(self, fault: MachineError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+class Place(Protocol):
+    """One attempt of a call, on a thread or in a process.
+
+    `stop` asks the code to end. `abandon`, after the grace, ends it by force where that can be done: True means that
+    it will end now. `released` is called when code that could not be ended has come to its end after all.
+    """
+
+    async def run(self) -> Any: ...
+
+    def stop(self) -> None: ...
+
+    def abandon(self) -> bool: ...
+
+    def released(self) -> None: ...
+
+
+class ThreadPlace:
+    """A sync tool on a thread. A thread can be asked to stop, through its context, but not made to."""
+
+    def __init__(self, run: CallRun) -> None:
+        self._run = run
+        self._future: asyncio.Future[Any] | None = None
+        self._after: Awaitable[Any] | None = None
+        self._given_up = False
+        self._begun = False
+
+    async def run(self) -> Any:
+        run, plan = self._run, self._run.plan
+        context = make_context(run) if plan.needs_context else None
+        function = functools.partial(plan.invoke, run.arguments or {}, context)
+        self._future = run.host.threads.run(function, self._begins, beyond=run.parent is not None)
+        try:
+            result = await self._future
+        except MachineError as fault:
+            if self._begun:  # it is the tool's own
+                raise
+            raise NotBegun(fault) from fault
+        if inspect.isawaitable(result):
+            self._after = result
+            return await result
+        return result
+
+    def _begins(self) -> None:
+        self._begun = True
+        self._run.code_begins()
+
+    def stop(self) -> None:
+        assert self._future is not None
+        assert self._run.task is not None
+        if self._after is not None or self._run.host.threads.withdraw(self._future):
+            self._run.task.cancel()
+
+    def abandon(self) -> bool:
+        if self._after is None:
+            self._given_up = True
+            self._run.host.threads.give_up()
+        return False
+
+    def released(self) -> None:
+        if self._given_up:
+            self._run.host.threads.take_back()
+
+
+class ChildProcessExecutor:
+    """A tool in a process of its own, which can be killed."""
+
+    def __init__(self, run: CallRun) -> None:
+        self._run = run
+        self._child: Child | None = None
+
+    async def run(self) -> Any:
+        run, plan = self._run, self._run.plan
+        described = None
+        if plan.needs_context:
+            described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
+            run.key_taken = False  # Until the child says that the tool took it.
+        try:
+            return await run.host.processes.run(
+                plan.invoke, run.arguments or {}, described, self._hear, self._hold, name=run.name
+            )
+        except MachineError as fault:
+            raise NotBegun(fault) from fault
+        finally:
+            self._child = None
+
+    def stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+        elif self._run.task is not None:
+            self._run.task.cancel()  # The child is still starting.
+
+    def abandon(self) -> bool:
+        if self._child is None:
+            return False
+        self._child.kill()
+        return True
+
+    def released(self) -> None:
+        pass
+
+    def _hold(self, child: Child) -> None:
+        self._child = child
+        self._run.code_begins()
+
+    def _hear(self, message: Report) -> None:
+        services = RunServices(self._run)
+        if isinstance(message, Key):
+            self._run.key_taken = True
+        elif isinstance(message, Progress):
+            services.report_progress(message.current, message.total, message.label, message.unit)
+        elif isinstance(message, Status):
+            services.report_status(message.text)
+        else:
+            services.report_output(message.stream, message.text)

@@ -1,0 +1,113 @@
+"""What it means when a call does not end as it should. Owns turning exceptions and timeouts into failures."""
+
+from __future__ import annotations
+
+import logging
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwright.calls.execute.exception_failures import failure_told_by
+from toolwright.calls.execute.process_messages import names_of
+from toolwright.calls.execute.process_pool import ChildFailed, RaisedInChild
+from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
+from toolwright.tools.tool import Tool
+
+log = logging.getLogger("toolwright.calls")
+
+
+class Cancelled(Struct, frozen=True):
+    """What a call that was stopped ends with."""
+
+    reason: str
+    may_have_run: bool
+
+
+def timed_out(tool: Tool, name: str, seconds: float) -> Failure:
+    """The failure of an attempt whose time was up."""
+    doubt = "" if tool.definition.hints.readonly else "; it may have had an effect"
+    return Failure(
+        category="timeout",
+        code="timeout",
+        message=f"Tool {name!r} did not finish within {seconds:g} s and was stopped{doubt}",
+        source="runtime",
+        retry=_is_retried(TimeoutError(), tool),
+        data={"seconds": seconds},
+    )
+
+
+def queued_too_long(name: str, seconds: float) -> Failure:
+    """The failure of a call that waited longer for its turn than its policy allows."""
+    return Failure(
+        category="timeout",
+        code="queue_timeout",
+        message=f"Tool {name!r} waited {seconds:g} s for its turn and never ran",
+        source="runtime",
+        data={"seconds": seconds},
+    )
+
+
+def lacks_secrets(name: str, missing: list[str]) -> Failure:
+    """The failure of a call whose tool requires secrets that the session does not have."""
+    what = f"the secret {', '.join(map(repr, missing))}" if missing else "a secret"
+    return Failure(
+        category="unavailable",
+        code="secret_missing",
+        message=f"Tool {name!r} requires {what}, and this session does not have it; ask the user to set it first",
+        source="runtime",
+    )
+
+
+def deadlocked(others: list[str]) -> Failure:
+    """The failure of a nested call that could only wait for a call that waits for it."""
+    return Failure(
+        category="unavailable",
+        code="deadlock",
+        message=f"The call conflicts with {', '.join(map(repr, others))}, which waits for a call that this one is "
+        "part of; it could never start",
+        source="runtime",
+    )
+
+
+def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure:
+    """The failure that an exception of the tool's code stands for."""
+    if isinstance(error, ChildFailed):
+        return error.failure(name)
+    known = error.failure if isinstance(error, RaisedInChild) else failure_told_by(name, error)
+    if known is not None:
+        return replace(known, retry=True) if not known.retry and _is_retried(error, tool) else known
+    log.error("Tool %r failed in call %r", name, call_id, exc_info=error)
+    failure = internal(error)
+    if _is_retried(error, tool):
+        failure = replace(failure, category="external", code="transient_error", retry=True)
+    return failure
+
+
+def internal(error: BaseException) -> Failure:
+    """The failure for an exception nobody expected: the model reads one sentence, the record has the rest."""
+    return Failure(
+        category="internal",
+        code="internal_error",
+        message=INTERNAL_MESSAGE,
+        source="tool",
+        detail=cause_chain(error),
+    )
+
+
+def cause_chain(error: BaseException) -> str:
+    """An exception and its causes, one line each."""
+    lines: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        lines.append(told(current))
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return "\ncaused by ".join(lines)
+
+
+def _is_retried(error: BaseException, tool: Tool) -> bool:
+    kinds = tool.definition.retry.on
+    if isinstance(error, RaisedInChild):
+        return not names_of(kinds).isdisjoint(error.classes)
+    return isinstance(error, kinds)

@@ -1,0 +1,72 @@
+"""Between two attempts of a call. Owns when there is another, and what is waited for before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from toolwright.calls.active_call import about
+from toolwright.calls.conclude import cancelled
+from toolwright.calls.execute.cancel import meaning
+from toolwright.calls.redact import publish
+from toolwright.calls.suspend.connection_wait import wait_for_connection
+from toolwright.calls.suspend.steps import Unrecorded, outside, recording
+from toolwright.events import CallRetrying
+from toolwright.tools.outcome import ConnectionRequired, Failure
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+
+def before_another(run: CallRun, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
+    """What to await before the next attempt, if there is one: it gives None to go on, else what ends the call."""
+    if run.concluded:
+        return None
+    if run.cancel_reason is not None:
+        # Stopped between two attempts, as in the pause: what the last one failed with is not its outcome.
+        left = type(ended) is Failure and ended.retry and run.attempt - run.reruns < run.plan.attempts
+        return _stop(run) if left else None
+    if type(ended) is ConnectionRequired:
+        waits = run.owner.policy.on_connection == "wait" and isinstance(ended.provider, str)
+        return _connect(run, ended.provider) if waits else None
+    if isinstance(ended, Failure) and ended.retry and run.attempt - run.reruns < run.plan.attempts:
+        return _pause(run, ended)
+    return None
+
+
+async def _stop(run: CallRun) -> Any:
+    return cancelled(run)
+
+
+async def _pause(run: CallRun, failure: Failure) -> Any:
+    """Wait as long as the retry policy says, or the failure itself."""
+    delay = failure.retry_after
+    if delay is None:
+        delay = run.plan.tool.definition.retry.delay(run.attempt)
+    publish(run.host, run, CallRetrying(*about(run), run.attempt, delay, failure.code))
+    run.expired = False
+    run.pausing = True
+    try:
+        await run.host.clock.sleep(delay)
+    except asyncio.CancelledError as error:
+        return meaning(run, error)
+    finally:
+        run.pausing = False
+    return None
+
+
+async def _connect(run: CallRun, provider: str) -> Any:
+    """Wait for a connection, without a slot."""
+    run.expired = False
+    run.pausing = True
+    try:
+        async with recording(run), outside(run, "connection", provider) as opened:
+            ended = await wait_for_connection(run, provider, opened)
+    except (asyncio.CancelledError, Unrecorded) as error:
+        return meaning(run, error)
+    finally:
+        run.pausing = False
+        run.plan.bucket.discard(run)  # Its time begins with its code.
+    run.reruns += 1
+    return ended

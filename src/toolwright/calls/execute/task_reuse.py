@@ -1,0 +1,210 @@
+"""Contexts and tasks for calls. Owns that each call has its own of both; does not own what a call does.
+
+A task costs more than a call that never waits. So the first step of a call's code is taken by hand, in a context of
+its own, while the event loop names a task that is lent to it. A call that ends with that step and leaves no trace on
+the task leaves it to the next call. A call that waits gets a task of its own, or keeps the lent one if its code has
+seen that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from types import coroutine
+from typing import TYPE_CHECKING, Any
+from weakref import getweakrefcount
+
+from toolwright.calls.environment import CallHost
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+CURRENT: ContextVar[CallRun | None] = ContextVar("toolwright_call", default=None)
+"""The call whose code is running; child tasks inherit it."""
+
+MOST_FIRST_STEPS = 100
+"""How many calls take their first step before the event loop gets a turn."""
+
+getrefcount = sys.getrefcount
+
+
+class LentTask(asyncio.Task[None]):
+    """The task that the event loop names during the first steps of calls.
+
+    Nobody can tell whether two calls were lent the same task, unless one of them keeps a reference to it or changes
+    it. References are counted by the interpreter, and changes are noticed here.
+    """
+
+    touched = False
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Part of `asyncio.Task`."""
+        object.__setattr__(self, "touched", True)
+        return super().cancel(msg)
+
+    def uncancel(self) -> int:
+        """Part of `asyncio.Task`."""
+        object.__setattr__(self, "touched", True)
+        return super().uncancel()
+
+    def add_done_callback(self, *args: Any, **options: Any) -> None:
+        """Part of `asyncio.Task`."""
+        object.__setattr__(self, "touched", True)
+        super().add_done_callback(*args, **options)
+
+    def set_name(self, value: object) -> None:
+        """Part of `asyncio.Task`."""
+        object.__setattr__(self, "touched", True)
+        super().set_name(value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, "touched", True)
+        super().__setattr__(name, value)
+
+
+class Loan:
+    """One lent task, and the call that keeps it, if any. `context` is that of the first call it is lent to."""
+
+    __slots__ = ("_rest", "_run", "context", "task")
+
+    _run: CallRun
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+        self._rest: Any = None
+        self.context = context
+        life = self._live()
+        # It stands in the middle of its code before it becomes a task, so that a cancellation is thrown at a place
+        # where it is caught: a task that is cancelled before its first step would never take that step.
+        life.send(None)
+        self.task = LentTask(life, loop=loop, name="toolwright-call", context=context)
+
+    def keep_for(self, run: CallRun, rest: Coroutine[Any, Any, None], context: Context) -> None:
+        """Run the rest of the call in this task."""
+        self._run, self._rest = run, rest if context is self.context else _inside(context, rest)
+
+    async def _live(self) -> None:
+        stopped = False
+        try:
+            await _one_turn()
+        except asyncio.CancelledError:
+            stopped = True
+            self.task.uncancel()  # it is cancelled again below
+        if self._rest is not None:
+            await _go_on(self._run, self._rest, self.task, stopped)
+
+
+class Lane:
+    """The calls of one batch that may start now, in copies of the context their batch was started in."""
+
+    __slots__ = ("_busy", "_context", "_host", "_ready")
+
+    def __init__(self, host: CallHost) -> None:
+        self._host = host
+        self._context = copy_context()
+        self._ready: deque[CallRun] = deque()
+        self._busy = True  # until it is opened
+
+    def open(self, *, at_once: bool) -> None:
+        """Begin with the calls that were added. `at_once`: take their first steps now, not in the loop's next turn."""
+        if not self._ready:
+            self._busy = False
+        elif at_once:
+            self._take_first_steps()
+        else:
+            self._host.loop.call_soon(self._take_first_steps)
+
+    def add(self, run: CallRun) -> None:
+        """Take the first step of a call soon."""
+        self._ready.append(run)
+        if not self._busy:
+            self._busy = True
+            self._host.loop.call_soon(self._take_first_steps)
+
+    def _take_first_steps(self) -> None:
+        """Take the first steps of the calls that are ready, each in a context of its own."""
+        host, ready, copy = self._host, self._ready, self._context.copy
+        loop = host.loop
+        caller = asyncio.current_task(loop)
+        if caller is not None:
+            asyncio._leave_task(loop, caller)
+        loan: Loan | None = None
+        task: LentTask | None = None
+        references = weak_references = 0
+        try:
+            for _ in range(MOST_FIRST_STEPS):
+                if not ready:
+                    break
+                run, context = ready.popleft(), copy()
+                if loan is None or task is None:
+                    loan = Loan(loop, context)
+                    task = loan.task
+                    asyncio._enter_task(loop, task)
+                    references, weak_references = getrefcount(task), getweakrefcount(task)
+                try:
+                    rest = context.run(_first_step, run)
+                except Exception as error:
+                    rest = None
+                    run.broke(error)
+                if not task.touched and getrefcount(task) == references and getweakrefcount(task) == weak_references:
+                    if rest is None:
+                        continue
+                    if ready or context is not loan.context:
+                        host.spawn(_go_on(run, rest), context=context)
+                        continue
+                if rest is not None:
+                    loan.keep_for(run, rest, context)
+                asyncio._leave_task(loop, task)
+                loan = task = None
+        finally:
+            if task is not None:
+                asyncio._leave_task(loop, task)
+            if caller is not None:
+                asyncio._enter_task(loop, caller)
+            if ready:
+                loop.call_soon(self._take_first_steps)
+            else:
+                self._busy = False
+
+
+def _first_step(run: CallRun) -> Coroutine[Any, Any, None] | None:
+    CURRENT.set(run)
+    return run.begin()
+
+
+async def _go_on(
+    run: CallRun, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
+) -> None:
+    """Run the rest of a call, in this task."""
+    # Only from here on can the call's task be cancelled; a cancellation that came before is made up for.
+    run.task = task = task or asyncio.current_task()
+    if task is not None and (stopped or run.stopping):
+        task.cancel()
+    try:
+        await rest
+    except Exception as error:
+        run.broke(error)
+
+
+@coroutine
+def _one_turn() -> Generator[None, None, None]:
+    yield
+
+
+@coroutine
+def _inside(context: Context, rest: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Await `rest`, each of its steps in `context`: the context of a task cannot be exchanged."""
+    thrown: BaseException | None = None
+    while True:
+        try:
+            waiting = context.run(rest.send, None) if thrown is None else context.run(rest.throw, thrown)
+        except StopIteration:
+            return
+        try:
+            yield waiting
+        except BaseException as error:
+            thrown = error
+        else:
+            thrown = None

@@ -1,0 +1,1 @@
+"""Finalise: from a returned value to the outcome that a model reads."""

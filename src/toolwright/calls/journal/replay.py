@@ -1,0 +1,39 @@
+"""A call that comes again. Owns what must be the same as before, and the words for what it is run again for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolwright import jsonx
+from toolwright.calls.redact import shown_arguments, written_arguments
+from toolwright.effects.effect import differences
+from toolwright.errors import ReplayMismatch
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+LEFT = "left"
+"""What was done so far for a call that a crash cut off: nothing."""
+AGAIN = "again"
+"""A call that ended for want of a connection, and is run again now that there is one. What it did then stays done."""
+
+
+def require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:
+    """Refuse a call that comes again as something else.
+
+    Raises:
+        ReplayMismatch: its tool or its arguments differ from those it had before.
+    """
+    # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
+    if tool != run.name and (run.tool is None or tool_id != run.tool.definition.id):
+        differing = [f"tool: {tool!r} before, {run.name!r} now"]
+    elif arguments not in (run.raw, written_arguments(run)):
+        before, now = shown_arguments(run, arguments), shown_arguments(run)
+        differing = list(differences("$", jsonx.decode(before), jsonx.decode(now)))[:5] or ["a secret differs"]
+    else:
+        return
+    raise ReplayMismatch(
+        f"The call {run.call_id!r} was run before with something else ({'; '.join(differing)}); "
+        "give each call its own id, or separate ids that are used again by scope=",
+        differing,
+    )

@@ -1,0 +1,297 @@
+"""What calls remember in a store. Owns what a call's past means for it: fresh, finished, running, or cut off.
+
+Intent before effect: a batch's intents are one commit, before any of its tools runs. Outcome before answer: a call's
+outcome is committed before its claims are freed and its caller sees it. A fault of the store is raised at whoever
+awaits the batch, and never becomes an outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.journal.crash_policy import recover
+from toolwright.calls.journal.outcome_writer import Endings, Then
+from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
+from toolwright.calls.journal.unreleased import Adrift
+from toolwright.calls.redact import written_arguments
+from toolwright.calls.suspend.connection_wait import waits_of
+from toolwright.clock import Clock
+from toolwright.effects.effect import RUN_SCOPE, CallKey
+from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
+from toolwright.errors import StoreError
+from toolwright.tools.outcome import ToolOutcome
+
+POLL = 0.05
+"""Seconds between two looks at a call that runs in another process."""
+
+
+_key = functools.partial(tuple.__new__, CallKey)
+"""As `CallKey._make`, in a third of its time: there is one for each call of a batch."""
+
+
+class StoreJournal:
+    """The journal of a runtime, in a store that outlives the process."""
+
+    takes_time = True
+
+    def __init__(self, store: JournalStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._live: dict[CallKey, CallRun] = {}
+        self._beginning: list[list[Intent]] = []
+        self._adrift = Adrift(store, clock, self._runs)
+        self._endings = Endings(store, clock, self._finish_alone, self._drop)
+        self.closing = False
+
+    async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
+        """Write the intents of a batch's calls, and let each meet its past.
+
+        Raises:
+            ReplayMismatch: a call's identity was used before, for something else. Nothing runs.
+            StoreError: the journal could not be written. Nothing runs.
+        """
+        now = self._clock.now()
+        waiting = [run for run in runs if run.outcome is None and run.tool is not None]
+        refused: Sequence[CallRun] = ()
+        if len(waiting) < len(runs) and not scope.startswith(RUN_SCOPE):
+            refused = [run for run in runs if run.outcome is not None and not run.repeated]
+        if not waiting and not refused:
+            return
+        # That of a run is kept with the run.
+        under = None if scope.startswith(RUN_SCOPE) else runs[0].owner.setting.kept_authority
+        intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
+        refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
+        while not await self._written(waiting, intents, refused, refusals):
+            await self._clock.sleep(POLL)
+        for run, intent in zip(waiting, intents, strict=True):
+            if run.outcome is not None and run.outcome.status == "connection_required":
+                await self._run_again(run, intent.key, run.outcome, batch)
+            if run.recovered == LEFT:
+                await recover(run, self._store)
+        for run in waiting:
+            if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
+                job = asyncio.ensure_future(self._take_back(run))
+                # When it is done, and no earlier: what the store answered before may be that it is this one's.
+                job.add_done_callback(lambda _, run=run: self._drop(run))  # type: ignore[misc]
+                try:
+                    await job
+                except StoreError:
+                    self._adrift.add(run.key)
+                    raise
+                for sharer in run.sharers:
+                    if not sharer.concluded:
+                        sharer.owner.start_over(sharer)
+
+    async def _run_again(self, run: CallRun, key: CallKey, before: ToolOutcome, batch: str) -> None:
+        """Let a call that ended for want of a connection run once more, if there is one now."""
+        if before.provider is None or await run.host.connected_since(before.provider) is None:
+            return
+        run.outcome = None
+        other = self._live.get(key)
+        if other is not None:
+            run.shares = other
+            other.sharers = (*other.sharers, run)
+            return
+        # Before the store says so: whoever else comes for this call in the meantime shares it.
+        run.key, run.before, self._live[key] = key, before, run
+        if await self._store.reopen(key):
+            run.recovered = AGAIN
+            run.connecting, _ = waits_of(await self._store.effects(key))
+            return
+        # Another process was faster: what it does, or did, stands.
+        self._drop(run)
+        run.key = run.before = None
+        sharers, run.sharers = run.sharers, ()
+        for sharer in sharers:
+            sharer.owner.start_over(sharer)
+        await self.begin(key.session, key.scope, batch, [run])
+
+    async def _written(
+        self, waiting: list[CallRun], intents: list[Intent], refused: Sequence[CallRun], refusals: list[Intent]
+    ) -> bool:
+        """Write the intents and let each call meet its past; False while another process runs one of them."""
+        self._beginning.append(intents)
+        begun = self._store.begin(intents, [one.key for one in refusals]) if refusals else self._store.begin(intents)
+        job = asyncio.ensure_future(begun)
+        # When it is done, and no later: what the store answers next may be that one of these calls is finished.
+        job.add_done_callback(functools.partial(self._meet, waiting, intents))
+        stopped: asyncio.CancelledError | None = None
+        while not job.done():
+            # What is written must be known here, or it could not be taken back: stopping waits for it.
+            try:
+                await asyncio.shield(job)
+            except asyncio.CancelledError as error:
+                stopped = error
+            except Exception:
+                break
+        entries = job.result()[: len(waiting)]
+        if refusals:
+            self._meet_refused(refused, refusals, job.result()[len(waiting) :])
+        if any(entries):  # else none has a past, as nearly always
+            for run, entry in zip(waiting, entries, strict=True):
+                if entry is not None:
+                    before = entry.intent
+                    require_same(run, before.tool, before.tool_id, before.arguments)
+        if stopped is not None:
+            raise stopped
+        return not self._run_elsewhere(entries)
+
+    def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
+        self._beginning = [others for others in self._beginning if others is not intents]
+        if job.cancelled() or job.exception() is not None:
+            return
+        entries = job.result()[: len(waiting)]
+        if not self._run_elsewhere(entries):
+            for run, intent, entry in zip(waiting, intents, entries, strict=True):
+                if entry is None:
+                    run.key = key = intent.key
+                    self._live[key] = run
+                else:
+                    self._claim(run, intent.key, entry)
+
+    def _meet_refused(
+        self, refused: Sequence[CallRun], refusals: Sequence[Intent], entries: Sequence[Entry | None]
+    ) -> None:
+        """Let calls that cannot run meet their past: an outcome that was told stands, and so will this one."""
+        for run, intent, entry in zip(refused, refusals, entries, strict=True):
+            if entry is None:
+                run.key, run.refused = intent.key, intent
+                continue
+            before = entry.intent
+            require_same(run, before.tool, before.tool_id, before.arguments)
+            if entry.outcome is not None:
+                run.outcome = replace(entry.outcome, replayed=True)
+            # Else it is unfinished: whoever can run it decides what becomes of it.
+
+    def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
+        """True when another process runs one of the calls."""
+        known = filter(None, entries)
+        return any(entry.outcome is None and entry.owner != self._store.owner for entry in known)
+
+    def _claim(self, run: CallRun, key: CallKey, entry: Entry) -> None:
+        """Say whose a call with a past is: this run's, or another's that has or will have the outcome."""
+        other = self._live.get(key)
+        if entry.outcome is not None:
+            run.outcome = replace(entry.outcome, replayed=True)
+        elif other is not None:
+            run.shares = other
+            other.sharers = (*other.sharers, run)
+        else:
+            run.key = key
+            self._live[key] = run
+            run.recovered = LEFT
+            run.cut_off_after_start = entry.started_at
+            run.crashes = entry.crashes
+            run.pending_before = entry.pending
+
+    def _drop(self, run: CallRun) -> None:
+        if self._live.get(run.key) is run:
+            del self._live[run.key]
+
+    def enter(self, key: CallKey) -> None:
+        """The journal has the call's intent: there is nothing to say."""
+
+    def leave(self, key: CallKey) -> None:
+        """The journal has the call's outcome: there is nothing to say."""
+
+    def mark_started(self, run: CallRun, then: Callable[[Exception | None], None]) -> None:
+        """Commit that a call begins, and call `then` with None, or with what went wrong."""
+        assert run.key is not None
+        self._when_done(run, self._store.start(run.key, run.record.started_at), then)
+
+    def finish(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        """Commit the outcome of a call, and tell `then`."""
+        assert run.key is not None
+        run.handed_over = True
+        if outcome.status != "cancelled" and run.fault is None:
+            self._endings.add(run, outcome, then)
+            return
+        job: Awaitable[bool]
+        if not self.will_keep(run, outcome):
+            # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
+            job = self._store.release(run.key)
+        elif outcome.may_have_run and run.ran:
+            self._finish_alone(run, outcome, then)
+            return
+        else:
+            job = self._take_back(run)
+        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
+
+    def will_keep(self, run: CallRun, outcome: ToolOutcome) -> bool:
+        """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
+        left = run.asked or run.waiting or run.ran
+        stopped = self.closing or run.owner.fault is not None
+        return run.fault is None and not (stopped and outcome.status == "cancelled" and left)
+
+    def _finish_alone(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+        job: Awaitable[bool]
+        try:
+            if run.refused is not None:
+                job = self._refuse_alone(run, run.refused, outcome)
+            else:
+                job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+        except Exception as error:  # at what a tool put into its outcome
+            told = StoreError(
+                f"The outcome of call {run.call_id!r} can not be written: {type(error).__name__}: {error}"
+            )
+            job = asyncio.get_running_loop().create_future()
+            job.set_exception(told)
+        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
+
+    async def _refuse_alone(self, run: CallRun, intent: Intent, outcome: ToolOutcome) -> bool:
+        await self._store.finish_all([Ended(intent.key, outcome, None, self._clock.now(), intent=intent)])
+        return True
+
+    def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
+        self._drop(run)
+        if fault is not None:
+            self._adrift.add(run.key)
+        then(run, outcome, fault)
+
+    def _take_back(self, run: CallRun) -> Awaitable[bool]:
+        """A call was stopped before this process ran it: it may run another time."""
+        assert run.key is not None
+        if run.before is not None:
+            return self._store.finish(run.key, run.before, None, self._clock.now())
+        if run.recovered in (None, "run"):
+            return self._store.forget(run.key)
+        # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
+        return self._store.release(run.key)
+
+    def _runs(self, key: CallKey) -> bool:
+        return key in self._live or any(intent.key == key for intents in self._beginning for intent in intents)
+
+    def close(self) -> None:
+        """From now on what is stopped is cut off, as by a crash."""
+        self.closing = True
+        self._adrift.close()
+
+    def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
+        def done(task: asyncio.Future[bool]) -> None:
+            fault: BaseException | None
+            if task.cancelled():
+                fault = StoreError(f"The journal was closed before it could write about call {run.call_id!r}")
+            else:
+                fault = task.exception()
+                if fault is None and not task.result():
+                    fault = StoreError(
+                        f"The call {run.call_id!r} was taken over by another process, which believes that this one "
+                        "is gone: it stood still for longer than its lease, or a file beside the store was removed"
+                    )
+            then(fault)  # type: ignore[arg-type]
+
+        asyncio.ensure_future(job).add_done_callback(done)
+
+
+def _intent(run: CallRun, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
+    if run.tool is None:
+        return Intent(key, batch, run.position, run.name, "", run.raw, run.source, run.parent_id, now, True)
+    about = run.tool.definition
+    arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
+    rerun = about.on_crash == "rerun"
+    return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun, under)

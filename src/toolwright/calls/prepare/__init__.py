@@ -1,0 +1,1 @@
+"""Prepare: from a model's words to a validated call."""

@@ -1,0 +1,1 @@
+"""Schedule: when a call may start, by its claims and free slots."""

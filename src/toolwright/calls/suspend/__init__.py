@@ -1,0 +1,1 @@
+"""Suspend: steps and waits of a call that is running."""

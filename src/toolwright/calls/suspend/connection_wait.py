@@ -1,0 +1,112 @@
+"""A call that needs a connection. Owns waiting for it, and what that wait means after a crash; not connecting.
+
+A tool that returns `ConnectionRequired` says that it did nothing, and would if the session were connected. So the call
+is run again once it is, in the same process or a later one, without a word from its crash policy: the journal has that
+it waits until it is about to run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from toolwright import jsonx
+from toolwright.calls.suspend.suspend import enter
+from toolwright.effects.effect import CallKey, Kept
+from toolwright.effects.waits import Resolution, Wait, WaitKey, failure_of
+from toolwright.errors import KeyRefused, StoreError
+from toolwright.tools.outcome import ConnectionRequired
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+_LABEL = "connection:"
+
+
+async def wait_for_connection(run: CallRun, provider: str, opened: Callable[[float | None], None]) -> Any:
+    """Wait until the session is connected anew; None to run the call again, else what ends it.
+
+    `opened` is told when there is something to wait for.
+
+    Raises:
+        StoreError: it could not be written down.
+    """
+    host, call = run.host, enter(run)
+    times, known = run.connecting.get(provider, (0, None))
+    times += 1
+    run.connecting = {**run.connecting, provider: (times, known)}
+    await _keep(run, call, provider, waits=True)
+    status, resolution = "ok", None
+    if not await _is_new(run, provider, known):
+        seconds = run.owner.policy.approval_timeout
+        now = host.clock.now()
+        key = WaitKey(call, "connection", f"{provider}:{times}")
+        wait = Wait(key, now, None if seconds is None else now + seconds, jsonx.encode({"provider": provider}))
+        look: list[asyncio.Task[None]] = []
+
+        def waits(deadline: float | None) -> None:
+            opened(deadline)
+            # Somebody may have connected after we looked, and before there was anybody to tell.
+            look.append(host.loop.create_task(_look_again(run, key, provider, known)))
+            host.keep(look[0])
+
+        try:
+            resolution = await host.effects.enter(call, fresh=True).wait(wait, waits)
+        finally:
+            for task in look:
+                task.cancel()
+        status = resolution.status
+    if status == "expired":
+        return ConnectionRequired(provider)
+    if resolution is not None and status != "ok":
+        return failure_of(resolution, f"a connection to {provider!r}")
+    run.connecting = {**run.connecting, provider: (times, await host.connected_since(provider))}
+    # From here on it may do something: after a crash its own policy decides again.
+    await _keep(run, call, provider, waits=False)
+    return None
+
+
+async def _is_new(run: CallRun, provider: str, known: float | None) -> bool:
+    """True when the session is connected, by another connection than the one the tool was last run with."""
+    since = await run.host.connected_since(provider)
+    return since is not None and since != known
+
+
+async def _look_again(run: CallRun, key: WaitKey, provider: str, known: float | None) -> None:
+    # A store that fails here fails the wait as well, and there it is heard; a call that is over needs nothing.
+    with contextlib.suppress(StoreError, KeyRefused):
+        if await _is_new(run, provider, known):
+            await run.host.effects.resolve(key, Resolution("ok", run.host.clock.now()))
+
+
+async def _keep(run: CallRun, call: CallKey, provider: str, *, waits: bool) -> None:
+    kept = Kept(
+        f"{_LABEL}{provider}",
+        b"null",
+        run.host.clock.now(),
+        done=not waits,
+        payload=jsonx.encode(run.connecting[provider]),
+    )
+    if not await run.host.effects.journal.keep(call, kept):
+        raise StoreError(f"The call {call.call_id!r} is no longer this process's, and can record nothing")
+
+
+def waits_of(effects: list[Kept]) -> tuple[dict[str, tuple[int, float | None]], str | None]:
+    """What a call waited for before it was cut off: by provider, and the one that it still waits for."""
+    found: dict[str, tuple[int, float | None]] = {}
+    waits: str | None = None
+    for kept in effects:
+        if kept.label.startswith(_LABEL):
+            provider = kept.label.removeprefix(_LABEL)
+            times, known = jsonx.decode(kept.payload)
+            found[provider] = (times, known)
+            if not kept.done:
+                waits = provider
+    return found, waits
+
+
+def provider_of(key: WaitKey) -> str:
+    """The provider that a wait for a connection is for."""
+    return key.name.rpartition(":")[0]

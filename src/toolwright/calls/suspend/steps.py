@@ -1,0 +1,240 @@
+"""What a tool makes durable: steps, sleeps, waits. Owns their meaning for a running call; not how they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.calls.active_call import identity
+from toolwright.calls.authorise.approvals import Question, put_question, why_not
+from toolwright.calls.conclude import lose
+from toolwright.calls.execute.failures import raised
+from toolwright.calls.hooks import ask
+from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
+from toolwright.calls.suspend.suspend import enter, step_in, step_out
+from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
+from toolwright.effects.effect import Effect
+from toolwright.effects.journal_controller import interrupted
+from toolwright.effects.waits import Wait, WaitKey, expired, failure_of
+from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
+from toolwright.tools.outcome import Failure, ToolError, encodable
+from toolwright.tools.tool import is_async
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+KeyKind = Literal["completion", "event", "signal"]
+
+
+class Unrecorded(BaseException):
+    """The journal could not be written: the call must stop, and no code of the tool's may carry on as if it could."""
+
+
+def wait_key(run: CallRun, kind: KeyKind, name: str) -> str:
+    """The key of a wait of this call."""
+    if kind != "completion":
+        _require_name(kind, name)
+    else:
+        run.key_taken = True
+    return run.host.effects.write_key(WaitKey(enter(run), kind, name))
+
+
+async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+    """Run a step once, across crashes and attempts."""
+    _require_name("step", name)
+    if not callable(function):
+        raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
+    effects = _effects(run)
+    given = _input(name, inputs)
+    redactor = run.host.redactor
+    shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
+    effect = Effect(identity(run), "step", name, shown, given)
+
+    async def do() -> bytes:
+        return await _done(run, name, function, inputs)
+
+    policy = _policy(run, name, inputs, on_crash, do)
+    async with recording(run):
+        try:
+            return jsonx.decode(unsealed(run.host, name, await effects.run(effect, do, policy)))
+        except EffectFailed as failed:
+            if isinstance(failed.__cause__, MachineError):
+                raise failed.__cause__ from None
+            raise _tool_error(failed.failure) from failed.__cause__
+
+
+async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+    try:
+        if is_async(function):
+            result = await ask(function, *inputs)
+        else:
+            # The thread that runs it is this call's own: its slot is held, and its caller waits.
+            result = await run.host.threads.run(functools.partial(function, *inputs), beyond=True)
+            result = await result if asyncio.iscoroutine(result) else result
+    except MachineError as fault:
+        # Another attempt may do better, and finds the step neither failed nor in doubt.
+        failure = Failure(message=str(fault), category="unavailable", code="no_thread", source="runtime", retry=True)
+        raise EffectFailed(failure) from fault
+    except Exception as error:  # the tool's code
+        raise EffectFailed(_shown(run, raised(run.plan.tool, run.name, run.call_id, error))) from error
+    if isinstance(result, Failure):
+        raise EffectFailed(_shown(run, result))
+    try:
+        return await sealed(run.host, name, jsonx.encode(result))
+    except SecretsError:
+        raise
+    except Exception as error:  # a value may have code of its own for its JSON form
+        failure = Failure(
+            code="unserialisable_result",
+            message=f"The step {name!r} returned a {type(result).__name__} that has no JSON form",
+        )
+        raise EffectFailed(failure) from error
+
+
+def _shown(run: CallRun, failure: Failure) -> Failure:
+    redactor = run.host.redactor
+    return failure if redactor is None else redact_failure(redactor, failure)
+
+
+def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do: Callable[[], Any]) -> StepPolicy:
+    if on_crash is None:
+        return "rerun" if run.plan.tool.definition.hints.repeatable else "fail"
+    if on_crash in ("rerun", "fail"):
+        return on_crash  # type: ignore[no-any-return]
+    if on_crash == "ask":
+        # Where the policy lets nobody be asked, it ends as it would without a policy of its own.
+        return AskPerson(functools.partial(_ask, run, name)) if run.owner.policy.on_ask == "wait" else "fail"
+    if not callable(on_crash):
+        raise ToolwrightError(
+            f"The step {name!r} has on_crash {on_crash!r:.200}; use 'rerun', 'fail', 'ask' or a probe function"
+        )
+
+    async def probe() -> bytes:
+        found = await _done(run, name, on_crash, inputs)
+        return found if found != b"null" else await do()
+
+    return probe
+
+
+async def _ask(run: CallRun, name: str, began: float) -> Failure | None:
+    """Ask a person about a step that a crash cut off: None if it may run again."""
+    about = jsonx.digest(jsonx.encode([name, began]))[:32]
+    reason = f"its step {name!r} was cut off by a crash and may have happened; approve to run the step again"
+    question = Question("crash", about, "on_crash", reason, run.owner.policy.approval_timeout)
+    async with outside(run, "crash", "on_crash") as opened:
+        resolution = await put_question(run, question, opened)
+    return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution), asked=True)
+
+
+async def sleep(run: CallRun, name: str, seconds: float) -> None:
+    """Wait until an instant that stays the same after a crash."""
+    _require_name("sleep", name)
+    _require_seconds(f"The sleep {name!r} of", seconds)
+    effects = _effects(run)
+    effect = Effect(identity(run), "sleep", name, jsonx.encode(seconds))
+    async with recording(run), outside(run, "sleep", name) as opened:
+        await effects.sleep(effect, seconds, opened)
+
+
+async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
+    """Wait for an event of this call."""
+    named = run.host.effects.read_key(key)
+    if named.call != identity(run) or named.kind != "event":
+        raise ToolwrightError("A call waits for its own events only; take the key from ctx.event_key(name)")
+    if deadline is not None:
+        _require_seconds(f"The deadline of event {named.name!r}", deadline)
+    effects, now = _effects(run), run.host.clock.now()
+    wait = Wait(named, now, None if deadline is None else now + deadline)
+    async with recording(run), outside(run, "event", named.name) as opened:
+        resolution = await effects.wait(wait, opened)
+    if resolution.status == "ok":
+        return jsonx.decode(resolution.payload)
+    raise _tool_error(failure_of(resolution, f"event {named.name!r}"))
+
+
+async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
+    """The next signal of a name."""
+    _require_name("signal", name)
+    if deadline is not None:
+        _require_seconds(f"The deadline of signal {name!r}", deadline)
+    effects = _effects(run)
+    async with recording(run), outside(run, "signal", name) as opened:
+        try:
+            came = await effects.receive(name, deadline, opened)
+        except EffectFailed as failed:
+            raise _tool_error(failed.failure) from None
+    if came is None:
+        raise _tool_error(expired(f"signal {name!r}"))
+    return jsonx.decode(came)
+
+
+def _tool_error(failure: Failure) -> ToolError:
+    error = ToolError(failure.message)
+    error.failure = replace(failure, attempts=1)
+    return error
+
+
+def _effects(run: CallRun) -> CallEffects:
+    """The effects of a call, for the attempt that runs now."""
+    if threading.get_ident() != run.host.thread_id:
+        raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
+    if run.concluded:
+        raise Unrecorded  # It was given up, and has its outcome: what it does now could not be recorded any more.
+    key = enter(run)
+    if run.effects is None:
+        # What was not cut off has no past: nothing needs to be read for it.
+        run.effects = run.host.effects.enter(key, fresh=run.recovered is None)
+    run.effects.begin_attempt(run.attempt)
+    return run.effects
+
+
+@contextlib.asynccontextmanager
+async def recording(run: CallRun) -> AsyncIterator[None]:
+    """Stop the call where its journal fails: what the tool made of that must not become its outcome."""
+    try:
+        yield
+    except (StoreError, MachineError) as fault:
+        lose(run, fault)
+        raise Unrecorded from fault
+
+
+@contextlib.asynccontextmanager
+async def outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
+    """While something outside is waited for, the call holds no slot, and its time does not run."""
+    out = False
+
+    def opened(deadline: float | None) -> None:
+        nonlocal out
+        out = True
+        step_out(run, what, name, deadline)
+
+    try:
+        yield opened
+    finally:
+        if out:
+            await step_in(run)
+
+
+def _input(name: str, inputs: tuple[Any, ...]) -> bytes:
+    try:
+        return jsonx.canonical(inputs)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
+
+
+def _require_name(kind: str, name: Any) -> None:
+    if not isinstance(name, str) or not name.strip() or len(name) > 255 or encodable(name) != name:
+        raise ToolwrightError(f"The {kind} name {name!r:.300} is not usable; use 1 to 255 characters of text")
+
+
+def _require_seconds(what: str, seconds: Any) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ToolwrightError(f"{what} is {seconds!r}; use a number of seconds, 0 or more")

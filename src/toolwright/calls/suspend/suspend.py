@@ -1,0 +1,95 @@
+"""What a call waits for outside. Owns letting go of its slots, its time and its task, and taking them again."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from typing import TYPE_CHECKING
+
+from toolwright.calls.active_call import about, identity
+from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
+from toolwright.calls.redact import publish
+from toolwright.effects.effect import CallKey
+from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.events import CallWaiting
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+log = logging.getLogger("toolwright.calls")
+
+_FOR_A_PERSON = {"approval": "approval", "crash": "a decision after a crash"}
+
+
+def enter(run: CallRun) -> CallKey:
+    """Let the journal know that a call uses effects, and return its identity."""
+    key = identity(run)
+    if not run.entered:
+        run.entered = True
+        run.host.journal.enter(key)
+    return key
+
+
+def park(run: CallRun, seconds: float | None) -> None:
+    """Wait for the call's completion, without a task."""
+    now = run.host.clock.now()
+    run.ran = run.key_taken = True
+    deadline = None if seconds is None else now + seconds
+    wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
+    run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
+    run.watch = run.host.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
+
+
+def say_waiting(run: CallRun, what: str, name: str, deadline: float | None) -> None:
+    """Tell the world that the call waits for something outside."""
+    run.owner.call_waits(run)
+    if what in _FOR_A_PERSON:
+        host = run.host
+        log.info(
+            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list what waits",
+            run.call_id,
+            run.name,
+            _FOR_A_PERSON[what],
+            extra={"session": host.session_id, "call_id": run.call_id, "tool": run.name, "waits_for": what},
+        )
+    publish(run.host, run, CallWaiting(*about(run), what, name, deadline))
+
+
+def complete(run: CallRun, news: Resolution | Exception) -> None:
+    """The call's completion has come, or can not be waited for."""
+    run.watch = None
+    run.owner.call_goes_on(run)
+    if isinstance(news, Exception):
+        lose(run, news)
+        end_now(run, cancelled(run))
+    else:
+        run.key_taken = False  # Its completion decides: nothing is left to be asked of it.
+        end_now(run, completion_result(news))
+
+
+def step_out(run: CallRun, what: str, name: str, deadline: float | None) -> None:
+    """The tool's code waits for something outside: give back the slots, and stop its time."""
+    run.waits += 1
+    if run.waits == 1 and run.slot is None:
+        run.plan.bucket.discard(run)
+        run.schedule.pause(run)
+    say_waiting(run, what, name, deadline)
+
+
+async def step_in(run: CallRun) -> None:
+    """What the code waited for has come: go on once there is a slot."""
+    run.waits -= 1
+    if run.stopping:
+        return
+    if run.waits == 0 and run.slot is None:
+        run.owner.call_goes_on(run)
+        if run.state == "paused":
+            run.slot = run.host.loop.create_future()
+            run.schedule.rejoin(run)
+    if run.slot is not None:
+        try:
+            await asyncio.wait((run.slot,))
+        except asyncio.CancelledError:
+            run.schedule.leave_slots(run)
+            raise

@@ -1,0 +1,89 @@
+"""What is settled before a call runs. Owns `Plan`, and what a run expects of the batch it belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolwright.calls.execute.task_reuse import Lane
+from toolwright.calls.policy import Policy
+from toolwright.calls.schedule.tickets import Limit
+from toolwright.clock import DeadlineBucket
+from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from toolwright.calls.execute.execute import CallRun
+
+
+class Plan:
+    """What all calls of one tool under one policy have in common; made once, not for each call."""
+
+    __slots__ = (
+        "allowed_by",
+        "attempts",
+        "bucket",
+        "direct",
+        "invoke",
+        "limit",
+        "mode",
+        "needs_context",
+        "rerun",
+        "tool",
+    )
+
+    def __init__(self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None) -> None:
+        self.tool = tool
+        self.mode = tool.mode
+        self.invoke = tool.invoke
+        self.direct = tool.direct
+        self.needs_context = tool.needs_context
+        self.attempts = tool.definition.retry.attempts
+        self.rerun = tool.definition.on_crash == "rerun"
+        self.bucket = bucket
+        self.limit = limit
+        self.allowed_by = allowed_by
+
+
+class RunReport(Protocol):
+    """Where a run says that it begins."""
+
+    def call_started(self, run: CallRun, started: float | None) -> None: ...
+
+
+class RunFinaliser(Protocol):
+    """What makes the outcome of what a tool gave: `settle` when that needs no waiting, else None, and `finish` does."""
+
+    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None: ...
+
+    async def finish(self, run: CallRun, result: Any) -> ToolOutcome: ...
+
+
+class RunOwner(Protocol):
+    """The batch, as one of its running calls sees it."""
+
+    id: str
+    scope: str
+    policy: Policy
+    lane: Lane
+    setting: Any
+
+    @property
+    def report(self) -> RunReport: ...
+
+    @property
+    def finaliser(self) -> RunFinaliser: ...
+
+    @property
+    def fault(self) -> Exception | None: ...
+
+    def store_failed(self, fault: Exception) -> None: ...
+
+    def machine_failed(self, fault: Exception) -> None: ...
+
+    def start_over(self, run: CallRun) -> None: ...
+
+    def call_waits(self, run: CallRun) -> None: ...
+
+    def call_goes_on(self, run: CallRun) -> None: ...
+
+    def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None: ...

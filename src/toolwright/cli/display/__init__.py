@@ -1,0 +1,1 @@
+"""How commands show calls, runs and stores."""

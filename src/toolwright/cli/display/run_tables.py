@@ -1,0 +1,250 @@
+"""Background runs as they are shown. Owns their tables and plain data, and which run a word means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from toolwright import jsonx
+from toolwright.background.background_run import PREFIX, BackgroundRun, Progress
+from toolwright.background.run_events import RunEvent
+from toolwright.cli.display.outcome_table import explain
+from toolwright.cli.display.output import instant
+from toolwright.cli.display.styles import Name, plain, readable, seconds, state_text
+from toolwright.cli.display.time_format import length, moment, until
+from toolwright.cli.exits import BadInput
+from toolwright.schedules.schedule import PREFIX as SCHEDULE
+from toolwright.stores.sqlite.admin.history import Named, runs_called
+from toolwright.tools.outcome import ToolOutcome
+
+_SHOWN = 12
+"""How many characters of an id a table shows at least."""
+_EVENTS = 30
+"""How many of the last events are shown."""
+
+
+async def find_run(store: Path, word: str, session: str | None) -> str:
+    """The id of the run that a word means: its id, or the beginning of it.
+
+    Raises:
+        BadInput: there is none, or more than one.
+        StoreError: the store can not be read.
+    """
+    return the_one("run", await runs_called(store, word, session), word, session)
+
+
+def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -> str:
+    """The id of the one that was found.
+
+    Raises:
+        BadInput: it is none, or more than one.
+    """
+    if not found:
+        where = "" if session is None else f" in session {session!r}"
+        command = "toolwright runs lists" if kind == "run" else "toolwright schedules list shows"
+        raise BadInput(f"There is no {kind} {word!r}{where}; {command} those that there are")
+    if len(found) > 1:
+        choices = "".join(f"\n  {one.id} of session {one.session!r}: {plain(one.title)}" for one in found[:5])
+        more = "\n  and more" if len(found) > 5 else ""
+        raise BadInput(f"More than one {kind} is called {word!r}; write more of it:{choices}{more}")
+    return found[0].id
+
+
+def short_ids(ids: Sequence[str]) -> dict[str, str]:
+    """As much of each id as tells it from the others; all are cut alike."""
+    bare = {id: id.removeprefix(PREFIX).removeprefix(SCHEDULE) for id in ids}
+    longest = max(map(len, bare.values()), default=0)
+    room = next((room for room in range(_SHOWN, longest) if len({one[:room] for one in bare.values()}) == len(bare)), 0)
+    return {id: plain(one[: room or longest]) for id, one in bare.items()}
+
+
+def run_table(processes: Sequence[BackgroundRun], now: float) -> Table:
+    """One line for each run."""
+    names = short_ids([process.id for process in processes])
+    # What names a run and how it stands is never cut; titles and labels share what room is left.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
+    table.add_column("session", no_wrap=True)
+    table.add_column("title", ratio=3, no_wrap=True, overflow="ellipsis")
+    table.add_column("tool", no_wrap=True)
+    table.add_column("status", no_wrap=True, min_width=11)
+    table.add_column("progress", ratio=2, no_wrap=True, overflow="ellipsis")
+    table.add_column("age", no_wrap=True, justify="right", min_width=4)
+    for process in processes:
+        table.add_row(
+            Text(names[process.id]),
+            Name(process.session, room=12),
+            Text(plain(process.title)),
+            Name(process.tool, room=16),
+            _status(process, now, "\n(worker gone)"),
+            Text(progress_text(process.progress)),
+            length(now - process.created_at),
+        )
+    return table
+
+
+def lost(process: BackgroundRun, now: float) -> bool:
+    """True when the worker of a run lets its lease pass: it is dead or frozen, and no other has taken the run."""
+    return not process.over and process.lease_until is not None and process.lease_until <= now
+
+
+def _status(process: BackgroundRun, now: float, gone: str) -> Text:
+    status = state_text(process.status)
+    return status.append(gone, style="bold yellow") if lost(process, now) else status
+
+
+def progress_text(progress: Progress | None) -> str:
+    """How far a run says it is, in a few words."""
+    if progress is None:
+        return ""
+    unit = f" {progress.unit}" if progress.unit else ""
+    label = f" {progress.label}" if progress.label else ""
+    if not progress.total:
+        return plain(f"{progress.current:g}{unit}{label}")
+    share = 100 * progress.current / progress.total
+    return plain(f"{share:.0f}% ({progress.current:g} of {progress.total:g}{unit}){label}")
+
+
+def run_data(process: BackgroundRun) -> dict[str, Any]:
+    """A run as plain data, with its outcome."""
+    return {
+        **process.to_json(),
+        "arguments": process.arguments,
+        "worker": process.worker,
+        "lease_until": instant(process.lease_until),
+        "deadline": instant(process.deadline),
+        "disposition": process.options.disposition,
+        "timeout": process.options.timeout,
+        "signal_on_completion": process.options.signal_on_completion,
+        "provenance": process.provenance,
+        "cancel_reason": process.cancel_reason,
+        "outcome": None if process.outcome is None else process.outcome.to_json(),
+    }
+
+
+def event_data(event: RunEvent) -> dict[str, Any]:
+    """An event of a run as plain data."""
+    payload = msgspec.to_builtins(event.payload)
+    return {"number": event.number, "type": event.type, "at": instant(event.at), "payload": payload}
+
+
+def run_details(tree: Sequence[BackgroundRun], events: Sequence[RunEvent], now: float) -> RenderableType:
+    """All there is to say of a run: facts, the runs below it, what happened to it, what came of it."""
+    process = tree[0]
+    parts: list[RenderableType] = [_facts(process, now)]
+    if len(tree) > 1:
+        parts += [Text("runs", style="bold"), _tree(tree), Text()]
+    parts += [Text("events", style="bold"), _events(events)]
+    if process.tail:
+        parts += [Text("\noutput", style="bold"), Text(readable(process.tail).rstrip("\n"), style="dim")]
+    if process.outcome is not None:
+        parts += [Text("\noutcome", style="bold"), outcome_text(process.outcome)]
+    return Group(*parts)
+
+
+def _facts(process: BackgroundRun, now: float) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    ended = process.ended_at or now
+    took = "" if process.started_at is None else f", {seconds(max(0.0, ended - process.started_at))}"
+    rows: dict[str, Any] = {
+        "run": process.id,
+        "title": process.title,
+        "session": process.session,
+        "tool": process.tool,
+        "arguments": jsonx.encode(process.arguments).decode(),
+        "status": Text.assemble(
+            _status(process, now, " (its worker is gone)"), f"  {plain(process.status_text)}{took}"
+        ),
+        "progress": progress_text(process.progress),
+        "started by": _origin(process),
+        "created": moment(process.created_at),
+        "started": moment(process.started_at),
+        "ended": moment(process.ended_at),
+        "deadline": "" if process.deadline is None or process.over else until(process.deadline, now),
+        "attempts": str(process.attempts),
+        "worker": _worker(process, now),
+        "when its worker is gone": "" if process.over else process.options.disposition,
+        "to stop": "" if process.over else process.cancel_reason,
+        "artifacts": process.artifact_dir if process.over and process.options.artifacts else "",
+    }
+    for name, value in rows.items():
+        if value:
+            table.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
+    return table
+
+
+def _origin(process: BackgroundRun) -> str:
+    if process.parent is not None:
+        return f"the run {process.parent}"
+    origin = process.provenance if isinstance(process.provenance, dict) else {}
+    said = ", ".join(f"{name} {value}" for name, value in origin.items() if name != "by")
+    return f"{origin.get('by', '')}{f': {said}' if said else ''}"
+
+
+def _worker(process: BackgroundRun, now: float) -> str:
+    if process.worker is None or process.over:
+        return process.worker or ""
+    if process.status == "queued":
+        return f"{process.worker} has handed it over"
+    left = (process.lease_until or 0.0) - now
+    held = f"its lease lasts {seconds(left)}" if left > 0 else "its lease has passed: another may take the run"
+    return f"{process.worker}, {held}"
+
+
+def _tree(tree: Sequence[BackgroundRun]) -> Tree:
+    nodes: dict[str, Tree] = {}
+    for process in tree:
+        line = Text.assemble(
+            (plain(process.id), "cyan"),
+            f" {plain(process.title)} ",
+            state_text(process.status),
+            f" {plain(process.tool)}",
+        )
+        above = nodes.get(process.parent or "")
+        nodes[process.id] = Tree(line) if above is None else above.add(line)
+    return nodes[tree[0].id]
+
+
+def _events(events: Sequence[RunEvent]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    if len(events) > _EVENTS:
+        table.add_row("", "", Text(f"{len(events) - _EVENTS} earlier ones; --json has all of them", style="dim"))
+    for event in events[-_EVENTS:]:
+        table.add_row(moment(event.at), Text(plain(event.type.replace("_", " "))), Text(event_text(event)))
+    return table
+
+
+def event_text(event: RunEvent) -> str:
+    """What an event says, in one line."""
+    payload = event.payload
+    if not isinstance(payload, dict):  # a tool may declare events of its own
+        return plain(jsonx.encode(payload).decode())
+    if event.type == "progress":
+        return progress_text(msgspec.convert(payload, Progress))
+    if event.type == "started":
+        before = payload.get("taken_over_from")
+        return plain(f"by {payload['worker']}" + (f", taken over from {before}" if before else ""))
+    said = [f"{value}" if name in ("text", "summary", "reason", "what", "worker") else f"{name} {value}"
+            for name, value in payload.items() if value not in (None, "")]  # fmt: skip
+    return plain(", ".join(said))
+
+
+def outcome_text(outcome: ToolOutcome) -> Text:
+    """What became of a run: the text that a model reads, or why there is none."""
+    if outcome.ok:
+        return Text(readable(outcome.text))
+    message = outcome.failure.message if outcome.failure is not None else ""
+    return Text(plain(": ".join(filter(None, (explain(outcome), message)))))

@@ -1,0 +1,1 @@
+"""How commands read options, tools, apps and arguments."""

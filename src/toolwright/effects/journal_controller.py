@@ -1,0 +1,263 @@
+"""Effects over a journal: replay, doubt after a crash, absolute instants. Written once, for every store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from toolwright import jsonx
+from toolwright.clock import Clock
+from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
+from toolwright.effects.effect import CallKey, Effect, Kept, require_same_input
+from toolwright.effects.journal import JournalStore
+from toolwright.effects.waiting_room import WaitingRoom, Watcher
+from toolwright.effects.waits import (
+    BY_CALL,
+    KeyRing,
+    Remembered,
+    Resolution,
+    Standing,
+    Wait,
+    WaitKey,
+    WaitStore,
+    failure_of,
+)
+from toolwright.errors import StoreError, ToolwrightError
+from toolwright.tools.outcome import Failure
+
+
+class JournaledController:
+    """`EffectController` over any store."""
+
+    def __init__(self, journal: JournalStore, waits: WaitStore, clock: Clock, *, alone: bool = False) -> None:
+        self.journal = journal
+        self.waits = waits
+        self.clock = clock
+        self.room = WaitingRoom(waits, clock, alone=alone)
+        self._ring = KeyRing(waits.secret)
+
+    def enter(self, call: CallKey, *, fresh: bool) -> CallEffects:
+        """Part of `EffectController`."""
+        return JournaledEffects(self, call, fresh=fresh)
+
+    def write_key(self, wait: WaitKey) -> str:
+        """Part of `EffectController`."""
+        return self._ring.write(wait)
+
+    def read_key(self, text: str) -> WaitKey:
+        """Part of `EffectController`."""
+        return self._ring.read(text)
+
+    def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watcher:
+        """Part of `EffectController`."""
+        return self.room.watch(wait, then, opened)
+
+    async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
+        """Part of `EffectController`."""
+        return await self.room.resolve(key, resolution, remember)
+
+    async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
+        """Part of `EffectController`."""
+        return await self.waits.end_wait(key, Resolution("cancelled", self.clock.now(), reason=reason, by=BY_CALL))
+
+    async def signal(self, key: WaitKey, payload: bytes) -> int:
+        """Part of `EffectController`."""
+        return await self.room.signal(key, payload)
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        await self.room.close()
+
+
+class JournaledEffects:
+    """`CallEffects` over any store: what the call did before is read once, and kept while it runs."""
+
+    def __init__(self, controller: JournaledController, call: CallKey, *, fresh: bool) -> None:
+        self._controller = controller
+        self._call = call
+        self._past: dict[str, Kept] | None = {} if fresh else None
+        self._reading: asyncio.Task[list[Kept]] | None = None
+        self._attempt = 1
+        self._used: set[str] = set()
+        self._received: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
+        self._receiving: set[str] = set()
+
+    def begin_attempt(self, attempt: int) -> None:
+        """Part of `CallEffects`."""
+        if attempt != self._attempt:
+            self._attempt = attempt
+            self._used.clear()
+            self._received.clear()
+            self._asked.clear()
+
+    # --- steps
+
+    async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
+        """Part of `CallEffects`."""
+        self._take(effect)
+        kept = (await self._read()).get(effect.label)
+        if kept is not None:
+            require_same_input(effect, kept)
+            if kept.done:
+                return _result(kept)
+        if kept is not None and kept.failure is None:  # It began, and nobody knows how it ended.
+            if on_crash == "fail":
+                return _result(await self._keep(effect, done=True, failure=interrupted(effect.kind, effect.name)))
+            if isinstance(on_crash, AskPerson):
+                refused = await on_crash.ask(kept.at)
+                if refused is not None:
+                    return _result(await self._keep(effect, done=True, failure=refused))
+                await self._keep(effect, done=False)  # It begins again now: another crash is another question.
+            elif callable(on_crash):
+                return _result(await self._do(effect, on_crash, on_crash))
+        elif on_crash != "rerun":
+            await self._keep(effect, done=False)
+        return _result(await self._do(effect, function, on_crash))
+
+    async def _do(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> Kept:
+        try:
+            payload = await function()
+        except EffectFailed as error:
+            if not error.failure.retry:
+                return await self._keep(effect, done=True, failure=error.failure)
+            # It says that another attempt may do better: that one must find it neither failed nor in doubt.
+            if on_crash != "rerun":
+                await self._keep(effect, done=False, failure=error.failure)
+            raise
+        return await self._keep(effect, done=True, payload=payload)
+
+    async def _keep(
+        self, effect: Effect, *, done: bool, payload: bytes = b"null", failure: Failure | None = None
+    ) -> Kept:
+        controller = self._controller
+        kept = Kept(effect.label, effect.input, controller.clock.now(), done, payload, failure)
+        if not await controller.journal.keep(self._call, kept):
+            raise StoreError(f"The call {self._call.call_id!r} is no longer this process's, and can record nothing")
+        (await self._read())[effect.label] = kept
+        return kept
+
+    async def _read(self) -> dict[str, Kept]:
+        """What the call did before it was cut off."""
+        if self._past is None:
+            if self._reading is None:
+                self._reading = asyncio.ensure_future(self._controller.journal.effects(self._call))
+            kept = await asyncio.shield(self._reading)
+            if self._past is None:
+                self._past = {one.label: one for one in kept}
+        return self._past
+
+    def _take(self, effect: Effect) -> None:
+        if effect.label in self._used:
+            raise ToolwrightError(
+                f"The {effect.kind} {effect.name!r} was used before in call {self._call.call_id!r}; "
+                "give each its own name"
+            )
+        self._used.add(effect.label)
+
+    # --- time
+
+    async def sleep(self, effect: Effect, seconds: float, opened: Opened) -> None:
+        """Part of `CallEffects`."""
+        self._take(effect)
+        kept = (await self._read()).get(effect.label)
+        if kept is None:
+            until = self._controller.clock.now() + seconds
+            await self._keep(effect, done=True, payload=jsonx.encode(until))
+        else:
+            require_same_input(effect, kept)
+            until = jsonx.decode(kept.payload, type=float)
+        if until <= self._controller.clock.now():
+            return
+        woken = asyncio.Event()
+        opened(until)
+        alarm = self._controller.room.alarms.set(until, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            alarm.cancel()
+
+    # --- waits
+
+    async def wait(self, wait: Wait, opened: Opened) -> Resolution:
+        """Part of `CallEffects`."""
+        answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
+
+        def told(news: Resolution | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(news, Exception):
+                answer.set_exception(news)
+            else:
+                answer.set_result(news)
+
+        watcher = self._controller.watch(wait, told, opened)
+        try:
+            return await answer
+        finally:
+            watcher.leave()
+
+    async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
+        """Part of `CallEffects`."""
+        if name in self._receiving:
+            raise ToolwrightError(
+                f"The call {self._call.call_id!r} waits for signal {name!r} already; receive one after the other"
+            )
+        self._receiving.add(name)
+        try:
+            return await self._receive(name, seconds, opened)
+        finally:
+            self._receiving.discard(name)
+
+    async def _receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
+        asked = self._asked[name] = self._asked.get(name, 0) + 1
+        effect = Effect(self._call, "receive", f"{name}:{asked}", jsonx.encode(seconds))
+        kept = (await self._read()).get(effect.label)
+        if kept is not None and kept.done:
+            _result(kept)
+            return None
+        deadline: float | None = None
+        if kept is not None:
+            deadline = jsonx.decode(kept.payload, type=float)
+        elif seconds is not None:
+            deadline = self._controller.clock.now() + seconds
+            await self._keep(effect, done=False, payload=jsonx.encode(deadline))
+        taken = self._received.get(name, 0)
+        key = WaitKey(self._call, "signal", name)
+        came = await self._controller.room.next_signal(key, taken, deadline, opened)
+        if isinstance(came, bytes):
+            self._received[name] = taken + 1
+            return came
+        # Once given up, also when it is asked again after a crash.
+        _result(
+            await self._keep(effect, done=True, failure=None if came is None else failure_of(came, f"signal {name!r}"))
+        )
+        return None
+
+
+def _result(kept: Kept) -> bytes:
+    if kept.failure is not None:
+        raise EffectFailed(kept.failure)
+    return kept.payload
+
+
+STEP_REMEDY = (
+    "Give the step on_crash='rerun' if it may run again, 'ask' to let a person decide, or a function that finds out. "
+    "A background run that ended this way is continued by run.resume(), or by `toolwright runs resume`."
+)
+"""For the owner of the tool, in the private detail of the failure; a model can do nothing with it."""
+
+
+def interrupted(kind: str, name: str, reason: str | None = None, *, asked: bool = False) -> Failure:
+    """The failure of an effect that a crash cut off and that is not run again.
+
+    `asked` says that a person was asked about it: then it has a crash policy already, and needs no remedy.
+    """
+    return Failure(
+        category="interrupted",
+        code="interrupted",
+        message=f"The {kind} {name!r} was cut off by a crash: it may have run, and was not run again"
+        f"{f' ({reason})' if reason else ''}",
+        source="runtime",
+        detail=STEP_REMEDY if kind == "step" and not asked else None,
+    )

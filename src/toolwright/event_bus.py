@@ -1,0 +1,179 @@
+"""Events on their way to whoever watches. Owns bounded queues that never make a tool wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from toolwright.argument_checks import require_count
+from toolwright.events import AnyEvent, EventsDropped
+
+
+class Subscription:
+    """A bounded queue of events: iterate over it, close it when done.
+
+    A full queue drops its oldest progress or output, and only when it holds none of these its oldest event. It never
+    makes a tool wait, and it says how many events were dropped: in `dropped`, and by an `EventsDropped` in the stream.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_hub",
+        "_important",
+        "_light",
+        "_passed",
+        "_told",
+        "_waiter",
+        "dropped",
+        "limit",
+        "session",
+    )
+
+    def __init__(self, hub: EventHub, session: str | None, limit: int) -> None:
+        self._hub = hub
+        self.session = session
+        self.limit = limit
+        self.dropped = 0
+        self._told = 0
+        self._important: deque[AnyEvent] = deque()
+        # Each with the number of important events that came before it, which restores the order of the two queues.
+        self._light: deque[tuple[int, AnyEvent]] = deque()
+        self._passed = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def push(self, event: AnyEvent) -> None:
+        """Queue an event; called by the hub."""
+        important, light = self._important, self._light
+        if event.droppable:
+            light.append((self._passed + len(important), event))
+        else:
+            important.append(event)
+        if len(important) + len(light) > self.limit:
+            self._drop()
+        if self._waiter is not None:
+            # One turn of the loop later, so that what comes in this turn and the next wakes the reader once.
+            self._waiter.get_loop().call_soon(_wake, self._waiter)
+            self._waiter = None
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if self._light:
+            self._light.popleft()
+        else:
+            self._important.popleft()
+            self._passed += 1
+
+    def take(self) -> AnyEvent | None:
+        """The next event if there is one now."""
+        if not self._important and not self._light:
+            return None
+        light_first = bool(self._light) and self._light[0][0] <= self._passed
+        following = self._light[0][1] if light_first else self._important[0]
+        if self.dropped > self._told:
+            count, self._told = self.dropped - self._told, self.dropped
+            return EventsDropped(following.session, following.batch, following.at, count)
+        if light_first:
+            self._light.popleft()
+        else:
+            self._important.popleft()
+            self._passed += 1
+        return following
+
+    def __aiter__(self) -> AsyncIterator[AnyEvent]:
+        return self
+
+    async def __anext__(self) -> AnyEvent:
+        if self._important and not self._light and self.dropped == self._told:
+            self._passed += 1
+            return self._important.popleft()
+        while True:
+            if (self._important or self._light) and (event := self.take()) is not None:
+                return event
+            if self._closed:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def close(self) -> None:
+        """Stop receiving; an iteration ends once it has taken what is queued."""
+        if self._closed:
+            return
+        self._closed = True
+        self._hub.remove(self)
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Channel:
+    """One session's way to its subscribers. Whoever publishes looks at `pushes` first: empty means nobody watches."""
+
+    __slots__ = ("__weakref__", "pushes", "session")
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.pushes: tuple[Callable[[AnyEvent], None], ...] = ()
+
+    def publish(self, event: AnyEvent) -> None:
+        """Queue an event for every subscriber. Never waits."""
+        for push in self.pushes:
+            push(event)
+
+
+class EventHub:
+    """Knows who subscribed to which session, or to all."""
+
+    __slots__ = ("_channels", "_subscriptions")
+
+    def __init__(self) -> None:
+        self._subscriptions: tuple[Subscription, ...] = ()
+        # Each lives as long as its session.
+        self._channels: WeakValueDictionary[str, Channel] = WeakValueDictionary()
+
+    def channel(self, session: str) -> Channel:
+        """The channel of a session."""
+        channel = self._channels.get(session)
+        if channel is None:
+            self._channels[session] = channel = Channel(session)
+            self._connect(channel)
+        return channel
+
+    def subscribe(self, session: str | None, limit: int) -> Subscription:
+        """Open a subscription to one session, or to all of them."""
+        require_count("limit of a subscription", limit)
+        subscription = Subscription(self, session, limit)
+        self._change((*self._subscriptions, subscription))
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        """Forget a subscription."""
+        self._change(tuple(item for item in self._subscriptions if item is not subscription))
+
+    def close(self) -> None:
+        """Close every subscription."""
+        for subscription in self._subscriptions:
+            subscription.close()
+
+    def _change(self, subscriptions: tuple[Subscription, ...]) -> None:
+        self._subscriptions = subscriptions
+        for channel in self._channels.values():
+            self._connect(channel)
+
+    def _connect(self, channel: Channel) -> None:
+        channel.pushes = tuple(
+            item.push for item in self._subscriptions if item.session is None or item.session == channel.session
+        )

@@ -1,0 +1,1 @@
+"""Opening, wiring and closing everything, and the methods of `Runtime`."""

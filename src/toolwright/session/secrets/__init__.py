@@ -1,0 +1,1 @@
+"""The secrets of a session: storage, encryption and redaction."""

@@ -1,0 +1,221 @@
+"""Secrets. Owns the client of a session's secrets, and the verbs a store must offer for them; not their encryption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import msgspec
+
+from toolwright import jsonx
+from toolwright.calls.redact import SEALED, off_loop
+from toolwright.clock import Clock
+from toolwright.errors import SecretsError, ServiceError
+from toolwright.session.secrets.encodings import SHORTEST
+from toolwright.session.secrets.vault import Sealed, Vault
+from toolwright.session.services.quotas import Mark, Marker, Room, require_name
+from toolwright.tools.outcome import encodable
+from toolwright.tools.service_protocols import KeyInfo
+
+if TYPE_CHECKING:
+    from toolwright.session.secrets.redactor import KnownSecrets
+
+LONGEST = 16 * 1024
+"""Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
+
+
+StepKey = tuple[str, str, str, str]
+"""Session, scope, call and label of a step."""
+
+
+class SecretStore(Protocol):
+    """What a database must offer; it sees sealed values only. A marked change is made once, as `Mark` says."""
+
+    async def get_secret(self, session: str, name: str) -> Sealed | None: ...
+
+    async def set_secret(
+        self, session: str, name: str, row: Sealed, at: float, room: Room, mark: Mark | None
+    ) -> None: ...
+
+    async def delete_secret(self, session: str, name: str, mark: Mark | None) -> bool: ...
+
+    async def list_secrets(self, session: str) -> list[KeyInfo]: ...
+
+    async def all_secrets(self, session: str) -> list[tuple[str, Sealed]]: ...
+
+    async def secrets_after(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, Sealed]]:
+        """Of every session, in the order of session and name, those after the given ones."""
+        ...
+
+    async def rewrap_secrets(self, changes: list[tuple[str, str, Sealed, Sealed]]) -> int:
+        """Put new rows in the place of old ones, where these still stand, and return how many did."""
+        ...
+
+    async def keep_fingerprints(self, before: Sealed | None, row: Sealed) -> Sealed:
+        """Keep the key of fingerprints in the place of what was kept before, and return the one that stands."""
+        ...
+
+    async def sealed_steps_after(self, after: StepKey, limit: int) -> list[tuple[StepKey, bytes]]:
+        """The results of steps that are sealed, of every session, in the order of their keys, after a key."""
+        ...
+
+    async def rewrap_steps(self, changes: list[tuple[StepKey, bytes, bytes]]) -> int:
+        """Put new results in the place of old ones, where these still stand, and return how many did."""
+        ...
+
+
+class Secrets:
+    """The secrets client of one session, for its host or for one attempt of a call."""
+
+    def __init__(
+        self, store: SecretStore, session: str, marker: Marker, clock: Clock, room: Room, known: KnownSecrets
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._marker = marker
+        self._clock = clock
+        self._room = room
+        self._known = known
+
+    async def get(self, name: str) -> str | None:
+        """The value of a secret, or None.
+
+        Raises:
+            SecretsError: it can not be opened.
+        """
+        row = await self._store.get_secret(self._session, require_name("secret name", name))
+        if row is None:
+            return None
+        value = self._known.vault.open(self._session, name, row)
+        await self._known.learn(name, value)
+        return value
+
+    async def set(self, name: str, value: str) -> None:
+        """Write a value, in place of what was there.
+
+        Raises:
+            ServiceError: the name or the value is not usable, or the session's quota is used up.
+            SecretsError: it can not be sealed.
+        """
+        _require_value(require_name("secret name", name), value)
+        vault = self._known.vault
+        row = vault.seal(self._session, name, value)
+        vault.fingerprint(self._session, name, value)
+        if not vault.keeps_fingerprints:
+            await keep_fingerprints(self._store, vault)
+        mark = self._marker.mark("secrets.set", name, vault.fingerprint(self._session, name, value))
+        before = self._known.current(name)
+        await self._known.learn_new(name, value)  # Before it is written: a tool that sees it must not show it.
+        try:
+            await self._store.set_secret(self._session, name, row, self._clock.now(), self._room, mark)
+        except BaseException:
+            self._known.restore(name, before)
+            raise
+
+    async def delete(self, name: str) -> bool:
+        """Remove a secret; False when there was none."""
+        mark = self._marker.mark("secrets.delete", require_name("secret name", name))
+        deleted = await self._store.delete_secret(self._session, name, mark)
+        self._known.forget(name)
+        return deleted
+
+    async def list(self) -> list[KeyInfo]:
+        """The names, in order, and their instants."""
+        return await self._store.list_secrets(self._session)
+
+    async def hides(self, text: str) -> bool:
+        """True when a text has a secret of the session in it, in any of its usual encodings."""
+        redactor = self._known.redactor
+        return redactor is not None and await off_loop(len(text), redactor.text, text) is not text
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secrets client is not pickled; take it from the session")
+
+
+async def keep_fingerprints(store: SecretStore, vault: Vault) -> None:
+    """Write down the key of fingerprints if it was made, or must be moved to the current master key."""
+    if (change := vault.fingerprints_to_keep()) is not None:
+        vault.keep_fingerprints(await store.keep_fingerprints(*change))
+
+
+async def rotate(store: SecretStore, vault: Vault, page: int = 200) -> int:
+    """Move every secret and every sealed result of a step to the current master key, and return how many that were.
+
+    It can be cut off and done again.
+
+    Raises:
+        SecretsError: some can not be opened; all others were moved.
+    """
+    moved, stuck, after = 0, [], ("", "")
+    while rows := await store.secrets_after(after, page):
+        changes = []
+        for session, name, row in rows:
+            try:
+                changed = vault.rewrap(session, name, row)
+            except SecretsError as error:
+                stuck.append(error)
+                continue
+            if changed is not None:
+                changes.append((session, name, row, changed))
+        if changes:
+            moved += await store.rewrap_secrets(changes)
+        after = rows[-1][:2]
+    moved += await _rotate_steps(store, vault, page, stuck)
+    try:
+        await keep_fingerprints(store, vault)
+    except SecretsError as error:
+        stuck = stuck or [error]
+    if stuck:
+        raise SecretsError(f"{len(stuck)} secrets stay under their old master key, the others were moved; {stuck[0]}")
+    return moved
+
+
+async def _rotate_steps(store: SecretStore, vault: Vault, page: int, stuck: list[SecretsError]) -> int:
+    moved, after = 0, ("", "", "", "")
+    while rows := await store.sealed_steps_after(after, page):
+        changes = []
+        for key, payload in rows:
+            session, _, _, label = key
+            try:
+                row = read_sealed(payload)
+                changed = vault.rewrap(session, f"step {label.partition(':')[2]}", row)
+            except SecretsError as error:
+                stuck.append(error)
+                continue
+            if changed is not None:
+                changes.append((key, payload, write_sealed(changed)))
+        if changes:
+            moved += await store.rewrap_steps(changes)
+        after = rows[-1][0]
+    return moved
+
+
+def write_sealed(row: Sealed) -> bytes:
+    """The result of a step that is sealed, as JSON."""
+    return SEALED + jsonx.encode(row) + b"}"
+
+
+def read_sealed(payload: bytes) -> Sealed:
+    """What `write_sealed` wrote.
+
+    Raises:
+        SecretsError: it is not that.
+    """
+    try:
+        return msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
+    except msgspec.MsgspecError as error:
+        raise SecretsError(f"The sealed result of a step cannot be read ({error}); the row was changed") from error
+
+
+def _require_value(name: str, value: str) -> None:
+    """Refuse a value that could not be kept or redacted. No message shows it."""
+    if not isinstance(value, str) or encodable(value) != value:
+        raise ServiceError(f"The value of secret {name!r} is not usable; use text")
+    if len(value.strip()) < SHORTEST:
+        raise ServiceError(
+            f"The value of secret {name!r} is too short to be told from other text, and could not be redacted; "
+            f"use at least {SHORTEST} characters"
+        )
+    if len(value.encode()) > LONGEST:
+        raise ServiceError(f"The value of secret {name!r} is too long; use at most {LONGEST} bytes", "quota")
+    if value in name:
+        raise ServiceError("The name of a secret has its value in it, and names are shown; use another name")

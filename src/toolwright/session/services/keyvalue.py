@@ -1,0 +1,60 @@
+"""Key-value. Owns what a session keeps under names it chose, as JSON, and the verbs a store must offer for it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from toolwright import jsonx
+from toolwright.clock import Clock
+from toolwright.session.services.quotas import Mark, Marker, Room, require_name, to_json
+from toolwright.tools.service_protocols import KeyInfo
+
+
+class KeyValueStore(Protocol):
+    """What a database must offer. A marked change is made once, as `Mark` says."""
+
+    async def get_value(self, session: str, key: str) -> bytes | None: ...
+
+    async def set_value(
+        self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None
+    ) -> None: ...
+
+    async def delete_value(self, session: str, key: str, mark: Mark | None) -> bool: ...
+
+    async def list_keys(self, session: str, prefix: str) -> list[KeyInfo]: ...
+
+
+class KeyValue:
+    """The key-value client of one session, for its host or for one attempt of a call."""
+
+    def __init__(self, store: KeyValueStore, session: str, marker: Marker, clock: Clock, room: Room) -> None:
+        self._store = store
+        self._session = session
+        self._marker = marker
+        self._clock = clock
+        self._room = room
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        value = await self._store.get_value(self._session, require_name("key", key))
+        return default if value is None else jsonx.decode(value)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write a value that has a JSON form, in place of what was there.
+
+        Raises:
+            ServiceError: the key or the value is not usable, or the session's quota is used up.
+        """
+        require_name("key", key)
+        data = to_json(f"value of key {key!r}", value)
+        mark = self._marker.mark("kv.set", key, jsonx.digest(data))
+        await self._store.set_value(self._session, key, data, self._clock.now(), self._room, mark)
+
+    async def delete(self, key: str) -> bool:
+        """Remove a key; False when there was none."""
+        mark = self._marker.mark("kv.delete", require_name("key", key))
+        return await self._store.delete_value(self._session, key, mark)
+
+    async def list(self, prefix: str = "") -> list[KeyInfo]:
+        """The keys that begin with `prefix`, in order."""
+        return await self._store.list_keys(self._session, prefix)

@@ -1,0 +1,153 @@
+"""The services of a session, put together. Owns which there are; each has a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Protocol
+
+from toolwright.clock import Clock
+from toolwright.session.archive.format import ArchiveStore
+from toolwright.session.children import SessionState
+from toolwright.session.secrets.redactor import KnownSecrets
+from toolwright.session.secrets.secrets import Secrets, SecretStore
+from toolwright.session.services.attachments import Attachments, AttachmentStore
+from toolwright.session.services.connections import Connections, ConnectionStore
+from toolwright.session.services.files import Files, FilesStore
+from toolwright.session.services.keyvalue import KeyValue, KeyValueStore
+from toolwright.session.services.messages import SENDERS, Messages, MessageStore
+from toolwright.session.services.quotas import Marker, Quotas, Unmarked
+from toolwright.session.services.resources import Resources, ResourceStore
+from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
+from toolwright.tools.session_protocols import CatalogueClient
+
+
+class ServiceStores(Protocol):
+    """The rows of every service, in one database."""
+
+    @property
+    def files(self) -> FilesStore: ...
+
+    @property
+    def archives(self) -> ArchiveStore: ...
+
+    @property
+    def attachments(self) -> AttachmentStore: ...
+
+    @property
+    def connections(self) -> ConnectionStore: ...
+
+    @property
+    def kv(self) -> KeyValueStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
+
+    @property
+    def messages(self) -> MessageStore: ...
+
+    @property
+    def resources(self) -> ResourceStore: ...
+
+
+class SessionServices:
+    """The clients of one session, for its host or for one attempt of a call, each made when it is first asked for.
+
+    `guard` wraps the stores: for a call, so that a fault of the store stops it and is never taken for the tool's.
+    `grep_timeout` is how long a search of files may take, in seconds.
+    `senders` are those that it may speak as in the conversation; `session` is what a tool sees of the session itself.
+    """
+
+    session: SessionState
+    make_runs: Callable[[], RunsClient]
+    make_schedules: Callable[[], SchedulesClient]
+    make_triggers: Callable[[], TriggersClient]
+
+    def __init__(
+        self,
+        stores: ServiceStores,
+        session: str,
+        marker: Marker,
+        clock: Clock,
+        quotas: Quotas,
+        grep_timeout: float,
+        known: KnownSecrets,
+        guard: Callable[[Any], Any] = lambda store: store,
+        catalogue: Callable[[KeyValue], CatalogueClient] | None = None,
+        senders: tuple[str, ...] | None = None,
+    ) -> None:
+        self._stores = stores
+        self._session = session
+        self._marker = marker
+        self._clock = clock
+        self._quotas = quotas
+        self._grep_timeout = grep_timeout
+        self._known = known
+        self._guard = guard
+        self._catalogue = catalogue
+        # A tool that could speak as the user or the runtime could give itself orders.
+        self._senders = senders or (SENDERS if isinstance(marker, Unmarked) else ("tool",))
+
+    @cached_property
+    def files(self) -> Files:
+        """The files of the session."""
+        store = self._guard(self._stores.files)
+        return Files(store, self._session, self._marker, self._clock, self._quotas, self._grep_timeout)
+
+    @cached_property
+    def kv(self) -> KeyValue:
+        """What the session keeps under names it chose."""
+        return KeyValue(self._guard(self._stores.kv), self._session, self._marker, self._clock, self._quotas.key_values)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Values that tools may use and models never see."""
+        store = self._guard(self._stores.secrets)
+        return Secrets(store, self._session, self._marker, self._clock, self._quotas.secrets, self._known)
+
+    @cached_property
+    def catalogue(self) -> CatalogueClient:
+        """The tools of the session, and which of them the model sees in full."""
+        assert self._catalogue is not None
+        return self._catalogue(self.kv)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The conversation of the session."""
+        store = self._guard(self._stores.messages)
+        return Messages(
+            store, self._session, self._marker, self._clock, self._quotas.messages, self._senders, self._known
+        )
+
+    @cached_property
+    def attachments(self) -> Attachments:
+        """Content that travels with messages and outcomes."""
+        store = self._guard(self._stores.attachments)
+        room, secrets = self._quotas.attachments, self._guard(self._stores.secrets)
+        return Attachments(store, self._session, self._marker, self._clock, room, self._known, secrets)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What the session uses or made outside."""
+        store = self._guard(self._stores.resources)
+        return Resources(store, self._session, self._marker, self._clock, self._quotas.resources)
+
+    @cached_property
+    def runs(self) -> RunsClient:
+        """Tools that run in the background."""
+        return self.make_runs()
+
+    @cached_property
+    def schedules(self) -> SchedulesClient:
+        """Tools that are started at instants."""
+        return self.make_schedules()
+
+    @cached_property
+    def triggers(self) -> TriggersClient:
+        """Tools that are started when something occurs."""
+        return self.make_triggers()
+
+    @cached_property
+    def connections(self) -> Connections:
+        """The providers that the session is connected to."""
+        return Connections(self._guard(self._stores.connections), self._session)

@@ -1,0 +1,1 @@
+"""History, statistics, checks and pruning of a SQLite store."""

@@ -1,0 +1,207 @@
+"""What a store has, for people to read. Owns lists of batches and calls; changes nothing, and waits for nobody."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+from msgspec import Struct
+
+from toolwright.background import background_run as processes
+from toolwright.effects.effect import CallKey
+from toolwright.errors import ToolwrightError
+from toolwright.schedules import schedule as schedules
+from toolwright.stores.sqlite.core.codec import unpacker
+from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.side_connection import visit, visit_place
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.tools.outcome import ToolOutcome
+
+_outcome = unpacker(ToolOutcome)
+
+
+class PastBatch(Struct, frozen=True):
+    """One batch. `statuses` counts its calls by status; those without one are "unfinished"."""
+
+    session: str
+    scope: str
+    batch: str
+    calls: int
+    statuses: dict[str, int]
+    first_at: float
+    """When its first call was queued."""
+    last_at: float
+    """When something was last written about one of its calls."""
+
+
+class PastCall(Struct, frozen=True):
+    """One call. Without an outcome it is unfinished, and `cut_off` where nobody who lives owns it.
+
+    `waits_for` names its open waits, as "approval" or "event:paid". It is `resolved` when its completion has come, and
+    its owner, or whoever takes it over, has only to write its outcome.
+    """
+
+    key: CallKey
+    batch: str
+    position: int
+    tool: str
+    arguments: bytes
+    source: str
+    parent: str | None
+    queued_at: float
+    started_at: float | None
+    finished_at: float | None
+    outcome: ToolOutcome | None
+    cut_off: bool
+    waits_for: tuple[str, ...] = ()
+    resolved: bool = False
+
+    @property
+    def status(self) -> str:
+        """The status of its outcome, or what it is up to: "waiting", "running" or "cut off"."""
+        if self.outcome is not None:
+            return self.outcome.status
+        return "waiting" if self.waits_for or self.resolved else "cut off" if self.cut_off else "running"
+
+    @property
+    def attempts(self) -> int:
+        """How often its tool was tried, as far as is known: what is unfinished has begun once, or not at all."""
+        return int(self.started_at is not None) if self.outcome is None else self.outcome.attempts
+
+
+class Named(NamedTuple):
+    """A background run or a schedule, as far as it takes to name it."""
+
+    id: str
+    session: str
+    title: str
+
+
+async def batches(path: str | Path, session: str | None = None, *, limit: int = 50) -> list[PastBatch]:
+    """The batches of a store, or of one of its sessions, the newest first.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
+    query = f"""
+        WITH counted AS (
+            SELECT session, scope, batch, coalesce(status, 'unfinished') AS state, count(*) AS calls,
+                min(queued_at) AS first_at, max(coalesce(finished_at, started_at, queued_at)) AS last_at
+            FROM every_call {only} GROUP BY session, scope, batch, state
+        )
+        SELECT session, scope, batch, sum(calls), json_group_object(state, calls), min(first_at), max(last_at)
+        FROM counted GROUP BY session, scope, batch ORDER BY min(first_at) DESC, session, scope, batch LIMIT ?
+    """
+
+    def work(connection: apsw.Connection) -> list[PastBatch]:
+        rows = connection.execute(query, (*values, limit))
+        return [
+            PastBatch(session, scope, batch, count, json.loads(statuses), first_at, last_at)
+            for session, scope, batch, count, statuses, first_at, last_at in rows
+        ]
+
+    return await visit(path, work)
+
+
+async def calls(path: str | Path, *, batch: str | None = None, session: str | None = None) -> list[PastCall]:
+    """The calls of a batch, of a session, or of a batch in a session, in the order they were queued.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    given = {"batch": batch, "session": session}
+    terms = [f"{name} = ?" for name, value in given.items() if value is not None]
+    if not terms:
+        raise ToolwrightError("The calls to list are those of a batch or a session; name one of them")
+    query = f"""
+        SELECT session, scope, call_id, batch, position, tool, arguments, source, parent, queued_at, started_at,
+            finished_at, owner, outcome
+        FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
+    """
+
+    def work(connection: apsw.Connection, place: StorePlace) -> list[PastCall]:
+        connection.execute("BEGIN")  # one moment for calls and their waits
+        rows = list(connection.execute(query, tuple(value for value in given.values() if value is not None)))
+        dead = dead_among({row[-2] for row in rows if row[-1] is None}, connection, place)
+        return [_call(row, dead, connection) for row in rows]
+
+    return await visit_place(path, work)
+
+
+async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
+    """The background runs whose id is this, or else begins so, with or without the part that most ids share.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    return await _called(path, "processes", processes.PREFIX, word, session, limit)
+
+
+async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
+    """The schedules whose id is this, or else begins so, as with `runs_called`.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+    return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
+
+
+async def _called(path: str | Path, table: str, prefix: str, word: str, session: str | None, limit: int) -> list[Named]:
+    query = f"SELECT id, session, title FROM {table} WHERE (?2 IS NULL OR session = ?2) AND "
+    # A range and not a pattern: it is found by the index, whatever characters the word has.
+    begins = "(id >= ?1 AND id < ?1 || char(1114111)) ORDER BY id LIMIT ?3"
+
+    def work(connection: apsw.Connection) -> list[Named]:
+        rows: Any = connection.execute(query + "id = ?1", (word, session)).fetchall()
+        for beginning in (word, prefix + word):
+            if word and not rows:
+                rows = connection.execute(query + begins, (beginning, session, limit)).fetchall()
+        return [Named(*row) for row in rows]
+
+    return await visit(path, work)
+
+
+async def workers(path: str | Path) -> list[str]:
+    """The names of the workers of a store that are alive.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+
+    def work(connection: apsw.Connection, place: StorePlace) -> list[str]:
+        query = "SELECT name, owner FROM workers WHERE until >= ? ORDER BY name"
+        rows: Any = connection.execute(query, (time.monotonic(),)).fetchall()
+        dead = dead_among({owner for _, owner in rows}, connection, place)
+        return [name for name, owner in rows if owner not in dead]
+
+    return await visit_place(path, work)
+
+
+def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> PastCall:
+    key = CallKey(*row[:3])
+    batch, position, tool, arguments, source, parent, queued_at, started_at, finished_at, owner, outcome = row[3:]
+    waits: Any = connection.execute(
+        "SELECT kind, name, open FROM waits WHERE session = ? AND scope = ? AND call_id = ?"
+        " AND (open = 1 OR kind = 'completion' AND opened_at IS NOT NULL) ORDER BY opened_at",
+        key,
+    ).fetchall()
+    return PastCall(
+        key=key,
+        batch=batch,
+        position=position,
+        tool=tool,
+        arguments=arguments,
+        source=source,
+        parent=parent,
+        queued_at=queued_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        outcome=None if outcome is None else _outcome(outcome),
+        cut_off=outcome is None and owner in dead,
+        waits_for=tuple(f"{kind}:{name}" if name else kind for kind, name, is_open in waits if is_open),
+        resolved=outcome is None and any(not is_open for _, _, is_open in waits),
+    )

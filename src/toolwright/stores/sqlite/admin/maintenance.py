@@ -1,0 +1,209 @@
+"""Care of a store's file. Owns counting, checking and pruning it; nothing here happens unless somebody asks.
+
+A store keeps everything. What may go is the owner's decision, a `Retention`, and goes when `prune` is called.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import apsw
+from msgspec import Struct
+
+from toolwright.effects.effect import RUN_SCOPE
+from toolwright.errors import ToolwrightError
+from toolwright.stores.sqlite.admin.pruning import PARTS, prune_calls, prune_occurrences, prune_runs
+from toolwright.stores.sqlite.background.schedules import prune_firings
+from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.side_connection import visit, visit_place
+from toolwright.stores.sqlite.core.store_file import StorePlace
+
+
+class Stats(Struct, frozen=True):
+    """What a store has. `calls` counts them by status.
+
+    Those without one are "cut off" where the program that had them is gone, and "unfinished" where it lives: they run,
+    wait, or have not begun.
+    """
+
+    calls: dict[str, int]
+    sessions: int
+    effects: int
+    waits: int
+    open_waits: int
+    signals: int
+    oldest: float | None
+    """When the oldest call was queued."""
+    oldest_unfinished: float | None
+    file_bytes: int
+    """With the log beside it."""
+    free_bytes: int
+    """What `prune(..., vacuum=True)` could give back of that."""
+    processes: dict[str, int] = {}
+    """How many there are, by status."""
+
+
+class Pruned(Struct, frozen=True):
+    """What was removed. `spared` counts the calls that were old enough, but belong to what is unfinished."""
+
+    calls: int = 0
+    effects: int = 0
+    waits: int = 0
+    signals: int = 0
+    spared: int = 0
+    occurrences: int = 0
+    """Their keys are no longer known: said again, they occur again."""
+    firings: int = 0
+    """What schedules did for their instants."""
+    bytes: int = 0
+    """How much smaller the file is."""
+    processes: int = 0
+
+
+class Retention(Struct, frozen=True):
+    """How long finished calls and processes are kept: `seconds` after they finished, and for ever without that."""
+
+    seconds: float | None = None
+
+    def before(self, now: float) -> float | None:
+        """The instant before which finished calls may go; None when none may."""
+        return None if self.seconds is None else now - self.seconds
+
+
+async def stats(path: str | Path) -> Stats:
+    """Count what a store has."""
+
+    def work(connection: apsw.Connection, place: StorePlace) -> Stats:
+        connection.execute("BEGIN")  # one moment for all counts
+        by_owner = dict(
+            connection.execute("SELECT owner, count(*) FROM every_call WHERE outcome IS NULL GROUP BY owner")
+        )
+        dead = dead_among(set(by_owner), connection, place)
+        calls = dict(
+            connection.execute("SELECT status, count(*) FROM every_call WHERE outcome IS NOT NULL GROUP BY status")
+        )
+        for owner, count in by_owner.items():
+            state = "cut off" if owner in dead else "unfinished"
+            calls[state] = calls.get(state, 0) + count
+        return Stats(
+            calls=calls,
+            sessions=one(connection, "SELECT count(DISTINCT session) FROM every_call"),
+            effects=one(connection, "SELECT count(*) FROM effects"),
+            waits=one(connection, "SELECT count(*) FROM waits"),
+            open_waits=one(connection, "SELECT count(*) FROM waits WHERE open = 1"),
+            signals=one(connection, "SELECT count(*) FROM signals"),
+            oldest=one(connection, "SELECT min(queued_at) FROM every_call"),
+            oldest_unfinished=one(connection, "SELECT min(queued_at) FROM every_call WHERE outcome IS NULL"),
+            file_bytes=_size(place.path),
+            free_bytes=one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size"),
+            processes=dict(
+                connection.execute(
+                    "SELECT CASE state WHEN 'held' THEN 'queued' ELSE state END, count(*) FROM processes GROUP BY 1"
+                )
+            ),
+        )
+
+    return await visit_place(path, work)
+
+
+async def check(path: str | Path) -> list[str]:
+    """What is wrong with a store, one sentence each; empty when nothing is."""
+
+    def work(connection: apsw.Connection) -> list[str]:
+        connection.execute("BEGIN")
+        told = [f"SQLite says: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        unreadable = one(connection, f"SELECT count(*) FROM bundles WHERE {UNREADABLE}")
+        if unreadable:
+            told.append(f"{unreadable} bundles of intents can not be read")
+        for part in () if unreadable else PARTS:  # else nobody can say what belongs to their calls
+            here = "WHERE session = part.session AND scope = part.scope AND call_id = part.call_id"
+            count = one(
+                connection,
+                f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls {here})"
+                f" AND NOT EXISTS (SELECT 1 FROM bundled_calls {here})"
+                # A process may be sent signals before its call begins, and also if it never does.
+                f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{RUN_SCOPE}' || processes.id)",
+            )
+            if count:
+                told.append(f"{count} {part} belong to no call")
+        count = one(
+            connection,
+            "SELECT count(*) FROM waits JOIN calls USING (session, scope, call_id)"
+            " WHERE open = 1 AND (outcome IS NOT NULL OR resolution IS NOT NULL)",
+        )
+        if count:
+            told.append(f"{count} waits are open that are resolved, or whose calls are finished")
+        return told
+
+    return await visit(path, work)
+
+
+async def prune(
+    path: str | Path,
+    before: float | None,
+    *,
+    sessions: Collection[str] | None = None,
+    vacuum: bool = False,
+    dry_run: bool = False,
+) -> Pruned:
+    """Remove calls and processes that finished before an instant, of all or some sessions, with what belongs to them.
+
+    What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
+    was made by, with their effects; every call of a process, and the processes above one. What is removed is not known
+    any more: run again, it runs. The artifacts of processes stay among the files of their sessions. Revoked sessions
+    and remembered decisions stay. Without an instant nothing is removed. What schedules did before it goes too, with
+    those that are over since; so do the keys of what occurred, unless only some sessions are pruned.
+
+    Args:
+        path: the file of the store; others may have it open.
+        before: seconds since 1970, as `Retention.before` gives.
+        sessions: only calls of these.
+        vacuum: write the file anew without the space that is free, which takes as long as copying it. Otherwise that
+            space is used for what comes.
+        dry_run: remove nothing, and count what would be.
+
+    Raises:
+        StoreError: the store could not be read or written. What was removed until then stays so.
+    """
+    if isinstance(sessions, str):
+        raise ToolwrightError(f"The sessions to prune are {sessions!r}; give a list of their ids")
+    if before is not None and (not isinstance(before, (int, float)) or math.isnan(before)):
+        raise ToolwrightError(f"The instant to prune before is {before!r}; use seconds since 1970")
+
+    def work(connection: apsw.Connection) -> Pruned:
+        size = _size(Path(path))
+        counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "processes", "firings"), 0)
+        if before is not None:
+            # Each table by itself, and so by an index: the outcomes of all calls are not read for it.
+            query = "SELECT session, scope FROM calls UNION SELECT session, scope FROM bundles"
+            groups: list[Any] = connection.execute(query).fetchall()
+            for session, scope in groups:
+                if sessions is None or session in sessions:
+                    prune_calls(connection, session, scope, before, counts, dry_run)
+            if sessions is None:  # what occurred is no session's
+                counts["occurrences"] = prune_occurrences(connection, before, dry_run)
+            only = None if sessions is None else json.dumps(list(sessions))
+            while prune_runs(connection, only, before, counts, dry_run):
+                pass
+            counts["firings"] = prune_firings(connection, before, sessions, dry_run)
+        if dry_run:
+            return Pruned(**counts)
+        if vacuum:
+            connection.execute("VACUUM")
+        if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"] or counts["firings"]:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
+
+    return await visit(path, work, writes=not dry_run)
+
+
+def _size(path: Path) -> int:
+    path = path.resolve()  # The log lies beside the file, and not beside a symbolic link to it.
+    beside = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)

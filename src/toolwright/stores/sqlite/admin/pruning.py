@@ -1,0 +1,139 @@
+"""What may go from a store, and in what bits. Owns finding what is needed by what is unfinished, and sparing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+from toolwright.effects.effect import RUN_SCOPE
+from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.calls.intent_bundles import untie
+from toolwright.stores.sqlite.core.codec import KEY, one
+
+CHUNK = 2_000
+"""How many calls are pruned in one transaction: others may write in between."""
+PARTS = ("effects", "waits", "signals")
+"""The tables of what belongs to a call."""
+
+
+def prune_calls(
+    connection: apsw.Connection, session: str, scope: str, before: float, counts: dict[str, int], dry_run: bool
+) -> None:
+    """Prune the calls of a session and scope that finished before an instant, and add to the counts."""
+    last: str | None = ""
+    while last is not None:
+        connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+        if not dry_run:
+            untie(connection, session, scope)  # or what is removed would be there again as begun
+        last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
+        connection.execute("COMMIT")
+
+
+def _prune_chunk(
+    connection: apsw.Connection,
+    session: str,
+    scope: str,
+    before: float,
+    after: str,
+    counts: dict[str, int],
+    dry_run: bool,
+) -> str | None:
+    """Prune the next calls of a group; return the last that was looked at, or None at the end."""
+    old = [
+        row[0]
+        for row in connection.execute(
+            "SELECT call_id FROM calls WHERE session = ? AND scope = ? AND call_id > ?"
+            " AND outcome IS NOT NULL AND finished_at < ? ORDER BY call_id LIMIT ?",
+            (session, scope, after, before, CHUNK),
+        )
+    ]
+    # In the same transaction as the removal: a call that begins meanwhile may belong to one of these.
+    needed = _needed(connection, session, scope) if old else set()
+    if old and scope.startswith(RUN_SCOPE):
+        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING}"
+        if one(connection, query, (scope.removeprefix(RUN_SCOPE),)) is not None:
+            needed.update(old)  # Its worker may be about to end it, or another to go on with it.
+    for call_id in old:
+        if call_id in needed:
+            counts["spared"] += 1
+            continue
+        if not dry_run:
+            connection.execute(f"DELETE FROM crashes WHERE {KEY}", (session, scope, call_id))
+        for table in ("calls", *PARTS):
+            if dry_run:
+                counts[table] += one(connection, f"SELECT count(*) FROM {table} WHERE {KEY}", (session, scope, call_id))
+            else:
+                connection.execute(f"DELETE FROM {table} WHERE {KEY}", (session, scope, call_id))
+                counts[table] += connection.changes()
+    return old[-1] if len(old) == CHUNK else None
+
+
+def _needed(connection: apsw.Connection, session: str, scope: str) -> set[str]:
+    """The calls of a group that what is unfinished may come back to: its batches, its callers, and what it called."""
+    where = "FROM every_call WHERE session = ? AND scope = ?"
+    todo = [row[0] for row in connection.execute(f"SELECT call_id {where} AND outcome IS NULL", (session, scope))]
+    if not todo:
+        return set()
+    relatives: dict[tuple[str, str], list[str]] = {}
+    links: dict[str, list[tuple[str, str]]] = {}
+    for call_id, parent, batch in connection.execute(f"SELECT call_id, parent, batch {where}", (session, scope)):
+        links[call_id] = list(_links(call_id, parent, batch))
+        for link in links[call_id]:
+            relatives.setdefault(link, []).append(call_id)
+    needed: set[str] = set()
+    while todo:
+        call_id = todo.pop()
+        if call_id not in needed:
+            needed.add(call_id)
+            for link in links[call_id]:
+                todo += relatives.pop(link, ())
+    return needed
+
+
+def _links(call_id: str, parent: str | None, batch: str) -> Iterator[tuple[str, str]]:
+    """What a call shares with its relatives: its batch, and the family of a call and those that it made."""
+    yield "batch", batch
+    yield "family", call_id
+    if parent is not None:
+        yield "family", parent
+
+
+def prune_runs(
+    connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
+) -> bool:
+    """Prune the next processes that are over, those below before those above; True when there may be more."""
+    connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+    query = (
+        "SELECT id, session FROM processes AS process WHERE ended_at < ?1"
+        " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+        " AND NOT EXISTS (WITH RECURSIVE below(id) AS (SELECT process.id UNION SELECT child.id FROM processes AS child"
+        f" JOIN below ON child.parent = below.id) SELECT 1 FROM below JOIN processes USING (id) WHERE {PENDING})"
+        " LIMIT ?3"
+    )
+    most = -1 if dry_run else CHUNK
+    old: list[Any] = connection.execute(query, (before, sessions, most)).fetchall()
+    counts["processes"] += len(old)
+    if not dry_run:
+        for id, session in old:
+            connection.execute(
+                "DELETE FROM signals WHERE session = ? AND scope = ? AND NOT EXISTS (SELECT 1 FROM calls"
+                " WHERE calls.session = signals.session AND calls.scope = signals.scope)",
+                (session, f"{RUN_SCOPE}{id}"),
+            )
+            counts["signals"] += connection.changes()
+            for table in ("process_events", "process_grants"):
+                connection.execute(f"DELETE FROM {table} WHERE process = ?", (id,))
+            connection.execute("DELETE FROM processes WHERE id = ?", (id,))
+    connection.execute("COMMIT")
+    return not dry_run and len(old) == CHUNK
+
+
+def prune_occurrences(connection: apsw.Connection, before: float, dry_run: bool) -> int:
+    """Prune the keys of what occurred before an instant, and return how many."""
+    found: int = one(connection, "SELECT count(*) FROM occurrences WHERE at < ?", (before,))
+    if not dry_run:
+        connection.execute("DELETE FROM occurrences WHERE at < ?", (before,))
+        return connection.changes()
+    return found

@@ -1,0 +1,248 @@
+"""Schedules in SQLite. Owns their queries: which are due, and firing each instant once."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from toolwright import jsonx
+from toolwright.background.background_run import Options, Registration
+from toolwright.background.store import Limits
+from toolwright.errors import ScheduleError
+from toolwright.schedules.schedule import Fired, Schedule, State
+from toolwright.schedules.store import Firing
+from toolwright.schedules.timing import Timing
+from toolwright.session.services.quotas import Mark
+from toolwright.stores.sqlite.background.run_leases import enter_run
+from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.core.codec import KEY, one, packed
+from toolwright.stores.sqlite.core.idempotent_writes import Changes
+
+_COLUMNS = (
+    "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance,"
+    " authority"
+)
+_LIVE = "state IN ('active', 'paused')"
+_options = msgspec.msgpack.Decoder(Options).decode
+_timing = msgspec.msgpack.Decoder(Timing).decode
+
+
+class SqliteScheduleStore:
+    """`ScheduleStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
+        """Part of `ScheduleStore`."""
+
+        def work(connection: apsw.Connection) -> str:
+            there = _find(connection, schedule.id)
+            if there is not None:
+                if not schedule.same_as(there):
+                    raise ScheduleError(
+                        f"The id {schedule.id!r} is that of another schedule; use another id, and cancel the old one "
+                        "if it is yours",
+                        "conflict",
+                    )
+                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                connection.execute("UPDATE schedules SET authority = ? WHERE id = ?", (schedule.authority, there.id))
+                return there.id
+            query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
+            if one(connection, query, (schedule.session,)) >= most:
+                raise ScheduleError(
+                    f"Maximum {most} active schedules per session. Cancel an existing schedule first.", "session_limit"
+                )
+            connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * 14)})", _row(schedule))
+            return schedule.id
+
+        return await self._changes.change(mark, work)
+
+    async def added(self, mark: Mark) -> str | None:
+        """Part of `ScheduleStore`."""
+        query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
+
+        def work(connection: apsw.Connection) -> str | None:
+            payload = one(connection, query, (*mark.call, mark.label))
+            return None if payload is None else msgspec.msgpack.decode(payload, type=str)
+
+        return await self._changes.read(work)
+
+    async def find(self, id: str) -> Schedule | None:
+        """Part of `ScheduleStore`."""
+        return await self._changes.read(lambda connection: _find(connection, id))
+
+    async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
+        """Part of `ScheduleStore`."""
+        where = " AND ".join([*(["session = ?"] if session is not None else []), *([_LIVE] if active else [])])
+        query = f"SELECT {_COLUMNS} FROM schedules WHERE {where or 1} ORDER BY created_at, id"
+        values = () if session is None else (session,)
+        return await self._changes.read(
+            lambda connection: [_schedule(row) for row in connection.execute(query, values)]
+        )
+
+    async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
+        """Part of `ScheduleStore`."""
+        query = (
+            f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND next_at <= ?"
+            " AND (next_at, id) > (?, ?) ORDER BY next_at, id LIMIT ?"
+        )
+        values = (now, *(after or (-math.inf, "")), limit)
+        return await self._changes.read(
+            lambda connection: [_schedule(row) for row in connection.execute(query, values)]
+        )
+
+    async def fire(
+        self,
+        id: str,
+        expected: float | None,
+        firings: Sequence[Firing],
+        next_at: float | None,
+        at: float,
+        limits: Limits,
+    ) -> builtins.list[str] | None:
+        """Part of `ScheduleStore`."""
+
+        def work(connection: apsw.Connection) -> builtins.list[str] | None:
+            connection.execute(
+                "UPDATE schedules SET next_at = ?2, state = iif(?2 IS NULL, 'ended', state)"
+                " WHERE id = ?1 AND state = 'active' AND next_at = ?3",
+                (id, next_at, expected),
+            )
+            if connection.changes() != 1:
+                return None
+            now = self._changes.lease_time()
+            runs = [_fire(connection, id, firing, at, limits, now) for firing in firings]
+            return [run for run in runs if run is not None]
+
+        return await self._changes.attempt(work)
+
+    async def run_now(
+        self, id: str, registration: Registration, at: float, limits: Limits, mark: Mark | None
+    ) -> str | None:
+        """Part of `ScheduleStore`."""
+
+        def work(connection: apsw.Connection) -> str | None:
+            if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
+                return None
+            enter_run(connection, registration, limits, self._changes.lease_time())
+            connection.execute(
+                "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
+            )
+            return registration.id
+
+        return await self._changes.change(mark, work)
+
+    async def change(
+        self, id: str, before: Sequence[State], state: State, next_at: float | None, mark: Mark | None
+    ) -> bool:
+        """Part of `ScheduleStore`."""
+        allowed = ", ".join(f"'{one_state}'" for one_state in before)
+        # Whoever asks may have looked before the last firing: what was fired must not be due again.
+        statement = f"UPDATE schedules SET state = ?, next_at = max(next_at, ?) WHERE id = ? AND state IN ({allowed})"
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute(statement, (state, next_at, id))
+            return connection.changes() == 1
+
+        return await self._changes.change(mark, work)
+
+    async def history(self, id: str, limit: int) -> builtins.list[Fired]:
+        """Part of `ScheduleStore`."""
+        query = (
+            "SELECT instant, at, what, process FROM firings WHERE schedule = ? ORDER BY instant DESC, what DESC LIMIT ?"
+        )
+
+        def work(connection: apsw.Connection) -> builtins.list[Fired]:
+            rows: Any = connection.execute(query, (id, limit))
+            return [Fired(instant, at, what.partition(" ")[0], run) for instant, at, what, run in rows]
+
+        return await self._changes.read(work)
+
+
+def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits, now: float) -> str | None:
+    """Do what is done for one instant, unless that was done before; the id of the run, if one is started."""
+    query = "SELECT 1 FROM firings WHERE schedule = ? AND instant = ? AND what = 'fired'"
+    if one(connection, query, (id, firing.instant)) is not None:
+        return None
+    what, run = firing.what, None
+    active = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING} LIMIT 1"
+    if firing.unless_active and one(connection, active, (id,)) is not None:
+        what = "skipped"
+    elif firing.registration is not None:
+        enter_run(connection, firing.registration, limits, now)
+        run = firing.registration.id
+    connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
+    return run
+
+
+def prune_firings(connection: apsw.Connection, before: float, sessions: Collection[str] | None, dry_run: bool) -> int:
+    """Remove what schedules did before an instant, and then those that are over and did nothing since; count the first.
+
+    What is due is known by the next instant of a schedule, and never by what it did.
+    """
+    mine = "(?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
+    chosen = None if sessions is None else json.dumps(list(sessions))
+    old = f"FROM firings WHERE at < ?1 AND schedule IN (SELECT id FROM schedules WHERE {mine})"
+    if dry_run:
+        found: int = one(connection, f"SELECT count(*) {old}", (before, chosen))
+        return found
+    connection.execute(f"DELETE {old}", (before, chosen))
+    removed = connection.changes()
+    connection.execute(
+        f"DELETE FROM schedules WHERE NOT {_LIVE} AND created_at < ?1 AND {mine}"
+        " AND NOT EXISTS (SELECT 1 FROM firings WHERE schedule = schedules.id)",
+        (before, chosen),
+    )
+    return removed
+
+
+def _find(connection: apsw.Connection, id: str) -> Schedule | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM schedules WHERE id = ?", (id,)).fetchone()
+    return None if row is None else _schedule(row)
+
+
+def _row(schedule: Schedule) -> tuple[Any, ...]:
+    return (
+        schedule.id,
+        schedule.session,
+        schedule.tool,
+        jsonx.encode(schedule.arguments),
+        schedule.title,
+        packed(schedule.options),
+        packed(schedule.timing),
+        schedule.misfire,
+        schedule.overlap,
+        schedule.state,
+        schedule.next_at,
+        schedule.created_at,
+        jsonx.encode(schedule.provenance),
+        schedule.authority,
+    )
+
+
+def _schedule(row: Any) -> Schedule:
+    id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at = row[:12]
+    origin, authority = row[12:]
+    return Schedule(
+        id=id,
+        session=session,
+        tool=tool,
+        arguments=jsonx.decode(arguments),
+        title=title,
+        options=_options(options),
+        timing=_timing(timing),
+        misfire=misfire,
+        overlap=overlap,
+        state=state,
+        next_at=next_at,
+        created_at=created_at,
+        provenance=jsonx.decode(origin),
+        authority=authority or b"",
+    )

@@ -1,0 +1,361 @@
+"""The journal in SQLite. Owns its queries; replay, crash policies and sharing are written once, above it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import apsw
+from msgspec import UNSET
+from msgspec.structs import astuple, replace
+
+from toolwright.effects.effect import RUN_SCOPE, CallKey, Kept
+from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite.calls.intent_bundles import Bundle, Bundles, is_mine, remove, untie
+from toolwright.stores.sqlite.calls.waits import completion_came
+from toolwright.stores.sqlite.core.codec import KEY, one, packed, packed_all, unpacker
+from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer import Writer
+from toolwright.tools.outcome import Failure, ToolOutcome
+
+_COLUMNS = (
+    "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
+    "owner, started_at, finished_at, outcome, authority"
+)
+# Only an unfinished call of this process is changed.
+_OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
+_BEGIN = (
+    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
+    " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
+_WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_REFUSE = (
+    "INSERT OR IGNORE INTO calls SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL"
+    " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
+)
+_START = f"UPDATE calls SET started_at = ? {_OWN}"
+_FINISH = (
+    # A call that is over needs no authority any more, unless it may be reopened.
+    "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?2, status = ?3, outcome = ?4,"
+    " authority = CASE ?3 WHEN 'connection_required' THEN authority END"
+    f" {_OWN}"
+)
+_FORGET = f"DELETE FROM calls {_OWN}"
+_CLOSE_WAITS = f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1"
+_RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
+_HELD = (
+    "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
+    " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
+)
+NOBODY = ""
+"""The owner of an unfinished call that its owner let go of."""
+_key = CallKey._make
+_outcome = unpacker(ToolOutcome)
+_failure = unpacker(Failure)
+
+
+class SqliteJournalStore:
+    """`JournalStore` in the file of a `SqliteStore`."""
+
+    def __init__(self, writer: Writer, place: StorePlace, owner: str) -> None:
+        self._writer = writer
+        self._place = place
+        self.owner = owner
+        self._bundles = Bundles()
+
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+        """Part of `JournalStore`."""
+        owner = self.owner
+        rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
+        rerun = all(intent.rerun for intent in intents)
+        of_process = bool(intents) and intents[0].key.scope.startswith(RUN_SCOPE)
+        # The calls of one batch have one authority.
+        authority = intents[0].authority if intents else None
+        bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_process else self._bundles.over()
+
+        def work(connection: apsw.Connection) -> list[Entry | None]:
+            remove(connection, over)
+            for session, scope in {row[:2] for row in rows} if bundle is None else (bundle.name[:2],):
+                untie(connection, session, scope)
+            if bundle is not None and bundle.tie(connection):
+                return [None] * len(rows)
+            # Nearly always none of the calls is there: then they are written without being looked for.
+            try:
+                with connection:  # a savepoint
+                    write(connection, rows)
+            except apsw.ConstraintError:
+                return among_known(connection)
+            return [None] * len(rows)
+
+        def write(connection: apsw.Connection, rows: list[tuple[Any, ...]]) -> None:
+            connection.executemany(_BEGIN, rows)
+            if authority is not None:
+                connection.executemany(_RESTRICT, [(authority, *row[:3]) for row in rows])
+
+        def among_known(connection: apsw.Connection) -> list[Entry | None]:
+            known = _find(connection, [intent.key for intent in intents])
+            owners = {entry.owner for entry in known.values() if entry.outcome is None} - {self.owner}
+            dead = dead_among(owners, connection, self._place)
+            may_rerun = {intent.key for intent in intents if intent.rerun}
+            if dead == owners:
+                for key, entry in known.items():
+                    if entry.outcome is not None:
+                        continue
+                    left = entry.owner in dead
+                    crashed = left and entry.owner != NOBODY
+                    known[key] = replace(
+                        entry,
+                        owner=self.owner,
+                        cut_off=left,
+                        pending=_is_pending(connection, key),
+                        crashes=count_crash(connection, entry, crashed, key in may_rerun, intents[0].queued_at),
+                    )
+                    if left:
+                        connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
+                write(connection, [row for row in rows if row[:3] not in known])
+            return [known.get(intent.key) for intent in intents]
+
+        def work_and_look_up(connection: apsw.Connection) -> list[Entry | None]:
+            return [*work(connection), *map(_find(connection, list(refused), "every_call").get, refused)]
+
+        # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
+        if of_process:
+            return self._begin_of_run(intents[0].key.scope, work, not rerun)
+        job = self._writer.do(work_and_look_up if refused else work, synced=not rerun)
+        if bundle is not None:
+            self._bundles.begin(bundle, [intent.key for intent in intents], job)
+        if over:
+            self._bundles.put_back(over, job)
+        return job
+
+    async def _begin_of_run(
+        self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
+    ) -> list[Entry | None]:
+        """Begin calls of a process while a worker of this owner has it: one that was frozen begins nothing more."""
+        id = scope.removeprefix(RUN_SCOPE)
+
+        def held(connection: apsw.Connection) -> list[Entry | None] | None:
+            return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
+
+        begun = await self._writer.do(held, synced=synced)
+        if begun is None:
+            raise StoreError(f"The process {id!r} is no longer this worker's, and begins no call")
+        return begun
+
+    def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
+        """Part of `JournalStore`."""
+        values = (started_at, *key, self.owner)
+        return self._writer.change(_START, values, functools.partial(_change, key, _START, values))
+
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+    ) -> Awaitable[bool]:
+        """Part of `JournalStore`."""
+        values = (started_at, finished_at, outcome.status, *_packed([outcome]), *key, self.owner)
+        self._bundles.take([key])
+
+        def work(connection: apsw.Connection) -> bool:
+            if not _change(key, _FINISH, values, connection):
+                return False
+            connection.execute(_CLOSE_WAITS, key)
+            return True
+
+        return self._writer.do(work)
+
+    def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
+        """Part of `JournalStore`."""
+        blobs = _packed([end.outcome for end in ended])
+        ends = [
+            (end.started_at, end.finished_at, end.outcome.status, blob) for end, blob in zip(ended, blobs, strict=True)
+        ]
+        taken = self._bundles.take(end.key for end in ended)
+        refused = [
+            (*astuple(end.intent)[0], *astuple(end.intent)[1:9], self.owner, *values)
+            for end, values in zip(ended, ends, strict=True)
+            if end.intent is not None
+        ]
+
+        def work(connection: apsw.Connection) -> None:
+            connection.executemany(_REFUSE, refused)
+            bundles = {bundled[1] for bundled in taken if bundled is not None}
+            there = {bundle for bundle in bundles if bundle.is_there(connection)}
+            begun, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+            for end, values, bundled in zip(ended, ends, taken, strict=True):
+                if end.intent is not None:
+                    continue
+                if bundled is not None and bundled[1] in there:
+                    reopens = end.outcome.status == "connection_required"
+                    begun.append((*bundled[0], *values, bundled[1].authority if reopens else None))
+                else:
+                    others.append((*values, *end.key, self.owner))
+            connection.executemany(_WRITE, begun)
+            if others:
+                for session, scope in {row[4:6] for row in others}:
+                    untie(connection, session, scope)
+                before = connection.total_changes()
+                connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
+                if connection.total_changes() - before != len(others):
+                    raise StoreError(NOT_ALL)
+            connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
+
+        job = self._writer.do(work)
+        self._bundles.end(taken, job)
+        return job
+
+    def forget(self, key: CallKey) -> Awaitable[bool]:
+        """Part of `JournalStore`."""
+        self._bundles.take([key])
+
+        def work(connection: apsw.Connection) -> bool:
+            if not _change(key, _FORGET, (*key, self.owner), connection):
+                return False
+            for table in ("effects", "crashes", "waits", "signals"):
+                # A process may be sent signals before its call begins: they are not the call's to forget.
+                if table != "signals" or not key.scope.startswith(RUN_SCOPE):
+                    connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
+            return True
+
+        return self._writer.do(work)
+
+    async def reopen(self, key: CallKey) -> bool:
+        """Part of `JournalStore`."""
+        statement = (
+            "UPDATE calls SET outcome = NULL, status = NULL, started_at = NULL, finished_at = NULL, owner = ?"
+            f" WHERE {KEY} AND status = 'connection_required'"
+        )
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute(statement, (self.owner, *key))
+            return connection.changes() == 1
+
+        return await self._writer.do(work)
+
+    def release(self, key: CallKey) -> Awaitable[bool]:
+        """Part of `JournalStore`."""
+        self._bundles.take([key])
+        return self._writer.do(functools.partial(_change, key, _RELEASE, (NOBODY, *key, self.owner)))
+
+    async def unfinished(self, session: str | None = None) -> list[Entry]:
+        """Part of `JournalStore`."""
+        # The plus keeps SQLite from reading all calls of the session, most of which are finished.
+        only, values = ("", ()) if session is None else ("AND +session = ?", (session,))
+        query = (
+            f"SELECT {_COLUMNS} FROM every_call WHERE outcome IS NULL {only}"
+            " ORDER BY queued_at, position, session, scope, call_id"
+        )
+
+        def work(connection: apsw.Connection) -> list[Entry]:
+            entries = [_entry(row) for row in connection.execute(query, values)]
+            dead = dead_among({entry.owner for entry in entries} - {self.owner}, connection, self._place)
+            return [entry for entry in entries if entry.owner in dead]
+
+        return await self._writer.read(work)
+
+    async def close(self) -> None:
+        """Leave nothing behind that says nothing; the store is still open."""
+        over = self._bundles.over()
+        if over:
+            job = self._writer.do(lambda connection: remove(connection, over), synced=False)
+            self._bundles.put_back(over, job)
+            with contextlib.suppress(StoreError):
+                await job
+
+    def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
+        """Part of `JournalStore`."""
+        query = f"SELECT label, input, at, done, payload, failure FROM effects WHERE {KEY}"
+
+        def work(connection: apsw.Connection) -> list[Kept]:
+            return [_kept(row) for row in connection.execute(query, key)]
+
+        return self._writer.read(work)
+
+    def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
+        """Part of `JournalStore`."""
+        failure = None if kept.failure is None else packed(kept.failure)
+        values = (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
+
+        def work(connection: apsw.Connection) -> bool:
+            if not is_mine(connection, self.owner, key):
+                return False
+            connection.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            return True
+
+        return self._writer.do(work)
+
+
+def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: apsw.Connection) -> bool:
+    """Change a call of this process; False when it is not there."""
+    untie(connection, key.session, key.scope)
+    connection.execute(statement, values)
+    return connection.changes() == 1
+
+
+def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
+    return packed_all([one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes])
+
+
+def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls") -> dict[CallKey, Entry]:
+    ids: dict[tuple[str, str], list[str]] = {}  # nearly always of one session and scope
+    for session, scope, call_id in keys:
+        ids.setdefault((session, scope), []).append(call_id)
+    found: dict[CallKey, Entry] = {}
+    for (session, scope), wanted in ids.items():
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM {among} WHERE session = ? AND scope = ?"
+            " AND call_id IN (SELECT value FROM json_each(?))",
+            (session, scope, json.dumps(wanted)),
+        )
+        found.update((entry.intent.key, entry) for entry in map(_entry, rows))
+    return found
+
+
+def _is_pending(connection: apsw.Connection, key: CallKey) -> bool:
+    query = f"SELECT 1 FROM waits WHERE {KEY} AND kind = 'completion' AND name = '' AND opened_at IS NOT NULL"
+    return one(connection, query, key) is not None or completion_came(connection, key)
+
+
+_WAITING = (
+    f"SELECT 1 FROM waits WHERE {KEY} AND open = 1 AND NOT (kind = 'signal' AND EXISTS (SELECT 1 FROM signals"
+    " WHERE signals.session = waits.session AND signals.scope = waits.scope AND signals.call_id = waits.call_id"
+    " AND signals.name = waits.name))"
+)
+_SLEEPING = f"SELECT 1 FROM effects WHERE {KEY} AND label LIKE 'sleep:%' AND CAST(payload AS REAL) > ?"
+
+
+def _is_waiting(connection: apsw.Connection, key: CallKey, now: float) -> bool:
+    """True when the code of a call was waiting for something outside, and not running."""
+    return one(connection, _WAITING, key) is not None or one(connection, _SLEEPING, (*key, now)) is not None
+
+
+def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_rerun: bool, now: float) -> int:
+    """How often a call was running when its process died, since it got a step further, this time included."""
+    key, started_at = entry.intent.key, entry.started_at
+    query = f"SELECT count, started_at, steps FROM crashes WHERE {KEY}"
+    count, counted, steps = connection.execute(query, key).fetchone() or (0, None, 0)
+    # Of a call that may simply run again no start is written the first time.
+    ran = started_at != counted if started_at is not None else may_rerun and not count
+    if not crashed or not ran or _is_waiting(connection, key, now):
+        return int(count)
+    done: int = one(connection, f"SELECT count(*) FROM effects WHERE {KEY} AND done", key)
+    count = count + 1 if done <= steps else 1
+    connection.execute("INSERT OR REPLACE INTO crashes VALUES (?, ?, ?, ?, ?, ?)", (*key, count, started_at, done))
+    return count
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    owner, started_at, finished_at, outcome, authority = row[11:]
+    intent = Intent(_key(row[:3]), *row[3:11])
+    if authority is not None:
+        intent = replace(intent, authority=authority)
+    return Entry(intent, owner, None if outcome is None else _outcome(outcome), started_at, finished_at)
+
+
+def _kept(row: tuple[Any, ...]) -> Kept:
+    label, input, at, done, payload, failure = row
+    return Kept(label, input, at, bool(done), payload, None if failure is None else _failure(failure))

@@ -1,0 +1,292 @@
+"""Waits in SQLite. Owns their queries; keys, deadlines and what a decision means are written once, above it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from toolwright.background.background_run import OVER
+from toolwright.effects.effect import RUN_SCOPE, CallKey
+from toolwright.effects.waits import (
+    INBOX,
+    Arrivals,
+    Decided,
+    Refused,
+    Remembered,
+    Resolution,
+    Standing,
+    Wait,
+    WaitKey,
+    WaitKind,
+    was_answered,
+)
+from toolwright.stores.sqlite.calls.intent_bundles import is_mine
+from toolwright.stores.sqlite.core.codec import KEY, one, packed
+from toolwright.stores.sqlite.core.writer import Writer
+
+_WAIT = f"{KEY} AND kind = ? AND name = ?"
+_COLUMNS = "session, scope, call_id, kind, name, opened_at, deadline, detail, resolution"
+_OLDEST_FIRST = "ORDER BY opened_at, session, scope, call_id, kind, name"
+# As text and not as values, so that SQLite sees that the index of the inbox has all of them.
+_INBOX = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in INBOX))
+_decode = msgspec.msgpack.Decoder(Resolution).decode
+
+
+class SqliteWaitStore:
+    """`WaitStore` in the file of a `SqliteStore`."""
+
+    def __init__(self, writer: Writer, owner: str, secret: bytes) -> None:
+        self._writer = writer
+        self._owner = owner
+        self.secret = secret
+
+    async def open_wait(self, wait: Wait) -> Wait | None:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> Wait | None:
+            key = wait.key
+            if not is_mine(connection, self._owner, key.call):
+                return None
+            before = _find(connection, key)
+            if before is not None and before.opened_at is not None:
+                return before
+            resolution = _revoked(connection, key.call.session) if before is None else before.resolution
+            stands = wait if before is None and resolution is None else replace(wait, resolution=resolution)
+            connection.execute(
+                f"INSERT INTO waits ({_COLUMNS}, open) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " opened_at = excluded.opened_at, deadline = excluded.deadline, detail = excluded.detail",
+                (
+                    *_values(key),
+                    stands.opened_at,
+                    stands.deadline,
+                    stands.detail,
+                    None if stands.resolution is None else packed(stands.resolution),
+                    stands.resolution is None,
+                ),
+            )
+            return stands
+
+        return await self._writer.do(work)
+
+    async def resolve(
+        self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
+    ) -> Standing | Refused:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> Standing | Refused:
+            before = _find(connection, key)
+            if before is not None and before.resolution is not None:
+                return Standing(False, before.resolution)
+            refused = _refusal(connection, key.call)
+            if refused is not None:
+                return refused
+            _settle(connection, [key], resolution)
+            if remember is not None:
+                connection.execute(
+                    'INSERT INTO remembered (session, tool_id, effect, pattern, at, reason, "by")'
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    msgspec.structs.astuple(remember),
+                )
+            return Standing(True, resolution)
+
+        return await self._writer.do(work)
+
+    async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> Resolution | None:
+            if not is_mine(connection, self._owner, key.call):
+                return None
+            before = _find(connection, key)
+            if before is not None and before.resolution is not None:
+                return before.resolution if was_answered(before.resolution) else None
+            _settle(connection, [key], resolution)
+            return None
+
+        return await self._writer.do(work)
+
+    async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> list[WaitKey]:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM waits WHERE session = ? AND open = 1 {_OLDEST_FIRST}", (session,)
+            )
+            keys = [_wait(row).key for row in rows]
+            _settle(connection, keys, resolution)
+            if revoke:
+                connection.execute("INSERT OR IGNORE INTO revoked VALUES (?, ?)", (session, packed(resolution)))
+            return keys
+
+        return await self._writer.do(work)
+
+    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> Arrivals:
+            # Counters and not the highest numbers: what came last may be forgotten, and its number must not come again.
+            cursor = (
+                one(connection, "SELECT value FROM meta WHERE name = 'arrived'"),
+                one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0,
+            )
+            if since is None or since == cursor:
+                return Arrivals(cursor, [], [])
+            resolved = connection.execute(
+                f"SELECT {_COLUMNS} FROM waits WHERE arrived > ? ORDER BY arrived", (since[0],)
+            )
+            signals = connection.execute(
+                "SELECT session, scope, call_id, kind, name FROM signals WHERE number > ? ORDER BY number", (since[1],)
+            )
+            return Arrivals(cursor, [_wait(row) for row in resolved], [_key(row) for row in signals])
+
+        return await self._writer.read(work)
+
+    async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
+        """Part of `WaitStore`."""
+        terms, values = ["open = 1"], list[Any]()
+        if session is not None:
+            terms.append("session = ?")
+            values.append(session)
+        elif kinds and set(kinds) <= set(INBOX):
+            terms.append(_INBOX)
+        if kinds:
+            terms.append("kind IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(list(kinds)))
+        query = f"SELECT {_COLUMNS} FROM waits WHERE {' AND '.join(terms)} {_OLDEST_FIRST}"
+
+        def work(connection: apsw.Connection) -> list[Wait]:
+            return [_wait(row) for row in connection.execute(query, values)]
+
+        return await self._writer.read(work)
+
+    async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
+        """Part of `WaitStore`."""
+
+        def work(connection: apsw.Connection) -> int | Refused:
+            refused = _refusal(connection, key.call)
+            if refused is not None:
+                return refused
+            last = one(connection, f"SELECT max(place) FROM signals WHERE {_WAIT}", _values(key)) or 0
+            connection.execute(
+                "INSERT INTO signals (session, scope, call_id, kind, name, place, payload, at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*_values(key), last + 1, payload, at),
+            )
+            return int(last + 1)
+
+        return await self._writer.do(work)
+
+    async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
+        """Part of `WaitStore`."""
+        query = f"SELECT payload FROM signals WHERE {_WAIT} AND place > ? ORDER BY place"
+
+        def work(connection: apsw.Connection) -> list[bytes]:
+            return [row[0] for row in connection.execute(query, (*_values(key), after))]
+
+        return await self._writer.read(work)
+
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """Part of `WaitStore`."""
+        query = f"SELECT {_COLUMNS} FROM waits WHERE {KEY} AND kind = ? AND opened_at IS NOT NULL {_OLDEST_FIRST}"
+
+        def work(connection: apsw.Connection) -> list[Wait]:
+            return [_wait(row) for row in connection.execute(query, (*call, kind))]
+
+        return await self._writer.read(work)
+
+    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+        """Part of `WaitStore`."""
+        terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
+        if session is not None:
+            terms.append("session = ?")
+            values.append(session)
+        if before is not None:
+            terms.append("arrived < ?")
+            values.append(before)
+        query = f"SELECT {_COLUMNS}, arrived FROM waits WHERE {' AND '.join(terms)} ORDER BY arrived DESC LIMIT ?"
+
+        def work(connection: apsw.Connection) -> list[Decided]:
+            rows: Any = connection.execute(query, (*values, limit))
+            return [Decided(number, _wait(row)) for *row, number in rows]
+
+        return await self._writer.read(work)
+
+    async def remembered(self, session: str) -> list[Remembered]:
+        """Part of `WaitStore`."""
+        query = (
+            'SELECT session, tool_id, effect, pattern, at, reason, "by" FROM remembered WHERE session = ?'
+            " ORDER BY number DESC"
+        )
+
+        def work(connection: apsw.Connection) -> list[Remembered]:
+            return [Remembered(*row) for row in connection.execute(query, (session,))]
+
+        return await self._writer.read(work)
+
+
+def completion_came(connection: apsw.Connection, key: CallKey) -> bool:
+    """True when somebody resolved the completion of a call, and was told that this stands."""
+    wait = _find(connection, WaitKey(key, "completion"))
+    return wait is not None and was_answered(wait.resolution)
+
+
+def _find(connection: apsw.Connection, key: WaitKey) -> Wait | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM waits WHERE {_WAIT}", _values(key)).fetchone()
+    return None if row is None else _wait(row)
+
+
+def _revoked(connection: apsw.Connection, session: str) -> Resolution | None:
+    blob = one(connection, "SELECT resolution FROM revoked WHERE session = ?", (session,))
+    return None if blob is None else _decode(blob)
+
+
+def _refusal_of_run(connection: apsw.Connection, key: CallKey) -> Refused | None:
+    """As below, for a call that has not begun: that of a process may be spoken to while it still waits for a worker."""
+    if not key.scope.startswith(RUN_SCOPE):
+        return Refused("unknown")
+    state = one(connection, "SELECT state FROM processes WHERE id = ? AND session = ?", (key.call_id, key.session))
+    if state is None:
+        return Refused("unknown")
+    return Refused("over") if state in OVER else None
+
+
+def _refusal(connection: apsw.Connection, key: CallKey) -> Refused | None:
+    """Why nothing more may come in for a call; None where it may."""
+    finished = one(connection, f"SELECT outcome IS NOT NULL FROM every_call WHERE {KEY}", key)
+    if finished is None and (refused := _refusal_of_run(connection, key)) is not None:
+        return refused
+    if one(connection, "SELECT 1 FROM revoked WHERE session = ?", (key.session,)) is not None:
+        return Refused("revoked")
+    return Refused("over") if finished else None
+
+
+def _settle(connection: apsw.Connection, keys: list[WaitKey], resolution: Resolution) -> None:
+    """Write how waits ended, each with the number of its arrival."""
+    if not keys:
+        return
+    last = one(connection, "UPDATE meta SET value = value + ? WHERE name = 'arrived' RETURNING value", (len(keys),))
+    blob = packed(resolution)
+    connection.executemany(
+        "INSERT INTO waits (session, scope, call_id, kind, name, detail, resolution, arrived, open)"
+        " VALUES (?, ?, ?, ?, ?, CAST('null' AS BLOB), ?, ?, 0) ON CONFLICT DO UPDATE SET"
+        " resolution = excluded.resolution, arrived = excluded.arrived, open = 0",
+        [(*_values(key), blob, last - len(keys) + place) for place, key in enumerate(keys, start=1)],
+    )
+
+
+def _values(key: WaitKey) -> tuple[str, ...]:
+    return (*key.call, key.kind, key.name)
+
+
+def _key(row: Sequence[Any]) -> WaitKey:
+    return WaitKey(CallKey(*row[:3]), row[3], row[4])
+
+
+def _wait(row: Sequence[Any]) -> Wait:
+    opened_at, deadline, detail, resolution = row[5:]
+    return Wait(_key(row), opened_at, deadline, detail, None if resolution is None else _decode(resolution))

@@ -1,0 +1,1 @@
+"""The parts that every SQLite table shares: writer, reader, schema, owners and faults."""

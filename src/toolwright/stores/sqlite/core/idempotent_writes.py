@@ -1,0 +1,119 @@
+"""Changes that are made once. Owns marks in SQLite, and the check of quotas; each service has its own queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from toolwright.clock import Clock, SystemClock
+from toolwright.errors import StoreError, ToolwrightError
+from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.sqlite.calls.intent_bundles import is_mine
+from toolwright.stores.sqlite.core.codec import KEY, one
+from toolwright.stores.sqlite.core.schema import bring_up_to_date
+from toolwright.stores.sqlite.core.writer import Writer
+
+T = TypeVar("T")
+
+
+class Changes:
+    """Reads and changes rows of session services, in the file of a store or in memory.
+
+    `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere. `open_reader` opens a
+    way to read the file beside the writer, when something is first read; what is in memory has none. Leases go by the
+    monotonic time of `clock`.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        owner: str | None,
+        open_reader: Callable[[], Writer] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self._writer = writer
+        self._owner = owner
+        self._open_reader = open_reader
+        self._reader: Writer | None = None if open_reader is not None else writer
+
+    def lease_time(self) -> float:
+        """The clock of leases, which all processes of the machine share and nobody sets.
+
+        A clock for tests whose monotonic time is not the machine's has a `lease_time` of its own.
+        """
+        time: Callable[[], float] = getattr(self.clock, "lease_time", self.clock.monotonic)
+        return time()
+
+    @classmethod
+    def in_memory(cls, clock: Clock | None = None) -> Changes:
+        """For a runtime without a file; it ends with the process."""
+        return cls(
+            Writer(Path(":memory:"), lambda connection: bring_up_to_date(connection, None), "normal"), None, clock=clock
+        )
+
+    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """What `work` finds; it sees every change that was returned before."""
+        if self._reader is None:
+            assert self._open_reader is not None
+            self._reader = self._open_reader()
+        return await self._reader.read(work)
+
+    async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
+        """Do `work` in one transaction, or give what it gave when a change of this mark was made before.
+
+        Its result must have a form in msgpack. What it raises as a `ToolwrightError` is raised here, and nothing of it
+        is there.
+        """
+
+        def job(connection: apsw.Connection) -> T | ToolwrightError:
+            if mark is not None:
+                query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
+                known = one(connection, query, (*mark.call, mark.label))
+                if known is not None:
+                    return msgspec.msgpack.decode(known)  # type: ignore[no-any-return]
+                if self._owner is not None and not is_mine(connection, self._owner, mark.call):
+                    return StoreError(f"The call {mark.call.call_id!r} is no longer this process's; it changes nothing")
+            try:
+                with connection:  # a savepoint: what is refused must not undo what others wrote
+                    result = work(connection)
+                    if mark is not None:
+                        connection.execute(
+                            "INSERT INTO effects VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
+                            (*mark.call, mark.label, msgspec.msgpack.encode(result)),
+                        )
+            except ToolwrightError as refusal:
+                return refusal
+            return result
+
+        result = await self._writer.do(job)
+        if isinstance(result, ToolwrightError):
+            raise result
+        return result
+
+    async def attempt(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do `work` in one transaction; what it raises as a `ToolwrightError` is raised here, and undoes all of it."""
+        return await self.change(None, work)
+
+    async def close(self) -> None:
+        """Close what it opened, and what is in memory."""
+        if self._reader is not None:
+            await self._reader.close()
+        if self._open_reader is None:
+            await self._writer.close()
+
+
+def require_room(connection: apsw.Connection, session: str, service: str, room: Room) -> None:
+    """Refuse a change that made a session keep too much; to be called after the change, inside its transaction.
+
+    Raises:
+        ServiceError: it did.
+    """
+    query = "SELECT entries, bytes FROM usage WHERE session = ? AND service = ?"
+    row = connection.execute(query, (session, service)).fetchone()
+    if row is not None:
+        room.require(service.replace("_", "-"), *row)

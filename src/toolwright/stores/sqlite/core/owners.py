@@ -1,0 +1,126 @@
+"""Which processes use a store. Owns telling the living from the dead, by locks that end with their process.
+
+Each process that opens a store holds a lock on a file of its own beside it. The operating system lets go of the lock
+when the process ends, however it ends, and not before: one that was only stopped for a while is not taken for dead.
+A number is given once, so that the file of a dead owner can be removed for good.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import weakref
+
+import apsw
+
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.store_file import StorePlace
+
+PATIENCE = 2.0
+"""Seconds to wait for the lock of a file that nobody else should hold."""
+
+
+class OwnerLock:
+    """The sign of life of one process that has a store open."""
+
+    def __init__(self, place: StorePlace, number: int) -> None:
+        self._place = place
+        self._name = _name_of(place, number)
+        self._fd = _lock(self._name, place.directory)
+        _held.add(self)
+
+    def release(self) -> None:
+        """Say goodbye; what is left unfinished is anybody's from now on."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name, dir_fd=self._place.directory)
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the file. The lock goes with the last process that has it open."""
+        _held.discard(self)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def is_alive(place: StorePlace, number: int) -> bool:
+    """True while the process that took this number holds its lock. What a dead one left is removed."""
+    name, directory = _name_of(place, number), place.directory
+    try:
+        fd = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared: two who ask at once must not take each other for the owner.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=directory)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def dead_among(owners: set[str], connection: apsw.Connection, place: StorePlace) -> set[str]:
+    """Those of the owners whose process is gone, or that are nobody."""
+    dead = set()
+    for owner in owners:
+        number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
+        if number is None or not is_alive(place, number):
+            dead.add(owner)
+    return dead
+
+
+def sweep(place: StorePlace) -> bool:
+    """Remove what dead processes left beside the store; True when one that lives has it open."""
+    beginning = _name_of(place, "")
+    numbers = [name.removeprefix(beginning) for name in os.listdir(place.directory) if name.startswith(beginning)]
+    return any([is_alive(place, int(number)) for number in numbers if number.isdecimal()])  # noqa: C419 (each of them)
+
+
+def _lock(name: str, directory: int) -> int:
+    """Lock the file of a new owner. Others hold it for a moment at most, to see whether its owner lives.
+
+    Raises:
+        BlockingIOError: somebody else keeps it, who has the number from another store that was here before.
+    """
+    patience = time.monotonic() + PATIENCE
+    while True:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
+        try:
+            os.fchmod(fd, 0o600)  # whatever the umask is
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between making it and locking it, somebody may have taken it for what a dead owner left.
+            if os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=directory)):
+                return fd
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            if time.monotonic() > patience:
+                os.close(fd)
+                raise
+            time.sleep(0.01)
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _name_of(place: StorePlace, number: int | str) -> str:
+    return f"{place.name}-owner-{number}"
+
+
+_held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """A fork shares its parent's locks, and would keep the dead parent alive."""
+    for lock in list(_held):
+        lock.drop()
+
+
+os.register_at_fork(after_in_child=_forked)

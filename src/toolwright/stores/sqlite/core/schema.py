@@ -1,0 +1,90 @@
+"""The schema of the file. Owns making it, checking it, and bringing an older one up to date; has no other queries.
+
+A new file gets `schema.sql` at once. An older one goes through the files of `migrations`, in the order of the versions
+that they lead to, and has the same schema then. A migration adds or changes; it never drops what was written.
+"""
+
+from __future__ import annotations
+
+import secrets
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.owners import sweep
+from toolwright.stores.sqlite.core.store_file import StorePlace
+
+VERSION = 6
+"""The version of the schema this code writes, in `PRAGMA user_version`."""
+APPLICATION = 0x746F6F6C
+"""What marks a file as ours, in `PRAGMA application_id`."""
+_HERE = files("toolwright.stores.sqlite")
+
+
+def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> None:
+    """Give a file the schema of this version, inside the transaction of the caller: all of it, or nothing.
+
+    A database in memory has no place.
+
+    Raises:
+        StoreError: the file is another program's or a newer toolwright's, or an older one has it open.
+    """
+    if place is None or _is_empty(connection):
+        connection.execute(_HERE.joinpath("schema.sql").read_text("utf-8"))
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    else:
+        path = place.path
+        version = require_ours(connection, path)
+        if version < VERSION and sweep(place):
+            # It would go on writing by what it knows, and not see what is written by what it does not.
+            raise StoreError(
+                f"The store {str(path)!r} is of an older version (schema {version}, this one knows {VERSION}), and a "
+                "program has it open; end that first, and it is brought up to date"
+            )
+        for number, statements in _migrations():
+            if number > version:
+                connection.execute(statements)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),))
+
+
+def require_ours(connection: apsw.Connection, path: Path) -> int:
+    """The version of a file, which is not newer than this code.
+
+    Raises:
+        StoreError: the file is empty, another program's, or a newer toolwright's.
+    """
+    if _is_empty(connection):
+        raise StoreError(f"The store {str(path)!r} is an empty file: nothing was ever kept in it; check the path")
+    application, version = _marks(connection)
+    if application != APPLICATION:
+        raise StoreError(f"The store {str(path)!r} belongs to another program; choose another file")
+    if version > VERSION:
+        raise StoreError(
+            f"The store {str(path)!r} was written by a newer toolwright (schema {version}, this one knows "
+            f"{VERSION}); upgrade toolwright"
+        )
+    return version
+
+
+def secret_of(connection: apsw.Connection) -> bytes:
+    """What the keys of this store's waits are signed with."""
+    return bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
+
+
+def _is_empty(connection: apsw.Connection) -> bool:
+    """True of what SQLite takes for a new database: a file that was just made, or one without a byte."""
+    return one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0)
+
+
+def _marks(connection: apsw.Connection) -> tuple[int, int]:
+    return one(connection, "PRAGMA application_id"), one(connection, "PRAGMA user_version")
+
+
+def _migrations() -> list[tuple[int, str]]:
+    """The version that each migration leads to, and its statements, in order."""
+    found = [file for file in _HERE.joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    return sorted((int(file.name.partition("_")[0]), file.read_text("utf-8")) for file in found)

@@ -1,0 +1,67 @@
+"""Looking into the file of a store from beside it. Owns the connection of a visitor, who is no owner of calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from toolwright.errors import StoreError
+from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.schema import VERSION, require_ours
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer import BUSY
+
+T = TypeVar("T")
+
+
+async def visit(
+    path: str | Path, work: Callable[[apsw.Connection], T], *, writes: bool = False, older: bool = False
+) -> T:
+    """Run `work` on a connection of its own, off the event loop. It makes no file, and without `writes` changes none.
+
+    `older` also lets it look into the store of an older version, which has other tables.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read or written.
+    """
+    return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
+
+
+async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePlace], T]) -> T:
+    """As `visit`, for `work` that also looks at the files beside the store, to see which owners are alive.
+
+    Raises:
+        StoreError: as for `visit`.
+    """
+    return await asyncio.to_thread(_visit, path, work, False, False)
+
+
+def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], writes: bool, older: bool) -> T:
+    with StorePlace(given) as place:
+        path = place.path
+        if not path.exists():
+            raise StoreError(f"There is no store {str(given)!r}; check the path")
+        place.require_one_name()
+        try:
+            # The log beside the file must be written to even by those who only read.
+            connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.set_busy_timeout(BUSY)
+                version = require_ours(connection, path)
+                if version < VERSION and not older:
+                    raise StoreError(
+                        f"The store {str(path)!r} was written by an older toolwright (schema {version}, this one knows "
+                        f"{VERSION}); open it with a runtime once, or run `toolwright db migrate`; it is brought up to "
+                        "date"
+                    )
+                if not writes:
+                    connection.execute("PRAGMA query_only = 1")
+                return work(connection, place)
+            finally:
+                connection.close()
+        except apsw.Error as error:
+            raise StoreError(f"The store {str(path)!r} cannot be used: {reason(path, error)}") from error

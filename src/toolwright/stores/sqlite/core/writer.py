@@ -1,0 +1,387 @@
+"""One writer, group commit. Owns the connection and its thread; does not own what is written.
+
+What all waiting coroutines asked for while the last transaction was on its way to the disk goes into the next one, so
+a hundred waiters cost one sync. The event loop never waits for the disk. The thread is woken when the loop has asked
+for all it is about to ask for: woken earlier, it would hold the loop up, and sync for a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import operator
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import apsw
+
+from toolwright.errors import StoreError, ToolwrightError
+from toolwright.private_files import make_if_missing, tighten
+from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+
+T = TypeVar("T")
+LONGEST_BURST = 0.025
+"""Seconds that jobs wait at most for others that the loop is about to add."""
+Sync = Literal["full", "normal"]
+BUSY = 10_000
+"""Milliseconds to wait for another program that holds the file and takes no turns."""
+PATIENCE = 30.0
+"""Seconds to wait for the turn of this program, while others have theirs."""
+STALL = 1.0
+"""Seconds in the queue after which this program tries to write out of turn: another may stand still in front of it."""
+CHECKPOINT = 1_000
+"""Pages in the log after which they are moved into the file."""
+LARGEST_LOG = 8_000
+"""Pages in the log after which readers of old pages are waited for, so that it can begin anew."""
+LOG_BYTES = 16 * 1024 * 1024
+"""Bytes that the file of the log keeps when it begins anew."""
+READERS = 1_000
+"""Milliseconds that readers of old pages are waited for."""
+
+
+class _Job:
+    """Work to do, or where there is a `statement`, a row to change with `values`, and work for when it is not there."""
+
+    __slots__ = ("future", "loop", "statement", "synced", "values", "work", "writes")
+
+    def __init__(
+        self,
+        work: Callable[[apsw.Connection], Any] | None,
+        writes: bool,
+        statement: str | None = None,
+        values: tuple[Any, ...] = (),
+        synced: bool = True,
+    ) -> None:
+        self.work = work
+        self.synced = synced
+        self.writes = writes
+        self.statement = statement
+        self.values = values
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+
+class _Unequal(Exception):
+    """Of some changes that were made in one go, not all found their row."""
+
+
+_statement = operator.attrgetter("statement")
+
+
+class Writer:
+    """The only one who writes to the file, on a thread of its own."""
+
+    def __init__(
+        self,
+        path: Path,
+        prepare: Callable[[apsw.Connection], None],
+        sync: Sync,
+        vfs: str | None = None,
+        place: StorePlace | None = None,
+        turns: WriteTurns | None = None,
+    ) -> None:
+        self._path = path
+        self._place = place
+        self._turns = turns
+        self._stall = STALL
+        self._log_pages = 0
+        self._checkpoint_at = CHECKPOINT
+        self._process = os.getpid()
+        self._closed = False
+        self._jobs: deque[_Job] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ringing: set[asyncio.AbstractEventLoop] = set()
+        self.commits = 0
+        self._sync = sync
+        self._synced = sync == "full"
+        self._connection = self._open(prepare, sync, vfs)
+        self._thread = threading.Thread(target=self._work, name="toolwright-journal", daemon=True)
+        self._thread.start()
+
+    def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> asyncio.Future[T]:
+        """Run `work` inside the next transaction; its result comes when that is committed.
+
+        Without `synced` it need not be on the disk then, only safe from the end of this process: it will be there with
+        the next transaction that must.
+
+        Raises:
+            StoreError: the store could not write; nothing of the transaction is there.
+        """
+        return self._ask(_Job(work, True, synced=synced))
+
+    def change(
+        self, statement: str, values: tuple[Any, ...], otherwise: Callable[[apsw.Connection], bool] | None = None
+    ) -> asyncio.Future[bool]:
+        """Change one row inside the next transaction. Changes of a kind are made in one go.
+
+        Where the row is not there it gives what `otherwise` does, or False. No trigger may stand on the table.
+        """
+        return self._ask(_Job(otherwise, True, statement, values))
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
+        """Run `work`, which changes nothing, after all that was asked for before; other processes are not held up.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        return self._ask(_Job(work, False))
+
+    def _ask(self, job: _Job) -> asyncio.Future[Any]:
+        if self._closed:
+            job.future.set_exception(StoreError(f"The store {str(self._path)!r} is closed; open it again"))
+        elif self._process != os.getpid():
+            remedy = "open it again in each process after a fork"
+            job.future.set_exception(StoreError(f"The store {str(self._path)!r} was opened elsewhere; {remedy}"))
+        else:
+            loop = job.loop
+            self._jobs.append(job)
+            if loop not in self._ringing:
+                self._ringing.add(loop)
+                loop.call_soon(self._ring, loop, len(self._jobs), loop.time() + LONGEST_BURST)
+        return job.future
+
+    def _ring(self, loop: asyncio.AbstractEventLoop, waiting: int, until: float) -> None:
+        """Wake the thread when the loop has nothing more to add: the two would only fight for the interpreter."""
+        more = len(self._jobs)
+        if more > waiting and loop.time() < until:
+            loop.call_soon(self._ring, loop, more, until)
+        else:
+            self._ringing.discard(loop)
+            self._bell.put(None)
+
+    async def close(self) -> None:
+        """Commit what is queued and close the file."""
+        if not self._closed:
+            self._closed = True
+            self._bell.put(None)
+        if self._process == os.getpid():  # a fork has no copy of the thread
+            await asyncio.to_thread(self._thread.join)
+
+    def _open(self, prepare: Callable[[apsw.Connection], None], sync: Sync, vfs: str | None) -> apsw.Connection:
+        try:
+            private = vfs is None and str(self._path) != ":memory:"
+            if private:
+                # The file holds conversations and the key that signs waits. SQLite would let everybody read it.
+                with contextlib.suppress(OSError):  # SQLite explains better what is wrong with the place.
+                    make_if_missing(self._path)
+            connection = apsw.Connection(str(self._path), vfs=vfs)
+            try:
+                connection.set_busy_timeout(BUSY)
+                connection.execute(f"PRAGMA synchronous = {sync}")
+                in_turn = self._begin_writing(connection)
+                try:
+                    prepare(connection)
+                    connection.execute("COMMIT")
+                    # Not before `prepare` knows the file as ours: both change the file for every other program.
+                    if private:
+                        self._tighten()
+                    self._become_wal(connection)
+                finally:
+                    self._end_turn(in_turn)
+                if self._place is not None:
+                    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}").fetchall()
+                    connection.execute("SELECT 1 FROM sqlite_schema").fetchall()  # makes the log, if there is none
+                    connection.set_wal_hook(self._note_log)
+                    self._place.remember()
+            except BaseException:
+                connection.close()
+                raise
+        except apsw.Error as error:
+            raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
+        return connection
+
+    def _begin_writing(self, connection: apsw.Connection) -> bool:
+        """Begin a transaction that writes, when it is this program's turn; True when it is, and must be ended.
+
+        Where the queue does not move though nobody writes, a program stands still in it: then it is begun out of turn.
+
+        Raises:
+            StoreError: others wrote all the time.
+            apsw.BusyError: another program holds the file.
+        """
+        if self._turns is None:
+            connection.execute("BEGIN IMMEDIATE")
+            return False
+        began = time.monotonic()
+        while not self._turns.take(self._stall):
+            if not self._turns.has_moved() and _begin_now(connection):
+                self._stall = STALL / 20  # Nor will the queue move soon.
+                return False
+            waited = time.monotonic() - began
+            if waited > PATIENCE:
+                raise StoreError(
+                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s for its turn to "
+                    "write, while others wrote; let fewer programs write to it, or put it on a faster disk"
+                )
+        self._stall = STALL
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._end_turn(True)
+            raise
+        return True
+
+    def _end_turn(self, in_turn: bool) -> None:
+        if in_turn and self._turns is not None:
+            self._turns.give_back()
+
+    def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        """SQLite says after a commit how many pages are in the log; it leaves moving them to us then."""
+        if pages < self._log_pages:  # It began anew.
+            self._checkpoint_at = CHECKPOINT
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _bound_log(self) -> None:
+        """Move the pages of the log into the file, in this program's turn: nobody adds to the log meanwhile.
+
+        It begins anew with the next commit, unless somebody reads old pages of it. They are waited for only where it
+        became very long: most readers are done soon, but an export of a large session may take minutes.
+        """
+        connection = self._connection
+        long = self._log_pages >= LARGEST_LOG
+        try:
+            if long:
+                connection.set_busy_timeout(READERS)
+            mode = apsw.SQLITE_CHECKPOINT_RESTART if long else apsw.SQLITE_CHECKPOINT_PASSIVE
+            connection.wal_checkpoint(mode=mode)
+        except apsw.Error:
+            pass  # Somebody reads for long; what is wrong with the file itself is told to who writes next.
+        finally:
+            if long:
+                connection.set_busy_timeout(BUSY)
+        # Unless the log begins anew, not with each commit: what could be moved was, and each time costs syncs.
+        self._checkpoint_at = self._log_pages + (LARGEST_LOG // 2 if long else CHECKPOINT // 4)
+
+    def _tighten(self) -> None:
+        """Let only the owner read the file, and the files beside it, which SQLite makes with the mode of the file."""
+        with contextlib.suppress(OSError):
+            for end in ("", "-wal", "-shm"):
+                tighten(self._path.with_name(self._path.name + end))
+
+    def _become_wal(self, connection: apsw.Connection) -> None:
+        """Switch to the write-ahead log. SQLite does not wait for others here, so we do."""
+        until = time.monotonic() + BUSY / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            except apsw.BusyError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _work(self) -> None:
+        jobs = self._jobs
+        while True:
+            self._bell.get()
+            # Read before the jobs: once it is closed no job is added, and those that were are found.
+            closed = self._closed
+            while jobs:
+                self._commit([jobs.popleft() for _ in range(len(jobs))])
+            if closed:
+                break
+        self._connection.close()
+
+    def _commit(self, jobs: list[_Job]) -> None:
+        """Do jobs in one transaction, and where that fails, each alone."""
+        connection = self._connection
+        begun = in_turn = False
+        writes = any(job.writes for job in jobs)
+        synced = self._sync == "full" and any(job.synced for job in jobs if job.writes)
+        began = time.monotonic()
+        try:
+            if synced is not self._synced:
+                connection.execute(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
+                self._synced = synced
+            if writes:
+                in_turn = self._begin_writing(connection)
+            else:
+                connection.execute("BEGIN")
+            if self._place is not None:
+                self._place.require_same(connection)
+            begun = True
+            results = _results(connection, jobs)
+            connection.execute("COMMIT")
+            self.commits += writes
+        except Exception as error:
+            with contextlib.suppress(apsw.Error):
+                connection.execute("ROLLBACK")
+            self._end_turn(in_turn)
+            if begun and len(jobs) > 1:
+                # One of them is at fault: the others must not suffer for it.
+                for job in jobs:
+                    self._commit([job])
+            else:
+                waited = time.monotonic() - began
+                self._deliver(jobs, [self._explained(error, waited) for _ in jobs])
+        else:
+            self._deliver(jobs, results)
+            if self._log_pages >= self._checkpoint_at:
+                self._bound_log()
+            self._end_turn(in_turn)
+
+    def _explained(self, error: Exception, waited: float) -> Exception:
+        if isinstance(error, ToolwrightError):
+            return error
+        why = reason(self._path, error, waited) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
+        told = StoreError(f"The store {str(self._path)!r} could not write: {why}")
+        told.__cause__ = error
+        return told
+
+    def _deliver(self, jobs: list[_Job], results: list[Any]) -> None:
+        for loop in {job.loop for job in jobs}:  # nearly always one
+            answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_set_results, answers)
+
+
+def _begin_now(connection: apsw.Connection) -> bool:
+    """Begin a transaction that writes, if nobody else does."""
+    connection.set_busy_timeout(0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY)
+    return True
+
+
+def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
+    """What each job gives. Changes by the same statement that follow each other are made in one go."""
+    results: list[Any] = []
+    for statement, group in itertools.groupby(jobs, _statement):
+        if statement is None:
+            results += [job.work(connection) for job in group if job.work is not None]
+            continue
+        alike = list(group)
+        rows = [job.values for job in alike]
+        before = connection.total_changes()
+        connection.executemany(statement, rows)
+        changed = connection.total_changes() - before
+        if changed != len(rows) > 1:
+            raise _Unequal  # Whose row is gone is found when each is tried alone.
+        otherwise = None if changed else alike[0].work
+        results += [bool(changed)] * len(rows) if otherwise is None else [otherwise(connection)]
+    return results
+
+
+def _set_results(answers: list[tuple[_Job, Any]]) -> None:
+    for job, result in answers:
+        if job.future.done():
+            continue
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)

@@ -1,0 +1,242 @@
+"""Fair turns of the programs that write to one file. Owns the order in which they write; SQLite owns that one does.
+
+SQLite lets a program that finds the file locked look again after a while. On a slow disk the program that has just
+written is there first, and another may wait for ever. So each writer draws a ticket from a file beside the store, and
+holds a lock on the byte of that number until it has written. It is its turn when no byte below is locked. The operating
+system releases the locks of a program that ends, wherever it was in the queue.
+
+A writer that is alone needs no ticket. Each has a lock on one byte behind all tickets while its store is open, and sees
+there whether another has, too.
+
+Only fairness depends on this: SQLite still keeps apart whoever writes out of turn. So a program that stands still while
+it queues stops nobody. Whoever has waited for a while without the queue moving may try without a turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import queue
+import struct
+import threading
+import time
+import weakref
+
+from toolwright.private_files import private_mode
+from toolwright.stores.sqlite.core.store_file import StorePlace
+
+ENDING = "-turns"
+"""How the name of the file ends."""
+_COUNTER = struct.Struct("<q")
+_LOCK = struct.Struct("hhqqi0q")
+# Locks of an open file, and not of the process: two stores of one program take turns, too. Only Linux has them.
+_SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+_WAIT_FOR_LOCK: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
+_SEE_LOCK: int | None = getattr(fcntl, "F_OFD_GETLK", None)
+_PRESENT = 1 << 62
+"""The byte that every writer has a lock on; tickets are below."""
+_ASK_PRESENT = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PRESENT, 1, 0)
+
+
+class WriteTurns:
+    """The turns of one writer. `take` and `give_back` are called by its thread alone.
+
+    Waiting for the lock of a file cannot be given up, so a second thread waits where there is somebody to wait for. It
+    keeps the place in the queue when the writer gives up, for the next time.
+    """
+
+    def __init__(self, place: StorePlace) -> None:
+        self._place = place
+        self._fd = -1
+        self._works = _SET_LOCK is not None
+        self._asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._waiter: threading.Thread | None = None
+        self._mutex = threading.Lock()
+        self._came = threading.Event()
+        self._ticket = 0
+        self._seen = b""
+        self._queued = False
+        self._wanted = False
+        self._has_ticket = False
+        self._closed = False
+
+    def take(self, seconds: float) -> bool:
+        """Wait for the turn of this program; False when it did not come in time, and its place is kept."""
+        if not self._works:
+            return True
+        if self._fd < 0 and not self._open():
+            return True
+        with self._mutex:
+            queued = self._wanted = self._queued
+        if not queued:
+            if self._is_alone():
+                return True
+            self._has_ticket = True
+            ticket = self._draw(seconds)
+            if ticket is None:
+                return not self._works
+            self._ticket = ticket
+            # The locks below are let go of together with the ticket's own.
+            if self._lock(fcntl.F_RDLCK, 0, ticket):
+                self._show_turn()
+                return True
+            self._queue(ticket)
+        came = self._came.wait(seconds)
+        if not came:
+            with self._mutex:
+                came = self._wanted = self._came.is_set()  # It may have come just now.
+        if came:
+            self._show_turn()
+        return came
+
+    def has_moved(self) -> bool:
+        """True when the queue has moved since this was last asked: another ticket had its turn."""
+        before = self._seen
+        with contextlib.suppress(OSError):
+            self._seen = os.pread(self._fd, _COUNTER.size, _COUNTER.size)
+        return self._seen != before
+
+    def give_back(self) -> None:
+        """End the turn."""
+        if self._works and self._has_ticket:
+            self._queued = self._wanted = self._has_ticket = False
+            self._came.clear()
+            self._lock(fcntl.F_UNLCK, 0, _PRESENT)
+            if not self._works:
+                self.drop()  # What could not be unlocked must not hold up others.
+
+    def settle(self) -> None:
+        """The store is open: open the file again, if the last of its other users has just removed it."""
+        if self._fd >= 0 and os.fstat(self._fd).st_nlink == 0 and not self._queued:
+            self.drop()
+
+    def close(self, *, last: bool) -> None:
+        """Take part no longer; `last` says that nobody else has the store open, and the file can go."""
+        if last and self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._place.name + ENDING, dir_fd=self._place.directory)
+        with self._mutex:
+            self._closed = True
+            waits = self._queued and not self._came.is_set()
+            if not waits:
+                self.drop()
+        self._asked.put(-1)
+        # One that still queues ends when its turn comes, or with the program.
+        if self._waiter is not None and not waits:
+            self._waiter.join()
+
+    def drop(self) -> None:
+        """Close the file. A fork shares the locks of its parent, and would keep them when that ends."""
+        _open_turns.discard(self)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _open(self) -> bool:
+        name, directory = self._place.name + ENDING, self._place.directory
+        try:
+            try:
+                self._fd = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
+            except FileNotFoundError:
+                self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
+                # Whoever may write to the store takes turns, whatever the umask.
+                os.fchmod(self._fd, private_mode(os.stat(self._place.name, dir_fd=directory).st_mode))
+        except OSError:  # It is another user's, or there is no room: without turns, SQLite decides.
+            self._works = False
+            self.drop()
+            return False
+        _open_turns.add(self)
+        self._lock(fcntl.F_RDLCK, _PRESENT, 1)
+        return True
+
+    def _is_alone(self) -> bool:
+        """True when no other writer has the store open. One that comes now finds the file locked, and no ticket."""
+        if _SEE_LOCK is None:
+            return False
+        try:
+            seen = fcntl.fcntl(self._fd, _SEE_LOCK, _ASK_PRESENT)
+        except OSError:
+            return False
+        return bool(_LOCK.unpack(seen)[0] == fcntl.F_UNLCK)
+
+    def _draw(self, seconds: float) -> int | None:
+        """Draw a ticket, and lock its byte; None when that took too long, or cannot be done here."""
+        patience = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # Another draws, which takes a moment.
+                if time.monotonic() > patience:
+                    return None
+                time.sleep(0.0001)
+                continue
+            except OSError:
+                self._works = False
+                return None
+            break
+        try:
+            drawn = os.pread(self._fd, _COUNTER.size, 0)
+            ticket = _COUNTER.unpack(drawn)[0] + 1 if len(drawn) == _COUNTER.size else 1
+            os.pwrite(self._fd, _COUNTER.pack(ticket), 0)
+            return ticket if self._lock(fcntl.F_WRLCK, ticket, 1) else None
+        except OSError:  # a full disk, or a file system without such locks
+            self._works = False
+            return None
+        finally:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            except OSError:
+                self._works = False
+                self.drop()
+
+    def _lock(self, kind: int, start: int, length: int) -> bool:
+        assert _SET_LOCK is not None
+        try:
+            fcntl.fcntl(self._fd, _SET_LOCK, _LOCK.pack(kind, os.SEEK_SET, start, length, 0))
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # There are no such locks here, or no more of them: without turns, SQLite decides.
+            self._works = False
+        return True
+
+    def _show_turn(self) -> None:
+        """Show those who wait which ticket has its turn."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, _COUNTER.pack(self._ticket), _COUNTER.size)
+
+    def _queue(self, ticket: int) -> None:
+        with self._mutex:
+            self._queued = self._wanted = True
+            self._came.clear()
+        if self._waiter is None:
+            self._waiter = threading.Thread(target=self._wait, name="toolwright-turns", daemon=True)
+            self._waiter.start()
+        self._asked.put(ticket)
+
+    def _wait(self) -> None:
+        assert _WAIT_FOR_LOCK is not None
+        while (ticket := self._asked.get()) >= 0:
+            try:
+                fcntl.fcntl(self._fd, _WAIT_FOR_LOCK, _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, ticket, 0))
+            except OSError:
+                self._works = False
+            with self._mutex:
+                if self._wanted and not self._closed:
+                    self._came.set()
+                    continue
+                self._queued = False
+                self._lock(fcntl.F_UNLCK, 0, _PRESENT)
+                if self._closed:
+                    self.drop()
+
+
+_open_turns: weakref.WeakSet[WriteTurns] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for turns in list(_open_turns):
+        turns.drop()
+
+
+os.register_at_fork(after_in_child=_forked)

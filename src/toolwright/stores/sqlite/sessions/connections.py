@@ -1,0 +1,57 @@
+"""Connections in SQLite. Owns their queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from toolwright.errors import ServiceError
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.idempotent_writes import Changes
+
+
+class SqliteConnectionStore:
+    """`ConnectionStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
+        """Part of `ConnectionStore`."""
+
+        def work(connection: apsw.Connection) -> None:
+            connection.execute(
+                "INSERT INTO connections VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET detail = excluded.detail, connected_at = excluded.connected_at",
+                (session, provider, detail, at),
+            )
+            if one(connection, "SELECT count(*) FROM connections WHERE session = ?", (session,)) > most:
+                raise ServiceError(
+                    f"The session may have {most} connections, and has as many; disconnect some", "quota"
+                )
+
+        await self._changes.change(None, work)
+
+    async def get_connection(self, session: str, provider: str) -> tuple[bytes, float] | None:
+        """Part of `ConnectionStore`."""
+        query = "SELECT detail, connected_at FROM connections WHERE session = ? AND provider = ?"
+        row: Any = await self._changes.read(
+            lambda connection: connection.execute(query, (session, provider)).fetchone()
+        )
+        return None if row is None else row
+
+    async def list_connections(self, session: str) -> list[tuple[str, bytes, float]]:
+        """Part of `ConnectionStore`."""
+        query = "SELECT provider, detail, connected_at FROM connections WHERE session = ? ORDER BY provider"
+        rows: list[Any] = await self._changes.read(lambda connection: connection.execute(query, (session,)).fetchall())
+        return rows
+
+    async def delete_connection(self, session: str, provider: str) -> bool:
+        """Part of `ConnectionStore`."""
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute("DELETE FROM connections WHERE session = ? AND provider = ?", (session, provider))
+            return connection.changes() == 1
+
+        return await self._changes.change(None, work)

@@ -1,0 +1,58 @@
+"""Key-value in SQLite. Owns its queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.tools.service_protocols import KeyInfo
+
+
+class SqliteKeyValueStore:
+    """`KeyValueStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def get_value(self, session: str, key: str) -> bytes | None:
+        """Part of `KeyValueStore`."""
+        query = "SELECT value FROM key_values WHERE session = ? AND key = ?"
+        found: bytes | None = await self._changes.read(lambda connection: one(connection, query, (session, key)))
+        return found
+
+    async def set_value(self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None) -> None:
+        """Part of `KeyValueStore`."""
+
+        def work(connection: apsw.Connection) -> None:
+            connection.execute(
+                "INSERT INTO key_values VALUES (?1, ?2, ?3, ?4, ?4)"
+                " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
+                (session, key, value, at),
+            )
+            require_room(connection, session, "key_values", room)
+
+        await self._changes.change(mark, work)
+
+    async def delete_value(self, session: str, key: str, mark: Mark | None) -> bool:
+        """Part of `KeyValueStore`."""
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute("DELETE FROM key_values WHERE session = ? AND key = ?", (session, key))
+            return connection.changes() == 1
+
+        return await self._changes.change(mark, work)
+
+    async def list_keys(self, session: str, prefix: str) -> list[KeyInfo]:
+        """Part of `KeyValueStore`."""
+        query = (
+            "SELECT key, created_at, updated_at FROM key_values"
+            " WHERE session = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key"
+        )
+        rows: list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (session, prefix)).fetchall()
+        )
+        return [KeyInfo(key, created, updated) for key, created, updated in rows]

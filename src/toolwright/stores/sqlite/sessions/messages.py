@@ -1,0 +1,60 @@
+"""Messages in SQLite. Owns their queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from toolwright.session.services.messages import NewMessage
+from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+
+
+class SqliteMessageStore:
+    """`MessageStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def append_messages(
+        self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
+    ) -> tuple[int, float]:
+        """Append all messages in one transaction, or none."""
+
+        def work(connection: apsw.Connection) -> tuple[int, float]:
+            return put_messages(connection, session, messages, at, room), at
+
+        number, appended = await self._changes.change(mark, work)
+        return number, appended
+
+    async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
+        """Part of `MessageStore`."""
+        query = (
+            "SELECT number, sender, content, metadata, at FROM messages"
+            " WHERE session = ? AND number > ? ORDER BY number LIMIT ?"
+        )
+        rows: list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (session, after, limit)).fetchall()
+        )
+        return rows
+
+
+def put_messages(
+    connection: apsw.Connection, session: str, messages: Sequence[NewMessage], at: float, room: Room
+) -> int:
+    """Append messages inside the transaction of the caller, and return the number of the first.
+
+    Raises:
+        ServiceError: the quota is used up.
+    """
+    # There is one writer at a time, so that no two messages are given the same number.
+    last: int = one(connection, "SELECT max(number) FROM messages WHERE session = ?", (session,)) or 0
+    connection.executemany(
+        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)",
+        [(session, number, *message, at) for number, message in enumerate(messages, last + 1)],
+    )
+    require_room(connection, session, "messages", room)
+    return last + 1

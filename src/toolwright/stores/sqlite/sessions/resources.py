@@ -1,0 +1,90 @@
+"""Resources in SQLite. Owns their queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from toolwright.session.services.quotas import Mark, Room
+from toolwright.session.services.resources import ResourceRow
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+
+_COLUMNS = "id, kind, name, status, metadata, created_at, updated_at"
+
+
+class SqliteResourceStore:
+    """`ResourceStore` in SQLite."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    async def upsert_resource(
+        self,
+        session: str,
+        id: str,
+        kind: str,
+        name: str,
+        status: str,
+        metadata: bytes,
+        at: float,
+        room: Room,
+        mark: Mark | None,
+    ) -> tuple[float, float]:
+        """Part of `ResourceStore`."""
+
+        def work(connection: apsw.Connection) -> tuple[float, float]:
+            created: Any = connection.execute(
+                "INSERT INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT DO UPDATE"
+                " SET kind = excluded.kind, name = excluded.name, status = excluded.status,"
+                " metadata = excluded.metadata, updated_at = excluded.updated_at RETURNING created_at, updated_at",
+                (session, id, kind, name, status, metadata, at),
+            ).fetchone()
+            require_room(connection, session, "resources", room)
+            return created[0], created[1]
+
+        created, updated = await self._changes.change(mark, work)
+        return created, updated
+
+    async def set_resource_status(
+        self, session: str, id: str, status: str, at: float, room: Room, mark: Mark | None
+    ) -> ResourceRow | None:
+        """Change the status of a resource and nothing else; None when there is no such resource."""
+
+        def work(connection: apsw.Connection) -> Any:
+            row = connection.execute(
+                "UPDATE resources SET status = ?3, updated_at = ?4 WHERE session = ?1 AND id = ?2"
+                f" RETURNING {_COLUMNS}",
+                (session, id, status, at),
+            ).fetchone()
+            require_room(connection, session, "resources", room)
+            return row
+
+        row: ResourceRow | None = await self._changes.change(mark, work)
+        return row
+
+    async def get_resource(self, session: str, id: str) -> ResourceRow | None:
+        """Part of `ResourceStore`."""
+        query = f"SELECT {_COLUMNS} FROM resources WHERE session = ? AND id = ?"
+        row: Any = await self._changes.read(lambda connection: connection.execute(query, (session, id)).fetchone())
+        return None if row is None else row
+
+    async def list_resources(self, session: str, kind: str | None, status: str | None) -> list[ResourceRow]:
+        """Part of `ResourceStore`."""
+        query = (
+            f"SELECT {_COLUMNS} FROM resources WHERE session = ?1"
+            " AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY id"
+        )
+        rows: list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (session, kind, status)).fetchall()
+        )
+        return rows
+
+    async def delete_resource(self, session: str, id: str, mark: Mark | None) -> bool:
+        """Part of `ResourceStore`."""
+
+        def work(connection: apsw.Connection) -> bool:
+            connection.execute("DELETE FROM resources WHERE session = ? AND id = ?", (session, id))
+            return connection.changes() == 1
+
+        return await self._changes.change(mark, work)

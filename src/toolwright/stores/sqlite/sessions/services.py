@@ -1,0 +1,47 @@
+"""The rows of session services in SQLite, put together. Owns which there are; each has a file of its own."""
+
+from __future__ import annotations
+
+from toolwright.clock import Clock
+from toolwright.stores.sqlite.background.runs import SqliteRunStore
+from toolwright.stores.sqlite.background.schedules import SqliteScheduleStore
+from toolwright.stores.sqlite.background.triggers import SqliteTriggerStore
+from toolwright.stores.sqlite.core.idempotent_writes import Changes
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.sessions.attachments import SqliteAttachmentStore
+from toolwright.stores.sqlite.sessions.connections import SqliteConnectionStore
+from toolwright.stores.sqlite.sessions.files import SqliteFilesStore
+from toolwright.stores.sqlite.sessions.keyvalue import SqliteKeyValueStore
+from toolwright.stores.sqlite.sessions.messages import SqliteMessageStore
+from toolwright.stores.sqlite.sessions.resources import SqliteResourceStore
+from toolwright.stores.sqlite.sessions.secrets import SqliteSecretStore
+from toolwright.stores.sqlite.sessions.sessions import SqliteArchiveStore
+
+
+class SqliteServiceStores:
+    """`ServiceStores` in SQLite."""
+
+    def __init__(
+        self, changes: Changes, place: StorePlace | None = None, owner: str | None = None, clock: Clock | None = None
+    ) -> None:
+        self._changes = changes
+        self.files = SqliteFilesStore(changes)
+        self.secrets = SqliteSecretStore(changes)
+        self.archives = SqliteArchiveStore(changes, None if place is None else place.path)
+        self.attachments = SqliteAttachmentStore(changes)
+        self.connections = SqliteConnectionStore(changes)
+        self.kv = SqliteKeyValueStore(changes)
+        self.messages = SqliteMessageStore(changes)
+        self.processes = SqliteRunStore(changes, owner, place)
+        self.resources = SqliteResourceStore(changes)
+        self.schedules = SqliteScheduleStore(changes)
+        self.triggers = SqliteTriggerStore(changes)
+
+    @classmethod
+    def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:
+        """For a runtime without a file; they end with the process."""
+        return cls(Changes.in_memory(clock))
+
+    async def close(self) -> None:
+        """Close what they opened, and what is in memory."""
+        await self._changes.close()

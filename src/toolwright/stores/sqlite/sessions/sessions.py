@@ -1,0 +1,233 @@
+"""Whole sessions in SQLite. Owns reading, filling, listing and removing all that a session has, over all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from toolwright.errors import ServiceError
+from toolwright.session.archive.format import TABLES, Row, SessionInfo, SessionRows, SessionSink, Table, Usage
+from toolwright.stores.sqlite.background.run_resources import abandon_resources
+from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.sqlite.core.idempotent_writes import Changes
+from toolwright.stores.sqlite.core.side_connection import visit
+from toolwright.stores.sqlite.sessions.blobs import drop_blobs, put_blob
+
+T = TypeVar("T")
+_CALLS = ("calls", "bundles", "effects", "crashes", "waits", "signals", "remembered", "revoked")
+_WORK = ("processes", "process_grants", "schedules", "triggers")
+_ORDER = {
+    "files": "path",
+    "key_values": "key",
+    "secrets": "name",
+    "messages": "number",
+    "attachments": "digest",
+    "resources": "id",
+    "connections": "provider",
+}
+
+
+class SqliteArchiveStore:
+    """`ArchiveStore` in SQLite."""
+
+    def __init__(self, changes: Changes, path: Path | None) -> None:
+        self._changes = changes
+        self._path = path
+
+    async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
+        """Part of `ArchiveStore`."""
+
+        def work(connection: apsw.Connection) -> T:
+            if not _exists(connection, session):
+                raise ServiceError(f"There is no session {session!r:.200}; check its id", "not_found")
+            return take(_Rows(connection, session))
+
+        if self._path is None:
+            return await self._changes.attempt(work)
+
+        def snapshot(connection: apsw.Connection) -> T:
+            connection.execute("BEGIN")  # one moment for all rows
+            return work(connection)
+
+        # On a connection of its own: a long export holds nobody up.
+        return await visit(self._path, snapshot)
+
+    async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
+        """Part of `ArchiveStore`."""
+
+        def work(connection: apsw.Connection) -> T:
+            if _exists(connection, session):
+                if not replace:
+                    raise ServiceError(
+                        f"There is a session {session!r:.200} already; import it under another id, or replace it",
+                        "exists",
+                    )
+                _remove(connection, session)
+            filled = fill(_Sink(connection, session))
+            abandon_resources(connection, session)
+            return filled
+
+        return await self._changes.attempt(work)
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """Part of `ArchiveStore`."""
+
+        def work(connection: apsw.Connection) -> list[SessionInfo]:
+            found: dict[str, dict[str, Usage]] = {}
+            for session, service, entries, size in connection.execute(
+                "SELECT session, service, entries, bytes FROM usage WHERE entries > 0"
+                " UNION ALL SELECT session, 'connections', count(*), sum(length(detail)) FROM connections"
+                " GROUP BY session"
+                " UNION ALL SELECT session, 'schedules', count(*), sum(length(arguments)) FROM schedules"
+                " GROUP BY session"
+            ):
+                found.setdefault(session, {})[service] = Usage(entries, size)
+            calls: dict[str, tuple[int, int]] = {
+                session: (count, unfinished)
+                for session, count, unfinished in connection.execute(
+                    "SELECT session, count(*), count(*) - count(outcome) FROM every_call GROUP BY session"
+                )
+            }
+            others = {row[0] for row in connection.execute("SELECT DISTINCT session FROM processes")}
+            return [
+                SessionInfo(session, *calls.get(session, (0, 0)), dict(sorted(found.get(session, {}).items())))
+                for session in sorted(found.keys() | calls.keys() | others)
+            ]
+
+        return await self._changes.read(work)
+
+    async def delete_session(self, session: str) -> bool:
+        """Part of `ArchiveStore`."""
+
+        def work(connection: apsw.Connection) -> bool:
+            there = _exists(connection, session)
+            _remove(connection, session)
+            return there
+
+        return await self._changes.attempt(work)
+
+
+class _Rows:
+    """`SessionRows` on a connection."""
+
+    def __init__(self, connection: apsw.Connection, session: str) -> None:
+        self._connection = connection
+        self._session = session
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        kind = TABLES[table]
+        columns = ", ".join(_column(field.name) for field in msgspec.structs.fields(kind))
+        query = f"SELECT {columns} FROM {table} WHERE session = ? ORDER BY {_ORDER[table]}"
+        fields = msgspec.structs.fields(kind)
+        for row in self._connection.execute(query, (self._session,)):
+            yield kind(*(_from_column(field, value) for field, value in zip(fields, row, strict=True)))
+
+    def blob(self, hash: str) -> Iterator[bytes]:
+        query = "SELECT content FROM blobs WHERE digest = ? ORDER BY number"
+        for (content,) in self._connection.execute(query, (bytes.fromhex(hash),)):
+            yield content
+
+
+class _Sink:
+    """`SessionSink` on a connection."""
+
+    def __init__(self, connection: apsw.Connection, session: str) -> None:
+        self._connection = connection
+        self._session = session
+        self._masters: set[str] | None = None
+
+    def add(self, table: Table, row: Row) -> None:
+        values = {
+            _column(field.name): _to_column(field, getattr(row, field.name))
+            for field in msgspec.structs.fields(type(row))
+        }
+        values["session"] = self._session
+        if table == "files":
+            values["parent"] = values["path"].rpartition("/")[0] or "/"
+        marks = ", ".join("?" * len(values))
+        try:
+            self._connection.execute(
+                f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
+            )
+        except apsw.ConstraintError as error:
+            raise ValueError(f"it is there twice, or lacks something ({error})") from error
+
+    def add_blob(self, hash: str, pieces: Iterable[bytes]) -> None:
+        # Read to its end even where the content is there: what the archive has must be what it says.
+        digest = bytes.fromhex(hash)
+        put_blob(self._connection, digest, pieces)
+        for _ in pieces:
+            pass
+
+    def usage(self, table: Table) -> Usage:
+        query = "SELECT entries, bytes FROM usage WHERE session = ? AND service = ?"
+        if table == "connections":
+            query = "SELECT count(*), coalesce(sum(length(detail)), 0) FROM connections WHERE session = ?"
+        values = (self._session,) if table == "connections" else (self._session, table)
+        row: Any = self._connection.execute(query, values).fetchone()
+        return Usage(0, 0) if row is None else Usage(*row)
+
+    def knows_master(self, master: str) -> bool:
+        if self._masters is None:
+            self._masters = {row[0] for row in self._connection.execute("SELECT DISTINCT master FROM secrets")}
+        return master in self._masters
+
+
+def _exists(connection: apsw.Connection, session: str) -> bool:
+    tables = ("every_call", "processes", "schedules", *TABLES)
+    return any(one(connection, f"SELECT 1 FROM {table} WHERE session = ? LIMIT 1", (session,)) for table in tables)
+
+
+def _remove(connection: apsw.Connection, session: str) -> None:
+    # Before its calls: a run that is not over has one of them.
+    active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
+    if active:
+        raise ServiceError(
+            f"The session {session!r:.200} has {active} background runs that are not over; let them end or cancel them",
+            "unfinished",
+        )
+    unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
+    if unfinished:
+        raise ServiceError(
+            f"The session {session!r:.200} has {unfinished} unfinished calls; let them end, recover or cancel them",
+            "unfinished",
+        )
+    for table in ("process_events", "process_grants"):
+        query = f"DELETE FROM {table} WHERE process IN (SELECT id FROM processes WHERE session = ?)"
+        connection.execute(query, (session,))
+    query = "DELETE FROM firings WHERE schedule IN (SELECT id FROM schedules WHERE session = ?)"
+    connection.execute(query, (session,))
+    digests = [
+        row[0]
+        for row in connection.execute(
+            "SELECT digest FROM files WHERE session = ?1 AND digest IS NOT NULL"
+            " UNION SELECT digest FROM attachments WHERE session = ?1",
+            (session,),
+        )
+    ]
+    for table in (*_CALLS, *_WORK, *TABLES, "usage"):
+        connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+    drop_blobs(connection, digests)
+
+
+def _column(name: str) -> str:
+    return "digest" if name == "hash" else name
+
+
+def _from_column(field: msgspec.structs.FieldInfo, value: Any) -> Any:
+    if field.name == "hash":
+        return None if value is None else value.hex()
+    if field.type is bool:
+        return bool(value)
+    return msgspec.Raw(value) if field.type is msgspec.Raw else value
+
+
+def _to_column(field: msgspec.structs.FieldInfo, value: Any) -> Any:
+    if field.name == "hash":
+        return None if value is None else bytes.fromhex(value)
+    return bytes(value) if field.type is msgspec.Raw else value
