@@ -1,6 +1,8 @@
 """MkDocs hooks of the documentation site. Owns the pages that are made of files outside docs/, and their links.
 
 A link such as `../GLOSSARY.md` works where the repository is browsed; on the site it leads to the page of that file.
+A link to a source file, which the site does not have, becomes its label; if there is no such file, the link stays as it
+is, and the build reports it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ PAGES = {
     "bench/README.md": "benchmarks.md",
 }
 """Files outside docs/, and the page of the site that each becomes."""
-_LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+_LINK = re.compile(r"(?<!!)\[([^\]\[]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -37,17 +39,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     depth = page.file.src_uri.count("/")
 
     def pointed(link: re.Match[str]) -> str:
-        target = link.group(2)
-        if "://" in target:
-            return link.group(0)
+        label, target, anchor = link.groups(default="")
         path = (here / target).resolve()
-        if not path.is_relative_to(ROOT):
+        if "://" in target or not path.is_relative_to(ROOT) or not path.exists():
             return link.group(0)
         named = path.relative_to(ROOT).as_posix()
         if named in PAGES:
-            return f"{link.group(1)}{'../' * depth}{PAGES[named]}{link.group(3)}"
-        if source and path.is_relative_to(config.docs_dir):
-            return f"{link.group(1)}{path.relative_to(config.docs_dir).as_posix()}{link.group(3)}"
-        return link.group(0)
+            return f"[{label}]({'../' * depth}{PAGES[named]}{anchor})"
+        if not path.is_relative_to(config.docs_dir):
+            return label
+        return f"[{label}]({path.relative_to(config.docs_dir).as_posix()}{anchor})" if source else link.group(0)
 
     return _LINK.sub(pointed, markdown)

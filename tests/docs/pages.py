@@ -1,4 +1,4 @@
-"""The pages of the documentation and their blocks of code. Owns reading them; the tests beside it own what must hold."""
+"""The pages of the documentation and their blocks of code. Owns reading them; the tests own what must hold."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,8 @@ def blocks_of(page: Path) -> list[Block]:
     for fence in _FENCE.finditer(text):
         output = _OUTPUT.match(text, fence.end())
         line = text.count("\n", 0, fence.start()) + 1
-        found.append(Block(page, line, *fence.groups(), output.group(1) if output else None))
+        language, title, code = fence.groups()
+        found.append(Block(page, line, language, title, code, output.group(1) if output else None))
     return found
 
 

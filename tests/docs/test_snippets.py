@@ -126,6 +126,8 @@ def _require_command(words: list[str], where: str) -> None:
     for word in words:
         if re.fullmatch(r"--?[a-z][a-z-]*(=.*)?", word):
             assert word.partition("=")[0] in known, f"{where} has no option {word!r}"
-    required = [parameter for parameter in command.params if parameter.required and not parameter.opts[0].startswith("-")]
+    required = [
+        parameter for parameter in command.params if parameter.required and not parameter.opts[0].startswith("-")
+    ]
     given = [word for word in words if not word.startswith("-")]
     assert len(given) >= len(required), f"{where} lacks {[parameter.name for parameter in required]}"
