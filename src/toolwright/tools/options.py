@@ -94,12 +94,17 @@ class ToolOptions(TypedDict, total=False):
     """What the app must provide for it: "model", "deps", or the name of an extra of toolwright such as "files"."""
     events: Mapping[str, Mapping[str, Any] | type]
     """The events that it reports with `ctx.emit`: each a name, and the type or JSON Schema of the payload."""
+    background: Callable[..., Any]
+    """A function with the same parameters that runs in place of the tool when the call is a background run."""
     prepare: Callable[[dict[str, Any], Any], Any]
     """A function of the arguments and the call that runs before the policy decides. The tool finds its result as
     `ctx.prepared`; an `Answer` or `Failure` takes the place of the tool."""
     screen: Callable[[bytes], Any]
     """A function that sees the JSON of the arguments before anything is recorded, and can refuse arguments that must
     not be written down."""
+    subject: Callable[[dict[str, Any], Any], Any]
+    """A function of the arguments and a read-only session that says to a person who is asked for approval what the call
+    is about."""
 
 
 NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
@@ -145,9 +150,16 @@ def define(
     prepare = options.get("prepare")
     if prepare is not None and not callable(prepare):
         raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
+    if options.get("background") is not None and options.get("supports_background") is False:
+        raise ToolDefinitionError(
+            f"Tool {name!r} has background=... and supports_background=False; drop one of the two"
+        )
     screen = options.get("screen")
     if screen is not None and not callable(screen):
         raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
+    subject = options.get("subject")
+    if subject is not None and not callable(subject):
+        raise ToolDefinitionError(f"Tool {name!r} has subject={subject!r:.200}; use a function of arguments and view")
     required = _required_secrets(options.get("requires_secrets"), name)
     if required:
         options = {**options, "requires_secrets": True}
