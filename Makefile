@@ -47,7 +47,7 @@ promises: $(READY) ## List the promises that no test proves yet
 
 docs: $(DOCS) ## Build the documentation site into build/site; broken links are errors
 	@echo 'Building the documentation'
-	@out=$$($(PY) -m mkdocs build --strict $(ARGS) 2>&1) || { echo "$$out" | grep -v '^INFO'; exit 1; }
+	@out=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS) 2>&1) || { echo "$$out" | grep -v '^INFO'; exit 1; }
 	@$(PY) scripts/docs_check.py build/site
 
 clean: ## Remove the environments, caches and build output
