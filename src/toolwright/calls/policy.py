@@ -329,6 +329,8 @@ class Policy:
     """How many unfinished background runs a session may have."""
     background_per_worker: int = 64
     """How many background runs one worker runs at once."""
+    tracked_per_session: int = 100
+    """How many runs that happen elsewhere (`session.track`) may be unfinished in a session."""
     schedules_per_session: int = 5
     """How many active schedules a session may have."""
     background_tools: Literal["marked", "all"] = "marked"
@@ -350,6 +352,7 @@ class Policy:
             "max_lines",
             "background_per_session",
             "background_per_worker",
+            "tracked_per_session",
             "schedules_per_session",
         ):
             _require_count(name, getattr(self, name), 1)

@@ -188,6 +188,11 @@ class Belongings:
         redactor, text = self._host.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
 
+    async def redactor(self) -> Redactor | None:
+        """What takes the secrets of the session out of values; None where it has none."""
+        await self.know_secrets()
+        return self._host.redactor
+
     async def _secret_names(self) -> list[str]:
         return [info.key for info in await self.secrets.list()]
 

@@ -13,6 +13,7 @@ from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
 from toolwright.calls.schedule.deadlock import Running
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.clock import Clock, Deadlines
@@ -62,6 +63,8 @@ class Shared:
     """True when sessions may have secrets that an earlier process wrote."""
     redacted: Callable[[str, str], Awaitable[str]]
     """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
+    redactor: Callable[[str], Awaitable[Redactor | None]]
+    """Gives what takes the secrets of the session of an id out of values; None where it has none."""
     tool_of: Callable[[str, str], Tool | None]
     """Finds the tool that the session of an id has here under a name."""
     open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]
