@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import identity
-from toolwright.calls.environment import CallHost
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.environment import CallEnvironment
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.returned_json import Encoded, unserialisable
-from toolwright.calls.finalise.after_hooks import ask_after, project, project_now
+from toolwright.calls.finalise.after_hooks import project, project_now, run_after_hooks
 from toolwright.calls.finalise.media import MARK, SHORTEST
 from toolwright.calls.finalise.output_check import (
     QUOTE,
@@ -29,7 +29,7 @@ from toolwright.calls.finalise.output_check import (
     too_many_parts,
     too_much_beside,
 )
-from toolwright.calls.finalise.shorten import bounded, persisted
+from toolwright.calls.finalise.spill import bounded, persisted
 from toolwright.calls.finalise.to_outcome import SPECIAL, to_outcome
 from toolwright.calls.finalise.truncate import within
 from toolwright.calls.hooks import Answer, Hooks, ProjectedCall
@@ -43,17 +43,17 @@ from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, enc
 class Finaliser:
     """Makes the outcomes of a session's calls under one policy."""
 
-    __slots__ = ("_hooked", "_hooks", "_host", "_policy")
+    __slots__ = ("_env", "_hooked", "_hooks", "_policy")
 
-    def __init__(self, host: CallHost, policy: Policy, hooks: Hooks) -> None:
-        self._host = host
+    def __init__(self, env: CallEnvironment, policy: Policy, hooks: Hooks) -> None:
+        self._env = env
         self._policy = policy
         self._hooks = hooks
         self._hooked = bool(hooks.after or hooks.project)
 
-    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
+    def settle(self, run: ActiveCall, result: Any) -> ToolOutcome | None:
         """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
-        redactor, kind = self._host.redactor, type(result)
+        redactor, kind = self._env.redactor, type(result)
         if kind is str:
             if len(result) > self._policy.plain_bytes:
                 return None  # to be encoded off the loop
@@ -79,7 +79,7 @@ class Finaliser:
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))
 
-    def _settle_redacted(self, run: CallRun, result: Any, redactor: Redactor) -> ToolOutcome | None:
+    def _settle_redacted(self, run: ActiveCall, result: Any, redactor: Redactor) -> ToolOutcome | None:
         """The same in a session that has secrets: nothing leaves without being looked through for them."""
         outcome = _outcome(run, result)
         checked = run.tool is not None and run.tool.check_output is not None
@@ -90,7 +90,7 @@ class Finaliser:
         settled = self._settle_outcome(run, result, redact_outcome(redactor, outcome))
         return settled if settled is None else self._redact_projected(settled, redactor)
 
-    def _settle_outcome(self, run: CallRun, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
+    def _settle_outcome(self, run: ActiveCall, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
         if type(result) is Pending and run.key_taken:
             return None
         if self._hooked and (run.attempt or self._hooks.project is not None):
@@ -99,19 +99,19 @@ class Finaliser:
             return None
         return outcome if is_plain(outcome, run.tool, self._policy) else None
 
-    async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
+    async def finish(self, run: ActiveCall, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
         outcome = await self._whole_outcome(run, result)
         payload = outcome.payload
-        hooks, policy, redactor, tool = self._hooks, self._policy, self._host.redactor, run.tool
+        hooks, policy, redactor, tool = self._hooks, self._policy, self._env.redactor, run.tool
         if redactor is not None:
             # Against its schema the value is held as the tool gave it: a handle might not fit.
             outcome = await _redacted(redactor, await off_loop(weight(outcome), check_output, outcome, tool, policy))
             tool = None
         if hooks.after and run.attempt:
             before = outcome
-            call = show(run, self._host.session_id, run.owner.id)
-            outcome = await ask_after(hooks.after, call, outcome, policy.timeout)
+            call = show(run, self._env.session_id, run.owner.id)
+            outcome = await run_after_hooks(hooks.after, call, outcome, policy.timeout)
             if redactor is not None and outcome is not before:
                 outcome, tool = await _redacted(redactor, outcome), run.tool
         outcome = await off_loop(len(outcome.payload), check_output, outcome, tool, policy)
@@ -126,7 +126,7 @@ class Finaliser:
         outcome = await project(outcome, policy, hooks, functools.partial(self._projected_call, run))
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
 
-    async def _whole_outcome(self, run: CallRun, result: Any) -> ToolOutcome:
+    async def _whole_outcome(self, run: ActiveCall, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, before anything is checked. A large value is encoded in a thread."""
         kind, policy = type(result), self._policy
         if kind is Failure:
@@ -152,7 +152,7 @@ class Finaliser:
             return outcome
         return _outcome(run, too_many_parts())
 
-    def _projected_call(self, run: CallRun) -> ProjectedCall:
+    def _projected_call(self, run: ActiveCall) -> ProjectedCall:
         """The call of an outcome, for the projector."""
         record, owner = run.record, run.owner
         return ProjectedCall(
@@ -165,12 +165,12 @@ class Finaliser:
             arguments=record.arguments,
             source=record.source,
             parent=record.parent,
-            duration=0.0 if run.started is None else max(0.0, self._host.monotonic() - run.started),
+            duration=0.0 if run.started is None else max(0.0, self._env.monotonic() - run.started),
         )
 
-    def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
+    def _keep_output(self, run: ActiveCall, text: str) -> Awaitable[str]:
         # A refused call is in the journal only with its outcome, which comes later: its file has no mark there.
-        return self._host.keep_output(identity(run), text, run.key is not None and run.refused is None)
+        return self._env.save_output(identity(run), text, run.key is not None and run.refused is None)
 
     def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
         """A projector's text is the host's, but made of what it was shown, or of more."""
@@ -191,7 +191,7 @@ def _is_short(result: Any) -> bool:
     return kind is not Failure or not isinstance(result.message, str) or len(result.message) <= SMALL
 
 
-def _outcome(run: CallRun, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
+def _outcome(run: ActiveCall, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
     outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by, encode)
     if run.decision is not None and outcome.decision is None:
         outcome = replace(outcome, decision=run.decision)
