@@ -311,7 +311,7 @@ def yield_to_loop() -> Generator[None, None, None]:
 def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
     """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
     # What follows the first part are objects of JSON: each says where it ends.
-    return "batch_" + jsonx.digest(b"".join([jsonx.encode(calls), *raws]))[:40]
+    return "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(calls), *raws]))[:40]
 
 
 # --- waking those that wait for a batch

@@ -101,7 +101,7 @@ class Batching(Belongings):
         self._shared.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        if scope.startswith(RUN_SCOPE) and parent is None:
+        if parent is None and scope.startswith(RUN_SCOPE):
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
         tools = self.all_tools()
         if self._offer.late != self._late:
@@ -109,7 +109,7 @@ class Batching(Belongings):
         # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
         above = parent.owner if parent is not None and parent.env in self._hosts else None
         if parent is None:
-            setting, restrictions = self._setting, (*self._restrictions, *under)
+            setting, restrictions = self._setting, self._restrictions + under
         elif above is not None:
             setting, restrictions = above.context, above.context.authority
         else:
@@ -144,6 +144,7 @@ class Batching(Belongings):
         """
         self._shared.require_open()
         host, shared = copy.copy(self._host), self._shared
+        host.loan = None
         host.admission = Admission(shared.running)
         host.save_event = save_event
         host.channel = Channel(self.id)

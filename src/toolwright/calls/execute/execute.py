@@ -16,6 +16,7 @@ from toolwright.calls.execute.cancel import interrupt, meaning, released
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
 from toolwright.calls.execute.failures import deadlocked, internal
 from toolwright.calls.execute.retry import before_another
+from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import complete, park
 from toolwright.calls.tool_plan import ToolPlan
@@ -46,7 +47,7 @@ class ActiveCall(RunState):
         self.owner.report.call_started(self, started)
         # It must be known after a crash whether the call had begun, if its tool may not simply run again. A call that
         # was cut off before may be what ends the process: its crashes are counted by its starts.
-        if self.key is not None and (not self.plan.rerun or self.recovered is not None) and env.journal.takes_time:
+        if self.key is not None and env.journal.takes_time and (not self.plan.rerun or self.recovered is not None):
             env.journal.mark_started(self, self._marked)
         else:
             self.owner.lane.add(self)
@@ -63,7 +64,8 @@ class ActiveCall(RunState):
     # --- the run
 
     def begin(self) -> Coroutine[Any, Any, None] | None:
-        """Take the tool's first step. None when that ended the call, else what must be awaited for it to end."""
+        """Take the tool's first step, in the call's context. None when that ended it, else what must be awaited."""
+        CURRENT.set(self)
         if self.cancel_reason is not None:
             end_now(self, cancelled(self))
             return None
