@@ -36,7 +36,7 @@ from toolwright.calls.hooks import Answer, Hooks, ProjectedCall
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare.before_hooks import show
 from toolwright.calls.redact import AT_ONCE, Redactor, off_loop, redact_outcome, weight
-from toolwright.large_json import SCALARS, SMALL, TooLong, encode_in_pieces, has_few_parts, is_small
+from toolwright.large_json import SCALARS, SMALL, TooLong, TooManyParts, encode_in_pieces, has_few_parts, is_small
 from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, encodable
 
 
@@ -146,6 +146,8 @@ class Finaliser:
         encode = functools.partial(encode_in_pieces, most=policy.max_output_bytes)
         try:
             outcome = await asyncio.to_thread(_outcome, run, result, encode)
+        except TooManyParts:
+            return _outcome(run, too_many_parts())
         except TooLong as error:
             return _outcome(run, output_too_long(error.size, policy, at_least=True))
         if await asyncio.to_thread(has_few_parts, outcome.payload):

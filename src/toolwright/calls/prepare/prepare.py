@@ -11,7 +11,7 @@ from toolwright import jsonx
 from toolwright.calls.execute.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
-from toolwright.large_json import has_few_parts
+from toolwright.large_json import has_few_parts, is_small, is_within
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
@@ -29,6 +29,8 @@ MOST_ITEMS = 50_000
 """How many items and fields these may have in all."""
 _FEW_PARTS = 2 * MOST_CONTAINERS
 """JSON of up to this many bytes cannot have more."""
+NOT_KEPT = jsonx.encode("[arguments that were too long to be kept]")
+"""What is recorded of arguments that were refused before they were encoded."""
 _KINDS = {
     list: "a list",
     str: "a string",
@@ -113,7 +115,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         entry.source = call.source
     given = call.arguments
     failure: Failure | None = None
-    if type(given) is dict:
+    if type(given) is dict and is_small(given):
         try:
             entry.raw = raw = jsonx.canonical(given)
             if len(raw) > max_bytes:
@@ -194,13 +196,18 @@ def rejected(name: str, error: BaseException) -> Failure:
 def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     """Bring arguments, an object or the JSON text of one, to canonical JSON."""
     failure = _read(prepared, given, max_bytes)
-    if failure is not None and isinstance(given, (str, bytes, bytearray)):
-        prepared.raw = _as_written(given)
+    if failure is not None:
+        if isinstance(given, (str, bytes, bytearray)):
+            prepared.raw = _as_written(given)
+        elif failure.code == "arguments_too_long":
+            prepared.raw = NOT_KEPT
     return failure
 
 
 def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     try:
+        if isinstance(given, Mapping) and not is_within(given, max_bytes, MOST_ITEMS + MOST_CONTAINERS):
+            return _too_large(max_bytes)
         if type(given) is dict:
             raw = jsonx.canonical(given)
         elif given is None or (isinstance(given, (str, bytes, bytearray)) and not given.strip()):
@@ -284,6 +291,18 @@ def _too_long(size: int, limit: int) -> Failure:
         message=f"The arguments have {size} bytes and the limit is {limit}; send less, or refer to a file",
         source="runtime",
         data={"bytes": size, "limit": limit},
+    )
+
+
+def _too_large(limit: int) -> Failure:
+    """The failure of arguments that were not encoded, so that nobody knows how long they are."""
+    return Failure(
+        category="resource_limit",
+        code="arguments_too_long",
+        message=f"The arguments have more than {limit} bytes, or more than {MOST_CONTAINERS} lists and objects, or "
+        f"more than {MOST_ITEMS} items; send less, or refer to a file",
+        source="runtime",
+        data={"limit": limit, "most_lists_and_objects": MOST_CONTAINERS, "most_items": MOST_ITEMS},
     )
 
 

@@ -25,12 +25,26 @@ from toolwright.effects.effect import Effect
 from toolwright.effects.journal_controller import interrupted
 from toolwright.effects.waits import Wait, WaitKey, expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
+from toolwright.large_json import (
+    PIECE,
+    TooLong,
+    TooManyParts,
+    decode_text,
+    encode_in_pieces,
+    has_few_parts,
+    is_small,
+    is_within,
+)
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import CallRun
 
+MOST_CONTAINERS = 20_000
+"""How many lists and objects the inputs or the result of a step may have: these are decoded on the event loop."""
+MOST_ITEMS = 200_000
+"""How many items and fields these may have in all."""
 KeyKind = Literal["completion", "event", "signal"]
 
 
@@ -53,7 +67,7 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     if not callable(function):
         raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
     effects = _effects(run)
-    given = _input(name, inputs)
+    given = _input(name, inputs, run.owner.policy.max_output_bytes)
     redactor = run.host.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(run), "step", name, shown, given)
@@ -64,7 +78,7 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     policy = _policy(run, name, inputs, on_crash, do)
     async with recording(run):
         try:
-            return jsonx.decode(unsealed(run.host, name, await effects.run(effect, do, policy)))
+            return await _decoded(unsealed(run.host, name, await effects.run(effect, do, policy)))
         except EffectFailed as failed:
             if isinstance(failed.__cause__, MachineError):
                 raise failed.__cause__ from None
@@ -88,15 +102,48 @@ async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: t
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
-        return await sealed(run.host, name, jsonx.encode(result))
+        return await sealed(run.host, name, await _encoded(result, run.owner.policy.max_output_bytes))
     except SecretsError:
         raise
+    except TooLong as error:
+        failure = Failure(
+            category="resource_limit",
+            code="output_too_long",
+            message=f"The step {name!r} returned more than a step may return ({_limits(run)}); return less, or write "
+            "it to a file and return its path",
+            source="runtime",
+        )
+        raise EffectFailed(failure) from error
     except Exception as error:  # a value may have code of its own for its JSON form
         failure = Failure(
             code="unserialisable_result",
             message=f"The step {name!r} returned a {type(result).__name__} that has no JSON form",
         )
         raise EffectFailed(failure) from error
+
+
+async def _encoded(result: Any, most: int) -> bytes:
+    """The JSON of what a step returned. Of a large value it is made in a thread, piece by piece.
+
+    Raises:
+        TooLong: it is too large to be kept, or to be decoded on the event loop.
+    """
+    if is_small(result):
+        return jsonx.encode(result)
+    payload = await asyncio.to_thread(encode_in_pieces, result, most)
+    if not await asyncio.to_thread(has_few_parts, payload, MOST_CONTAINERS, MOST_ITEMS):
+        raise TooManyParts
+    return payload
+
+
+async def _decoded(payload: bytes) -> Any:
+    if len(payload) > PIECE and payload.startswith(b'"'):
+        return await asyncio.to_thread(decode_text, payload)
+    return jsonx.decode(payload)
+
+
+def _limits(run: CallRun) -> str:
+    return f"{run.owner.policy.max_output_bytes} bytes, {MOST_CONTAINERS} lists and objects, {MOST_ITEMS} items"
 
 
 def _shown(run: CallRun, failure: Failure) -> Failure:
@@ -223,7 +270,12 @@ async def outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
             await step_in(run)
 
 
-def _input(name: str, inputs: tuple[Any, ...]) -> bytes:
+def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:
+    if not is_small(inputs) and not is_within(inputs, most, MOST_ITEMS):
+        raise ToolwrightError(
+            f"The inputs of step {name!r} have more than {most} bytes or {MOST_ITEMS} items; give it less, or let "
+            "the function take large values from where it is defined"
+        )
     try:
         return jsonx.canonical(inputs)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
