@@ -103,11 +103,12 @@ async def test_a_large_result_of_a_step_leaves_the_loop_alone(loop_watch, tmp_pa
 
 @pytest.mark.promise("SAFE-01", "EFF-01")
 async def test_huge_inputs_of_a_step_are_refused_before_they_are_encoded(loop_watch):
-    ran = []
+    ran: list[object] = []
+    value = [1.5] * (5 * MIB)
 
     @tool
     async def work(ctx: ToolContext) -> None:
-        await ctx.step("make", ran.append, [1.5] * (5 * MIB))
+        await ctx.step("make", ran.append, value)
 
     async with fail_after(60), Runtime.open(tools=[take, work]) as runtime:
         session = runtime.session("s")

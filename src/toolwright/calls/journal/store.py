@@ -58,8 +58,10 @@ class StoreJournal:
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         refused: Sequence[CallRun] = ()
-        if len(waiting) < len(runs) and not scope.startswith(PROCESS_SCOPE):
-            refused = [run for run in runs if run.outcome is not None and not run.repeated]
+        if len(waiting) < len(runs):
+            # The call of a background run itself is told by the end of the run, and may run when that is reopened.
+            is_run = scope.startswith(PROCESS_SCOPE) and runs[0].depth == 0
+            refused = [run for run in runs if run.outcome is not None and not run.repeated and not is_run]
         if not waiting and not refused:
             return
         # That of a run is kept with the run.
