@@ -96,7 +96,7 @@ class JournalStore(Protocol):
         what somebody else may be waiting for.
 
         The entries of `refused`, calls that cannot run, come last. They are only looked up. Calls of a background run
-        are begun, and written with their outcome where they were refused, only while a worker of this owner has the run.
+        are begun, and written with their outcome where they were refused, only while a worker of this owner has it.
         """
         ...
 
