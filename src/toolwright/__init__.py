@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from toolwright.app import App
     from toolwright.calls.authorise.approvals import Approval
     from toolwright.calls.batch import Batch
-    from toolwright.calls.hooks import Answer, HookCall, ProjectedCall, ReplaceArguments
-    from toolwright.calls.policy import Policy, Request, Rule
+    from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
+    from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
         BatchFailed,
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from toolwright.session.services.quotas import Quotas, Room
     from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
+    from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, TriggerOptions
     from toolwright.tools.call import ToolCall
     from toolwright.tools.capability import Capability
     from toolwright.tools.claims import path, resource, tree
     from toolwright.tools.context import ToolContext
     from toolwright.tools.definition import Hints, ToolDefinition
     from toolwright.tools.function import tool, tools_of
+    from toolwright.tools.options import ToolOptions
     from toolwright.tools.outcome import (
         Attachment,
         ConnectionRequired,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from toolwright.tools.registry import ToolRegistry
     from toolwright.tools.retry import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
+    from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
 
 __version__ = "0.1.0"
@@ -81,24 +84,28 @@ _HOMES = {
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
+    "PolicySettings": "toolwright.calls.policy",
+    "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
     "Quotas": "toolwright.session.services.quotas",
     "Recovered": "toolwright.session.recovery",
-    "Unfinished": "toolwright.session.recovery",
-    "Resolved": "toolwright.session.inbox",
     "RegistryError": "toolwright.errors",
     "ReplaceArguments": "toolwright.calls.hooks",
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
+    "Resolved": "toolwright.session.inbox",
     "RetryPolicy": "toolwright.tools.retry",
     "Room": "toolwright.session.services.quotas",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
+    "ScheduleOptions": "toolwright.tools.background_protocols",
     "ScopedRegistry": "toolwright.tools.scopes",
     "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
+    "SpawnOptions": "toolwright.tools.background_protocols",
     "StoreError": "toolwright.errors",
+    "Subject": "toolwright.tools.subject",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
     "ToolCall": "toolwright.tools.call",
@@ -106,9 +113,12 @@ _HOMES = {
     "ToolDefinition": "toolwright.tools.definition",
     "ToolDefinitionError": "toolwright.errors",
     "ToolError": "toolwright.tools.outcome",
+    "ToolOptions": "toolwright.tools.options",
     "ToolOutcome": "toolwright.tools.outcome",
     "ToolRegistry": "toolwright.tools.registry",
     "ToolwrightError": "toolwright.errors",
+    "TriggerOptions": "toolwright.tools.background_protocols",
+    "Unfinished": "toolwright.session.recovery",
     "filtered": "toolwright.tools.scopes",
     "overridden": "toolwright.tools.scopes",
     "path": "toolwright.tools.claims",
@@ -145,6 +155,8 @@ __all__ = [
     "Pending",
     "Policy",
     "PolicyError",
+    "PolicySettings",
+    "PrepareCall",
     "ProjectedCall",
     "Quotas",
     "Recovered",
@@ -158,10 +170,13 @@ __all__ = [
     "Rule",
     "Runtime",
     "RuntimeClosed",
+    "ScheduleOptions",
     "ScopedRegistry",
     "Screened",
     "Session",
+    "SpawnOptions",
     "StoreError",
+    "Subject",
     "Success",
     "Tool",
     "ToolCall",
@@ -169,9 +184,11 @@ __all__ = [
     "ToolDefinition",
     "ToolDefinitionError",
     "ToolError",
+    "ToolOptions",
     "ToolOutcome",
     "ToolRegistry",
     "ToolwrightError",
+    "TriggerOptions",
     "Unfinished",
     "filtered",
     "overridden",

@@ -23,6 +23,7 @@ from toolwright.session.batches import Batching
 from toolwright.session.children import SENDERS, ChildSession, child_id
 from toolwright.session.connecting import Connecting
 from toolwright.session.parts import Shared
+from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.secrets.log_filter import unguard_logs
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.quotas import Marks
@@ -83,6 +84,7 @@ class Session(Batching, Background, Connecting):
             run_nested=self._run_nested,
             keeper=self._known,
             secret_names=self._secret_names,
+            view=ReadOnlySession(self),
             know=self._know if shared.kept_before else None,
             open_child=self._open_child,
             model=shared.model,

@@ -21,7 +21,7 @@ from toolwright.calls.journal.unreleased import Adrift
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import waits_of
 from toolwright.clock import Clock
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
@@ -60,12 +60,12 @@ class StoreJournal:
         refused: Sequence[CallRun] = ()
         if len(waiting) < len(runs):
             # The call of a background run itself is told by the end of the run, and may run when that is reopened.
-            is_run = scope.startswith(PROCESS_SCOPE) and runs[0].depth == 0
+            is_run = scope.startswith(RUN_SCOPE) and runs[0].depth == 0
             refused = [run for run in runs if run.outcome is not None and not run.repeated and not is_run]
         if not waiting and not refused:
             return
         # That of a run is kept with the run.
-        under = None if scope.startswith(PROCESS_SCOPE) else runs[0].owner.setting.kept_authority
+        under = None if scope.startswith(RUN_SCOPE) else runs[0].owner.setting.kept_authority
         intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
         refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
         while not await self._written(waiting, intents, refused, refusals):

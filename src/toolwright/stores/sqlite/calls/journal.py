@@ -12,7 +12,7 @@ import apsw
 from msgspec import UNSET
 from msgspec.structs import astuple, replace
 
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
+from toolwright.effects.effect import RUN_SCOPE, CallKey, Kept
 from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.calls.intent_bundles import Bundle, Bundles, is_mine, remove, untie
@@ -76,7 +76,7 @@ class SqliteJournalStore:
         rerun = all(intent.rerun for intent in intents)
         # All calls of a batch have one scope.
         scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
-        of_process = scope.startswith(PROCESS_SCOPE)
+        of_process = scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
         bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_process else self._bundles.over()
@@ -129,7 +129,7 @@ class SqliteJournalStore:
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
         job_of = work_and_look_up if refused else work
         if of_process:
-            return self._begin_of_process(scope, job_of, not rerun)
+            return self._begin_of_run(scope, job_of, not rerun)
         job = self._writer.do(job_of, synced=not rerun)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
@@ -137,11 +137,11 @@ class SqliteJournalStore:
             self._bundles.put_back(over, job)
         return job
 
-    async def _begin_of_process(
+    async def _begin_of_run(
         self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
     ) -> list[Entry | None]:
         """Begin calls of a process while a worker of this owner has it: one that was frozen begins nothing more."""
-        id = scope.removeprefix(PROCESS_SCOPE)
+        id = scope.removeprefix(RUN_SCOPE)
 
         def held(connection: apsw.Connection) -> list[Entry | None] | None:
             return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
@@ -158,7 +158,7 @@ class SqliteJournalStore:
             StoreError: one of these scopes is that of such a process.
         """
         for scope in scopes:
-            id = scope.removeprefix(PROCESS_SCOPE)
+            id = scope.removeprefix(RUN_SCOPE)
             if id != scope and one(connection, _HELD, (id, self.owner)) is None:
                 raise StoreError(f"The process {id!r} is no longer this worker's, and its calls are not written")
 
@@ -234,7 +234,7 @@ class SqliteJournalStore:
                 return False
             for table in ("effects", "crashes", "waits", "signals"):
                 # A process may be sent signals before its call begins: they are not the call's to forget.
-                if table != "signals" or not key.scope.startswith(PROCESS_SCOPE):
+                if table != "signals" or not key.scope.startswith(RUN_SCOPE):
                     connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
             return True
 
