@@ -71,10 +71,16 @@ def is_within(value: Any, most_bytes: int, most_parts: int) -> bool:
     """True when a value has no more characters of text, and no more items and fields in all, than these.
 
     It is looked at for no longer than it takes to find more of them, however large it is.
+
+    Raises:
+        TooDeep: it is nested deeper than `jsonx.DEEPEST`.
     """
-    waiting: list[Iterable[Any]] = [(value,)]
+    waiting: list[tuple[Iterable[Any], int]] = [((value,), 0)]
     while waiting:
-        for item in waiting.pop():
+        items, depth = waiting.pop()
+        if depth > jsonx.DEEPEST:
+            raise jsonx.TooDeep
+        for item in items:
             kind = type(item)
             if kind is str:
                 most_bytes -= len(item)
@@ -82,16 +88,16 @@ def is_within(value: Any, most_bytes: int, most_parts: int) -> bool:
                 continue
             elif kind is dict or isinstance(item, Mapping):
                 most_parts -= len(item)
-                waiting += (item.keys(), item.values())
+                waiting += ((item.keys(), 0), (item.values(), depth + 1))
             elif isinstance(item, list | tuple | set | frozenset):
                 most_parts -= len(item)
                 if item:
-                    waiting.append(item)
+                    waiting.append((item, depth + 1))
             elif isinstance(item, str | bytes | bytearray):
                 most_bytes -= len(item)
             elif parts := _fields(item):
                 most_parts -= len(parts)
-                waiting.append(parts.values())
+                waiting.append((parts.values(), depth + 1))
             if most_bytes < 0 or most_parts < 0:
                 return False
     return True

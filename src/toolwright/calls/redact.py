@@ -335,10 +335,10 @@ async def learn_secrets(host: CallHost, calls: Iterable[Any], tools: Mapping[str
     if host.redactor is not None:
         for call in calls:
             _, arguments = _name_and_arguments(call)
-            if not isinstance(arguments, Mapping) or not is_within(arguments, most_bytes, MOST_SEARCHED):
-                continue  # The call itself will fail by that.
-            if weight(arguments) > AT_ONCE:
-                with contextlib.suppress(Exception):  # The call itself will fail by that.
+            if not isinstance(arguments, Mapping):
+                continue
+            with contextlib.suppress(Exception):  # The call itself will fail by that.
+                if is_within(arguments, most_bytes, MOST_SEARCHED) and weight(arguments) > AT_ONCE:
                     await asyncio.to_thread(_search, host.redactor, arguments)
 
 

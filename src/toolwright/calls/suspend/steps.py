@@ -271,15 +271,15 @@ async def outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
 
 
 def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:
-    if not is_small(inputs) and not is_within(inputs, most, MOST_ITEMS):
-        raise ToolwrightError(
-            f"The inputs of step {name!r} have more than {most} bytes or {MOST_ITEMS} items; give it less, or let "
-            "the function take large values from where it is defined"
-        )
     try:
-        return jsonx.canonical(inputs)
+        if is_small(inputs) or is_within(inputs, most, MOST_ITEMS):
+            return jsonx.canonical(inputs)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
+    raise ToolwrightError(
+        f"The inputs of step {name!r} have more than {most} bytes or {MOST_ITEMS} items; give it less, or let "
+        "the function take large values from where it is defined"
+    )
 
 
 def _require_name(kind: str, name: Any) -> None:
