@@ -62,7 +62,7 @@ class PreparedCall:
     source: CallSource = "model"
     call_id: str
     named = False  # True when the call was given its id.
-    repeated = False  # True when an earlier call of its batch has the same id.
+    repeated = False  # True when an earlier call of its batch has the same id, or its id cannot be used.
     name: str
 
     def fail(self, failure: Failure) -> None:
@@ -96,8 +96,6 @@ def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
         raise ToolwrightError(f"{given!r:.200} is not a tool call; use ToolCall(name=..., arguments=...) or a mapping")
     if type(call.name) is not str or not (call.id is None or (type(call.id) is str and call.id)):
         raise ToolwrightError(f"The call {call!r:.200} needs a name and an id that are non-empty strings")
-    if call.id is not None and not call.id.isascii() and encodable(call.id) != call.id:
-        raise ToolwrightError(f"The call id {call.id!r:.200} has no form in UTF-8; use another")
     if call.source not in _SOURCES:
         raise ToolwrightError(
             f"The call {call.id!r} has source {call.source!r}; use one of {', '.join(sorted(_SOURCES))}"
@@ -109,8 +107,12 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
     """Resolve the tool, parse and validate the arguments. What fails here never reaches the tool."""
     name = entry.name = call.name
     call_id = entry.call_id = call.id or new_id("call")
+    unusable_id = False
     if call.id is not None:
         entry.named = True
+        if not call_id.isascii() and encodable(call_id) != call_id:
+            unusable_id = True
+            call_id = entry.call_id = encodable(call_id)
     if call.source != "model":
         entry.source = call.source
     given = call.arguments
@@ -143,9 +145,12 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
                 entry.arguments = tool.validate(entry.raw)
             except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
-    if call_id in seen:
-        entry.repeated = True
-    seen.add(call_id)
+    if unusable_id:
+        failure, entry.repeated = _unusable_id(call_id), True  # What has no id of its own is not journaled.
+    else:
+        if call_id in seen:
+            entry.repeated = True
+        seen.add(call_id)
     if call.cut_off is not None:
         failure = _cut_off(call.cut_off)
     if failure is not None:
@@ -255,6 +260,15 @@ def _duplicate(call_id: str) -> Failure:
         category="invalid_arguments",
         code="duplicate_id",
         message=f"The call id {call_id!r} is used twice in this batch; give each call its own id",
+        source="runtime",
+    )
+
+
+def _unusable_id(call_id: str) -> Failure:
+    return Failure(
+        category="invalid_arguments",
+        code="unusable_id",
+        message=f"The call was not run: its id, shown as {call_id!r:.200}, has no form in UTF-8; give it another id",
         source="runtime",
     )
 
