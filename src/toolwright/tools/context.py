@@ -168,12 +168,19 @@ class ToolContext(Generic[Deps]):
     def progress(
         self, current: float, total: float | None = None, label: str | None = None, unit: str | None = None
     ) -> Done:
-        """Tell watchers how far the call is; `unit` says of what, such as "files"."""
+        """Tell watchers how far the call is; `unit` says of what, such as "files".
+
+        A report that cannot be used, such as one whose `current` is no number, never fails the call. The log says so,
+        once for each call.
+        """
         self._services.report_progress(current, total, label, unit)
         return _DONE
 
     def status(self, text: str) -> Done:
-        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one.
+
+        A `text` that is no text never fails the call. The log says so, once for each call.
+        """
         self._services.report_status(text)
         return _DONE
 
