@@ -13,17 +13,19 @@ from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
 from toolwright.calls.schedule.deadlock import Running
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.effect import CallKey
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool
 from toolwright.session.secrets.vault import Vault
-from toolwright.session.services.quotas import Marker, Quotas
-from toolwright.session.services.session_services import ServiceStores
+from toolwright.session.services.quotas import Marker
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import ServiceStores
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import Snapshot
@@ -61,6 +63,8 @@ class Shared:
     """True when sessions may have secrets that an earlier process wrote."""
     redacted: Callable[[str, str], Awaitable[str]]
     """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
+    redactor: Callable[[str], Awaitable[Redactor | None]]
+    """Gives what takes the secrets of the session of an id out of values; None where it has none."""
     tool_of: Callable[[str, str], Tool | None]
     """Finds the tool that the session of an id has here under a name."""
     open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]

@@ -93,8 +93,12 @@ class RunServices:
     def now(self) -> float:
         return self._run.host.clock.now()
 
-    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
-        if not (_is_number(current) and (total is None or _is_number(total)) and _are_text_or_none(label, unit)):
+    def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
+        if not (
+            (current is None or _is_number(current))
+            and (total is None or _is_number(total))
+            and _are_text_or_none(label, unit)
+        ):
             self._warn("progress", "finite numbers, and text for label and unit")
         self._publish(CallProgress(*about(self._run), current, total, label, unit))
 
