@@ -11,7 +11,7 @@ from toolwright import jsonx
 from toolwright.calls.execute.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
-from toolwright.large_json import has_few_parts, is_small, is_within
+from toolwright.large_json import has_few_parts, is_flat, is_small, is_within
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
@@ -117,17 +117,24 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         entry.source = call.source
     given = call.arguments
     failure: Failure | None = None
-    if type(given) is dict and is_small(given):
+    if type(given) is dict and (is_flat(given) or is_small(given)):
         try:
-            entry.raw = raw = jsonx.canonical(given)
-            if len(raw) > max_bytes:
-                entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
-            elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
-                entry.raw, failure = _as_written(raw), _too_many_parts()
+            entry.raw = raw = jsonx.canonical_unchecked(given)
+            if len(raw) > jsonx.SHALLOW or len(raw) > max_bytes:
+                jsonx.require_shallow(raw)
+                if len(raw) > max_bytes:
+                    entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
+                elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
+                    entry.raw, failure = _as_written(raw), _too_many_parts()
         except (TypeError, ValueError, OverflowError, RecursionError):
             failure = read_arguments(entry, given, max_bytes)
     elif given is not None:
         failure = read_arguments(entry, given, max_bytes)
+    repeated = unusable_id or call_id in seen  # A call without an id of its own is not journaled either.
+    if repeated:
+        entry.repeated = True
+    else:
+        seen.add(call_id)
     tool = entry.tool = snapshot.get(name) or find(snapshot, name)
     if tool is None:
         entry.name = encodable(name)
@@ -136,7 +143,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         entry.name = tool.definition.name
         if tool.screen is not None:
             failure = _screened(entry, tool) or failure
-        if call_id in seen:
+        if repeated:
             failure = _duplicate(call_id)
         elif call.kind is not None and call.kind != tool.definition.kind:
             failure = _wrong_kind(name, tool.definition.kind, call.kind)
@@ -146,11 +153,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
             except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
     if unusable_id:
-        failure, entry.repeated = _unusable_id(call_id), True  # What has no id of its own is not journaled.
-    else:
-        if call_id in seen:
-            entry.repeated = True
-        seen.add(call_id)
+        failure = _unusable_id(call_id)
     if call.cut_off is not None:
         failure = _cut_off(call.cut_off)
     if failure is not None:
