@@ -20,6 +20,9 @@ from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.tool_plan import Plan
 from toolwright.tools.tool import Tool
 
+LONGEST = 366 * 24 * 3600.0
+"""Seconds of a call without a timeout: a timer needs some instant, and no process lives to see this one."""
+
 
 class BatchSetting:
     """The parts that a batch and its calls use, one of each stage, made for one policy."""
@@ -90,6 +93,6 @@ class BatchSetting:
         """Make the plan of a tool, to be found in `plans` from then on."""
         policy, definition = self.policy, tool.definition
         usual = policy.long_timeout if definition.hints.long_running else policy.timeout
-        bucket = self.host.deadlines.bucket(definition.timeout or usual)
+        bucket = self.host.deadlines.bucket(min(definition.timeout or usual, LONGEST))
         plan = self.plans[tool] = Plan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
         return plan
