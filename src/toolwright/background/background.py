@@ -246,7 +246,7 @@ class Processes:
         programs = (session.policy, self._place.policy)
         restrictions = () if done else self._place.rules.read(process.authority, programs)
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=process.source)
-        keep_event = partial(worker.reporting.append, process, sink)
+        save_event = partial(worker.reporting.append, process, sink)
         own = process.options.timeout is not None
 
         def timeout(said: float | None) -> float:
@@ -254,5 +254,5 @@ class Processes:
             return LONGEST if own or said is None else said
 
         return session.start_apart(
-            call, scope_of(process.id), sink.push, keep_event, timeout, restrictions, process.started_by
+            call, scope_of(process.id), sink.push, save_event, timeout, restrictions, process.started_by
         )
