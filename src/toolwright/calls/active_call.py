@@ -82,6 +82,7 @@ class RunState(Ticket):
     finishing = False
     late: asyncio.Task[None] | None = None
     streams: dict[str, Stream] | None = None
+    warned_of_report = False
     record: Any
     plan: ToolPlan
     # Its identity in the journal of a store; True where the memory of this process has it; who shares its execution.

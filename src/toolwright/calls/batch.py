@@ -21,7 +21,7 @@ from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.launch import Launch
 from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare.prepare import prepare, read_call
-from toolwright.calls.redact import learn_secret, written_arguments
+from toolwright.calls.redact import AtOnce, learn_secret, written_arguments
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
@@ -97,6 +97,7 @@ class Batch:
         names: list[tuple[str, str]] = []
         raws: list[bytes] = []
         seen: set[str] = set()
+        at_once = None if parent is None else AtOnce()
         if type(calls) is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
             raise unusable("batch", calls, "a list of calls")
         for position, given in enumerate(calls):
@@ -108,7 +109,7 @@ class Batch:
                 self._prepares = True
             given_secret = tool is not None and tool.definition.secret is not None
             if given_secret:
-                learn_secret(run, at_once=parent is not None)
+                learn_secret(run, at_once=at_once)
             if parent is not None:
                 run.parent_id, run.source, run.depth = parent.call_id, "tool", parent.depth + 1
                 if run.depth > self.policy.max_nesting and run.outcome is None:
@@ -309,7 +310,7 @@ def yield_to_loop() -> Generator[None, None, None]:
 def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
     """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
     # What follows the first part are objects of JSON: each says where it ends.
-    return "batch_" + jsonx.digest(b"".join([jsonx.encode(calls), *raws]))[:40]
+    return "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(calls), *raws]))[:40]
 
 
 # --- waking those that wait for a batch

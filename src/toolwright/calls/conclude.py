@@ -48,8 +48,15 @@ def give(run: ActiveCall, outcome: ToolOutcome) -> None:
     if run.key_taken and run.env.journal.will_record(run, outcome):
         run.key_taken = False
         run.env.hold_task(run.env.loop.create_task(_end_completion(run, outcome)))
-    else:
-        _give(run, outcome)
+        return
+    if run.env.journal.concluded(run, outcome, _recorded):
+        if run.sharers:
+            _recorded(run, outcome, None)
+        else:
+            _given(run, outcome)
+    elif run.order and not run.done and run not in run.env.lingering:
+        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        (run.admission.finish if run.claims is PARALLEL else run.admission.free_slots)(run)
 
 
 async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
@@ -69,7 +76,7 @@ async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
         finaliser, result = run.owner.finaliser, completion_result(resolution)
         settled = finaliser.settle(run, result)
         outcome = await finaliser.finish(run, result) if settled is None else settled
-    _give(run, outcome)
+    give(run, outcome)
 
 
 def completion_result(resolution: Resolution) -> Any:
@@ -79,17 +86,6 @@ def completion_result(resolution: Resolution) -> Any:
     if resolution.status == "cancelled":
         return Cancelled(resolution.reason or "its completion was cancelled", may_have_run=True)
     return failure_of(resolution, "its completion")
-
-
-def _give(run: ActiveCall, outcome: ToolOutcome) -> None:
-    if run.env.journal.concluded(run, outcome, _recorded):
-        if run.sharers:
-            _recorded(run, outcome, None)
-        else:
-            _given(run, outcome)
-    elif run.order and not run.done and run not in run.env.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
-        (run.admission.finish if run.claims is PARALLEL else run.admission.free_slots)(run)
 
 
 def _recorded(run: ActiveCall, outcome: ToolOutcome, fault: Exception | None) -> None:

@@ -56,6 +56,7 @@ class CallEnvironment:
         "know",
         "limited_children",
         "lingering",
+        "loan",
         "loop",
         "model",
         "monotonic",
@@ -139,6 +140,8 @@ class CallEnvironment:
         )
         self.thread_id = threading.get_ident()
         self._batches_since_yield = 0
+        # The task that was lent to calls in this turn of the loop, and that the next call may use.
+        self.loan: Any = None
 
     def must_yield(self) -> bool:
         """True when the loop must get its turn now: few batches that never had to wait may follow each other."""

@@ -16,6 +16,7 @@ from toolwright.calls.execute.cancel import interrupt, meaning, released
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
 from toolwright.calls.execute.failures import deadlocked, internal
 from toolwright.calls.execute.retry import before_another
+from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import complete, park
 from toolwright.calls.tool_plan import ToolPlan
@@ -54,7 +55,8 @@ class ActiveCall(RunState):
     # --- the run
 
     def begin(self) -> Coroutine[Any, Any, None] | None:
-        """Take the tool's first step. None when that ended the call, else what must be awaited for it to end."""
+        """Take the tool's first step, in the call's context. None when that ended it, else what must be awaited."""
+        CURRENT.set(self)
         if self.cancel_reason is not None:
             end_now(self, cancelled(self))
             return None

@@ -66,20 +66,25 @@ class LentTask(asyncio.Task[None]):
 
 
 class Loan:
-    """One lent task, and the call that keeps it, if any. `context` is that of the first call it is lent to."""
+    """One lent task, and the call that keeps it, if any. `context` is that of the first call it is lent to.
 
-    __slots__ = ("_rest", "_run", "context", "task")
+    `references` and `weak_references` count the references to the task while nobody has seen it.
+    """
+
+    __slots__ = ("_env", "_rest", "_run", "context", "references", "task", "weak_references")
 
     _run: ActiveCall
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+    def __init__(self, env: CallEnvironment, context: Context) -> None:
+        self._env = env
         self._rest: Any = None
         self.context = context
+        self.references = self.weak_references = 0
         life = self._live()
         # It stands in the middle of its code before it becomes a task, so that a cancellation is thrown at a place
         # where it is caught: a task that is cancelled before its first step would never take that step.
         life.send(None)
-        self.task = LentTask(life, loop=loop, name="toolwright-call", context=context)
+        self.task = LentTask(life, loop=env.loop, name="toolwright-call", context=context)
 
     def use_for(self, run: ActiveCall, rest: Coroutine[Any, Any, None], context: Context) -> None:
         """Run the rest of the call in this task."""
@@ -92,6 +97,8 @@ class Loan:
         except asyncio.CancelledError:
             stopped = True
             self.task.uncancel()  # it is cancelled again below
+        if self._env.loan is self:
+            self._env.loan = None
         if self._rest is not None:
             await _go_on(self._run, self._rest, self.task, stopped)
 
@@ -130,25 +137,36 @@ class Lane:
         caller = asyncio.current_task(loop)
         if caller is not None:
             asyncio._leave_task(loop, caller)
-        loan: Loan | None = None
+        # Batches that follow each other within one turn of the loop are lent the same task.
+        loan: Loan | None = env.loan
         task: LentTask | None = None
-        references = weak_references = 0
+        env.loan = None
+        if loan is not None:
+            task = loan.task
+            asyncio._enter_task(loop, task)
+            if task.touched or getrefcount(task) != loan.references or getweakrefcount(task) != loan.weak_references:
+                asyncio._leave_task(loop, task)
+                loan = task = None
         try:
             for _ in range(MOST_FIRST_STEPS):
                 if not ready:
                     break
                 run, context = ready.popleft(), copy()
                 if loan is None or task is None:
-                    loan = Loan(loop, context)
+                    loan = Loan(env, context)
                     task = loan.task
                     asyncio._enter_task(loop, task)
-                    references, weak_references = getrefcount(task), getweakrefcount(task)
+                    loan.references, loan.weak_references = getrefcount(task), getweakrefcount(task)
                 try:
-                    rest = context.run(_first_step, run)
+                    rest = context.run(run.begin)
                 except Exception as error:
                     rest = None
                     run.broke(error)
-                if not task.touched and getrefcount(task) == references and getweakrefcount(task) == weak_references:
+                if (
+                    not task.touched
+                    and getrefcount(task) == loan.references
+                    and getweakrefcount(task) == loan.weak_references
+                ):
                     if rest is None:
                         continue
                     if ready or context is not loan.context:
@@ -161,17 +179,13 @@ class Lane:
         finally:
             if task is not None:
                 asyncio._leave_task(loop, task)
+                env.loan = loan
             if caller is not None:
                 asyncio._enter_task(loop, caller)
             if ready:
                 loop.call_soon(self._take_first_steps)
             else:
                 self._busy = False
-
-
-def _first_step(run: ActiveCall) -> Coroutine[Any, Any, None] | None:
-    CURRENT.set(run)
-    return run.begin()
 
 
 async def _go_on(

@@ -36,7 +36,17 @@ from toolwright.calls.hooks import Answer, Hooks, ProjectedCall
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare.before_hooks import show
 from toolwright.calls.redact import AT_ONCE, Redactor, off_loop, redact_outcome, weight
-from toolwright.large_json import SCALARS, SMALL, TooLong, encode_in_pieces, has_few_parts, is_small
+from toolwright.large_json import (
+    SCALARS,
+    SMALL,
+    TooLong,
+    TooManyParts,
+    encode_in_pieces,
+    encode_small,
+    has_few_parts,
+    is_flat,
+    is_small,
+)
 from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, encodable
 
 
@@ -53,22 +63,29 @@ class Finaliser:
 
     def settle(self, run: ActiveCall, result: Any) -> ToolOutcome | None:
         """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
-        redactor, kind = self._env.redactor, type(result)
+        redactor, kind, policy, payload = self._env.redactor, type(result), self._policy, None
         if kind is str:
-            if len(result) > self._policy.plain_bytes:
+            if len(result) > policy.plain_bytes:
                 return None  # to be encoded off the loop
+        elif kind is dict or kind is list:
+            if kind is list or not is_flat(result):
+                payload = encode_small(result)
+                if payload is None and not is_small(result):
+                    return None
         elif kind not in SCALARS and not (_is_short(result) if kind in SPECIAL else is_small(result)):
             return None
         if redactor is not None:
             return self._settle_redacted(run, result, redactor)
-        if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+        if not self._hooked and kind not in SPECIAL and run.tool is not None and run.tool.check_output is None:
             # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
             try:
-                payload = jsonx.encode(result)
+                if payload is None:
+                    payload = jsonx.encode_unchecked(result)
+                    if len(payload) > jsonx.SHALLOW:
+                        jsonx.require_shallow(payload)
             except BaseException as error:  # a value may have code of its own for its JSON form
                 result = unserialisable(result, error)
             else:
-                policy = self._policy
                 if len(payload) > policy.plain_bytes or (
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
@@ -146,6 +163,8 @@ class Finaliser:
         encode = functools.partial(encode_in_pieces, most=policy.max_output_bytes)
         try:
             outcome = await asyncio.to_thread(_outcome, run, result, encode)
+        except TooManyParts:
+            return _outcome(run, too_many_parts())
         except TooLong as error:
             return _outcome(run, output_too_long(error.size, policy, at_least=True))
         if await asyncio.to_thread(has_few_parts, outcome.payload):

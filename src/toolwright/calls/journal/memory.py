@@ -112,7 +112,7 @@ class MemoryJournal:
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
         if call.remembered:
-            if outcome.status == "cancelled" and not outcome.may_have_run:
+            if outcome.status == "cancelled" and (not outcome.may_have_run or _may_run_again(call)):
                 self._forget(call)
             else:
                 self._scopes[call.owner.scope][call.call_id].end = outcome
@@ -128,3 +128,8 @@ class MemoryJournal:
 
     def close(self) -> None:
         pass  # Nothing outlives the process.
+
+
+def _may_run_again(call: ActiveCall) -> bool:
+    """True for a call that a fault of the machine stopped, and whose tool may simply run again."""
+    return call.fault is not None and call.tool is not None and call.tool.definition.on_crash == "rerun"
