@@ -60,6 +60,8 @@ class Batching(Belongings):
             BatchFailed: with `continue_on_failure=False`, a call failed.
         """
         parent = CURRENT.get()
+        if parent is not None and type(calls) is list:
+            await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
 
@@ -218,7 +220,7 @@ class Batching(Belongings):
 
     async def _run_nested(self, run: ActiveCall, calls: Calls) -> list[ToolOutcome]:
         if type(calls) is list:
-            await learn_secrets(self._host, calls, self.all_tools())
+            await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
     def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchContext:
