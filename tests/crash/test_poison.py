@@ -57,6 +57,7 @@ def test_a_run_that_gets_a_step_further_each_time_is_not_given_up(crashes):
 POISON_CALL = """
 import os, signal
 from toolwright import Policy
+from toolwright.calls.active_call import RUNNING
 
 {tool}
 async def poison() -> None:
@@ -143,7 +144,7 @@ async def main():
             (outcome,) = await batch
             say(outcome.value)
         else:
-            while not batch.runs[0].in_tool:
+            while batch.runs[0].phase is not RUNNING:
                 await asyncio.sleep(0.01)
 """
 

@@ -16,11 +16,12 @@ from toolwright.background.handle import Desk, Run
 from toolwright.background.spawn import LONGEST, Runs, limits_of, require_background
 from toolwright.background.triggers import Triggers, occur
 from toolwright.background.worker import Turn, Worker
-from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of
+from toolwright.calls.active_call import CURRENT
+from toolwright.calls.authorise.authority import Origin, RuleBook
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy
-from toolwright.calls.redact import Redactor
+from toolwright.calls.redactor import Redactor
+from toolwright.calls.suspend.context_services import origin_of
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import RunError

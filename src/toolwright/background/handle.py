@@ -21,7 +21,8 @@ from toolwright.background.tracked import (
     success,
 )
 from toolwright.calls.authorise.authority import combine
-from toolwright.calls.redact import Redactor, redact_failure
+from toolwright.calls.redact import redact_failure
+from toolwright.calls.redactor import Redactor
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import KeyRefused, RunError

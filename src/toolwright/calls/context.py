@@ -1,8 +1,9 @@
-"""What the batches of a session under one policy have in common. Owns making it once, and the plan of each tool."""
+"""What the batches of a session under one policy share, and the plan of each tool. Owns making both once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic
 
 from msgspec import UNSET, UnsetType
 
@@ -10,17 +11,45 @@ from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.environment import CallEnvironment
-from toolwright.calls.execute.timeout import timeout_of
-from toolwright.calls.finalise.finalise import Finaliser
 from toolwright.calls.hooks import Hooks
+from toolwright.calls.journal.contract import CallT
 from toolwright.calls.policy import Policy
-from toolwright.calls.record import CallLog, Report
-from toolwright.calls.schedule.tickets import Limit
-from toolwright.calls.tool_plan import ToolPlan
+from toolwright.calls.record import CallLog, Recorder
+from toolwright.calls.schedule.admission import Limit
+from toolwright.clock import DeadlineBucket
 from toolwright.tools.tool import Tool
 
 
-class BatchContext:
+class ToolPlan:
+    """What all calls of one tool under one policy have in common; made once, not for each call."""
+
+    __slots__ = (
+        "allowed_by",
+        "attempts",
+        "bucket",
+        "direct",
+        "invoke",
+        "limit",
+        "mode",
+        "needs_context",
+        "rerun",
+        "tool",
+    )
+
+    def __init__(self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None) -> None:
+        self.tool = tool
+        self.mode = tool.mode
+        self.invoke = tool.invoke
+        self.direct = tool.direct
+        self.needs_context = tool.needs_context
+        self.attempts = tool.definition.retry.attempts
+        self.rerun = tool.definition.on_crash == "rerun"
+        self.bucket = bucket
+        self.limit = limit
+        self.allowed_by = allowed_by
+
+
+class BatchContext(Generic[CallT]):
     """The parts that a batch and its calls use, one of each stage, made for one policy."""
 
     __slots__ = (
@@ -29,21 +58,21 @@ class BatchContext:
         "_write_authority",
         "_written_authority",
         "env",
-        "finaliser",
+        "hooked",
         "hooks",
         "judge",
         "loops",
         "outer_limits",
         "plans",
         "policy",
-        "report",
+        "recorder",
         "restrictions",
     )
 
     def __init__(
         self,
         *,
-        env: CallEnvironment,
+        env: CallEnvironment[CallT],
         policy: Policy,
         hooks: Hooks,
         loops: LoopWatch,
@@ -66,8 +95,9 @@ class BatchContext:
         self.outer_limits = outer_limits
         self._tool_limit = tool_limit
         self.plans: dict[Tool, ToolPlan] = {}
-        self.finaliser = Finaliser(env, policy, hooks)
-        self.report = Report(env.channel, env.clock, call_log, policy.record_bytes)
+        # True when the host has code that sees each outcome.
+        self.hooked = bool(hooks.after or hooks.project)
+        self.recorder = Recorder(env.channel, env.clock, call_log, policy.record_bytes)
 
     @property
     def authority(self) -> tuple[Policy, ...]:
@@ -83,8 +113,8 @@ class BatchContext:
             self._written_authority = self._write_authority(self.authority)
         return self._written_authority
 
-    def plan(self, tool: Tool) -> ToolPlan:
-        """Make the plan of a tool, to be found in `plans` from then on."""
-        bucket = self.env.deadlines.bucket(timeout_of(tool.definition, self.policy))
+    def plan(self, tool: Tool, timeout: float) -> ToolPlan:
+        """Make the plan of a tool, whose attempts have so many seconds; it is in `plans` from then on."""
+        bucket = self.env.deadlines.bucket(timeout)
         plan = self.plans[tool] = ToolPlan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
         return plan

@@ -6,13 +6,13 @@ import asyncio
 import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic
 
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
-from toolwright.calls.journal.contract import CallJournal
-from toolwright.calls.redact import Keeper, Redactor
+from toolwright.calls.journal.contract import CallJournal, CallT
+from toolwright.calls.redactor import Keeper, Redactor
 from toolwright.calls.schedule.admission import Admission
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.journal_controller import JournaledController
@@ -22,10 +22,6 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.session_protocols import ModelClient, SessionView
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
 
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""
@@ -39,7 +35,7 @@ SaveEvent = Callable[[str, bytes, str | None], Awaitable[None]]
 """Keeps an event that a tool declares: its name, its payload as JSON, and the key by which it is kept once."""
 
 
-class CallEnvironment:
+class CallEnvironment(Generic[CallT]):
     """What a session lends to its calls."""
 
     __slots__ = (
@@ -87,16 +83,16 @@ class CallEnvironment:
         processes: ProcessPool,
         limited_children: ChildPool,
         admission: Admission,
-        lingering: set[ActiveCall],
+        lingering: set[CallT],
         tasks: set[asyncio.Task[Any]],
-        journal: CallJournal[ActiveCall],
+        journal: CallJournal[CallT],
         effects: JournaledController,
         services: Callable[[Origin, Callable[[Any], Any]], Any],
         save_output: SaveOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
-        open_child: Callable[[ActiveCall, str, Callable[[Any], Any]], Any],
+        open_child: Callable[[CallT, str, Callable[[Any], Any]], Any],
         model: ModelClient | None,
-        run_nested: Callable[[ActiveCall, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
+        run_nested: Callable[[CallT, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         secret_names: Callable[[], Awaitable[Sequence[str]]],
         view: SessionView,

@@ -11,11 +11,11 @@ from toolwright.background.background import Processes
 from toolwright.background.handle import Run
 from toolwright.background.spawn import limits_of
 from toolwright.background.worker import Worker
-from toolwright.calls.active_call import identity
-from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of, restrict
-from toolwright.calls.execute.task_reuse import CURRENT
+from toolwright.calls.active_call import CURRENT, identity
+from toolwright.calls.authorise.authority import Origin, RuleBook, restrict
 from toolwright.calls.policy import Policy
-from toolwright.calls.redact import Redactor
+from toolwright.calls.redactor import Redactor
+from toolwright.calls.suspend.context_services import origin_of
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import ScheduleError

@@ -13,7 +13,7 @@ from toolwright.app_options import AppOptions, OpenOptions, RuntimeOptions, chec
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
-from toolwright.calls.redact import Redactor
+from toolwright.calls.redactor import Redactor
 from toolwright.clock import Clock, SystemClock
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from toolwright.calls.active_call import identity
-from toolwright.calls.authorise.authority import Origin, origin_of, restrict
-from toolwright.calls.execute.task_reuse import CURRENT
+from toolwright.calls.active_call import CURRENT, identity
+from toolwright.calls.authorise.authority import Origin, restrict
+from toolwright.calls.suspend.context_services import origin_of
 from toolwright.session.core import Belongings
 from toolwright.session.services.quotas import Unmarked
 from toolwright.tools.background_protocols import (

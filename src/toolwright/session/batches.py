@@ -6,17 +6,15 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Unpack
 
+from toolwright.calls.active_call import CURRENT, ActiveCall
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
-from toolwright.calls.execute.execute import ActiveCall
-from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.redact import learn_secrets
-from toolwright.calls.schedule.admission import Admission
-from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.schedule.admission import Admission, Limit
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
@@ -39,11 +37,11 @@ class Batching(Belongings):
     _hooks: Hooks
     _limit: Limit
     _loops: LoopWatch
-    _setting: BatchContext
+    _setting: BatchContext[ActiveCall]
     _late: tuple[Capability, ...]
     _batches: dict[Batch, None]
     _apart: dict[Batch, None]
-    _under: dict[int, tuple[tuple[Policy, ...], BatchContext]]
+    _under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]]
     """Settings for the batches of calls of other sessions, by the id of the restrictions of these."""
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
@@ -223,7 +221,7 @@ class Batching(Belongings):
             await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
-    def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchContext:
+    def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchContext[ActiveCall]:
         """The setting of batches that calls of another session start here, under the restrictions of these."""
         own = self._setting.authority
         if all(each in own for each in restrictions):
@@ -245,10 +243,10 @@ class Batching(Belongings):
     def _make_setting(
         self,
         policy: Policy,
-        host: CallEnvironment | None = None,
+        host: CallEnvironment[ActiveCall] | None = None,
         limits: tuple[Limit, ...] | None = None,
         restrictions: tuple[Policy, ...] | None = None,
-    ) -> BatchContext:
+    ) -> BatchContext[ActiveCall]:
         return BatchContext(
             env=host or self._host,
             policy=policy,

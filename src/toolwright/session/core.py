@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from toolwright.argument_checks import require_text
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.policy import Policy
-from toolwright.calls.redact import Redactor
+from toolwright.calls.redactor import Redactor
 from toolwright.errors import RunError
 from toolwright.session.children import SessionState
 from toolwright.session.parts import Shared
@@ -46,8 +47,8 @@ class Belongings:
     _offer: Offer
     _run_offer: Offer
     _known: KnownSecrets
-    _host: CallEnvironment
-    _hosts: list[CallEnvironment]
+    _host: CallEnvironment[ActiveCall]
+    _hosts: list[CallEnvironment[ActiveCall]]
 
     @property
     def files(self) -> Files:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment
-from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
-from toolwright.calls.schedule.admission import Admission
-from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.schedule.admission import Admission, Limit
 from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
@@ -53,7 +52,7 @@ class Session(Batching, Background, Connecting):
         self.id = session_id
         self.policy = policy
         self._restrictions: tuple[Policy, ...] = ()
-        self._under: dict[int, tuple[tuple[Policy, ...], BatchContext]] = {}
+        self._under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]] = {}
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
@@ -90,7 +89,7 @@ class Session(Batching, Background, Connecting):
             deps=shared.deps,
         )
         # Those of processes, each apart from the others; they redact what the session's own redacts.
-        self._hosts: list[CallEnvironment] = [self._host]
+        self._hosts: list[CallEnvironment[ActiveCall]] = [self._host]
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
         self._batches: dict[Batch, None] = {}  # in the order they were started

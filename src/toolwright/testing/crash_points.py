@@ -12,8 +12,7 @@ from typing import Any
 
 import apsw
 
-from toolwright.calls import context as setting
-from toolwright.calls import tool_plan as plan
+from toolwright.calls import context
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.runtime import stores as keeping
 from toolwright.session import parts as shared
@@ -159,7 +158,7 @@ class CrashingWriter(Writer):
         super()._deliver(jobs, results)
 
 
-class CrashingPlan(plan.ToolPlan):
+class CrashingPlan(context.ToolPlan):
     """A plan whose tool has a crash point before and after its code."""
 
     __slots__ = ()
@@ -192,7 +191,7 @@ def install() -> None:
         (store, "Writer", CrashingWriter),
         (keeping, "open_store", open_store),
         (shared, "ProcessPool", CrashingProcessPool),
-        (setting, "ToolPlan", CrashingPlan),
+        (context, "ToolPlan", CrashingPlan),
     ]
     for module, name, with_points in seams:
         setattr(module, name, with_points)

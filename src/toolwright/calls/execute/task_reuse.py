@@ -12,18 +12,14 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Coroutine, Generator
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from types import coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import getweakrefcount
 
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.environment import CallEnvironment
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
-CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=None)
-"""The call whose code is running; child tasks inherit it."""
+from toolwright.calls.execute.execute import begin, broke
 
 MOST_FIRST_STEPS = 100
 """How many calls take their first step before the event loop gets a turn."""
@@ -75,7 +71,7 @@ class Loan:
 
     _run: ActiveCall
 
-    def __init__(self, env: CallEnvironment, context: Context) -> None:
+    def __init__(self, env: CallEnvironment[ActiveCall], context: Context) -> None:
         self._env = env
         self._rest: Any = None
         self.context = context
@@ -100,7 +96,7 @@ class Loan:
         if self._env.loan is self:
             self._env.loan = None
         if self._rest is not None:
-            await _go_on(self._run, self._rest, self.task, stopped)
+            await _run_rest(self._run, self._rest, self.task, stopped)
 
 
 class Lane:
@@ -108,7 +104,7 @@ class Lane:
 
     __slots__ = ("_busy", "_context", "_env", "_ready")
 
-    def __init__(self, env: CallEnvironment) -> None:
+    def __init__(self, env: CallEnvironment[ActiveCall]) -> None:
         self._env = env
         self._context = copy_context()
         self._ready: deque[ActiveCall] = deque()
@@ -158,10 +154,10 @@ class Lane:
                     asyncio._enter_task(loop, task)
                     loan.references, loan.weak_references = getrefcount(task), getweakrefcount(task)
                 try:
-                    rest = context.run(run.begin)
+                    rest = context.run(begin, run)
                 except Exception as error:
                     rest = None
-                    run.broke(error)
+                    broke(run, error)
                 if (
                     not task.touched
                     and getrefcount(task) == loan.references
@@ -170,7 +166,7 @@ class Lane:
                     if rest is None:
                         continue
                     if ready or context is not loan.context:
-                        env.spawn(_go_on(run, rest), context=context)
+                        env.spawn(_run_rest(run, rest), context=context)
                         continue
                 if rest is not None:
                     loan.use_for(run, rest, context)
@@ -188,7 +184,7 @@ class Lane:
                 self._busy = False
 
 
-async def _go_on(
+async def _run_rest(
     run: ActiveCall, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
 ) -> None:
     """Run the rest of a call, in this task."""
@@ -199,7 +195,7 @@ async def _go_on(
     try:
         await rest
     except Exception as error:
-        run.broke(error)
+        broke(run, error)
 
 
 @coroutine

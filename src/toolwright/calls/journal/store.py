@@ -14,8 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import identity
-from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.active_call import ActiveCall, identity
 from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
@@ -209,7 +208,7 @@ class StoreJournal:
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
         if call.key is None or (call.plan.rerun and call.recovered is None):
             return True
-        self._when_done(call, self._store.start(call.key, call.record.started_at), functools.partial(then, call))
+        self._when_done(call, self._store.start(call.key, call.record.started_at or 0.0), functools.partial(then, call))
         return False
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
