@@ -57,7 +57,6 @@ def test_a_run_that_gets_a_step_further_each_time_is_not_given_up(crashes):
 POISON_CALL = """
 import os, signal
 from toolwright import Policy
-from toolwright.calls.active_call import RUNNING
 
 {tool}
 async def poison() -> None:
@@ -144,7 +143,7 @@ async def main():
             (outcome,) = await batch
             say(outcome.value)
         else:
-            while batch.runs[0].phase is not RUNNING:
+            while batch.runs[0].phase.name != "RUNNING":
                 await asyncio.sleep(0.01)
 """
 
