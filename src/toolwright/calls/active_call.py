@@ -49,6 +49,8 @@ class Phase(Enum):
 NEW, ASKING, QUEUED, STARTED, RUNNING = Phase.NEW, Phase.ASKING, Phase.QUEUED, Phase.STARTED, Phase.RUNNING
 RETRYING, SUSPENDED, FINISHING = Phase.RETRYING, Phase.SUSPENDED, Phase.FINISHING
 CONCLUDED, LATE = Phase.CONCLUDED, Phase.LATE
+OVER = (CONCLUDED, LATE)
+"""The phases of a call that has its outcome, or what its outcome will be made of."""
 
 
 class Executor(Protocol):
@@ -73,15 +75,16 @@ class BatchState:
     __slots__ = ("context", "env", "failed", "id", "parent", "policy", "scope", "stop_reason")
 
     id: str
-
-    def __init__(self, context: BatchContext[ActiveCall], scope: str, parent: ActiveCall | None) -> None:
-        self.context = context
-        self.env = context.env
-        self.policy: Policy = context.policy
-        self.scope = scope
-        self.parent = parent
-        self.stop_reason: str | None = None
-        self.failed: Exception | None = None
+    scope: str
+    context: BatchContext[ActiveCall]
+    env: CallEnvironment[ActiveCall]
+    policy: Policy
+    parent: ActiveCall | None
+    """The call that made these calls, if one did."""
+    stop_reason: str | None
+    """Why no call may start any more."""
+    failed: Exception | None
+    """Raised where the batch is awaited."""
 
     @property
     def fault(self) -> Exception | None:
@@ -215,7 +218,7 @@ class ActiveCall(PreparedCall):
     @property
     def concluded(self) -> bool:
         """True once it has its outcome, or what its outcome will be made of."""
-        return self.phase is CONCLUDED or self.phase is LATE
+        return self.phase in OVER
 
     @property
     def stopping(self) -> bool:

@@ -15,6 +15,7 @@ from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
 from toolwright.calls.active_call import ActiveCall, BatchState
 from toolwright.calls.context import BatchContext
+from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.launch import Launch
 from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
@@ -56,7 +57,13 @@ class Batch(BatchState):
         started_by: str | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
-        BatchState.__init__(self, context, scope, parent)
+        self.context = context
+        self.env = context.env
+        self.policy = context.policy
+        self.scope = scope
+        self.parent = parent
+        self.stop_reason = None
+        self.failed = None
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
         self._ended = ended
@@ -106,7 +113,8 @@ class Batch(BatchState):
             names.append((run.call_id, run.name))
             raws.append(raw)
         self._calls = names
-        self.id = batch_id(names, raws)
+        # The same calls give the same id. What follows the first part are objects of JSON: each says where it ends.
+        self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode(names), *raws]))[:40]
         return runs
 
     def start(self, *, at_once: bool = False) -> Batch:
@@ -120,12 +128,6 @@ class Batch(BatchState):
         except BaseException:
             self._ended(self)
             raise
-        self._open_records(runs)
-        self._launch = launch = Launch(self, runs, self._prepares)
-        launch.start(admission, at_once)
-        return self
-
-    def _open_records(self, runs: list[ActiveCall]) -> None:
         env, clock, id, scope = self.env, self.env.clock, self.id, self.scope
         queued = env.monotonic()
         offset = clock.now() - queued
@@ -151,6 +153,9 @@ class Batch(BatchState):
             open_record(record)
         if env.channel.pushes:
             recorder.batch_started(id, scope, self._calls, self.started_by)
+        self._launch = launch = Launch(self, runs, self._prepares)
+        launch.start(admission, at_once)
+        return self
 
     def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome; perhaps the batch is done."""
@@ -227,8 +232,12 @@ class Batch(BatchState):
         try:
             if self._left:
                 await self._watch().until_end()
-            elif self.env.must_yield():
-                await yield_to_loop()
+            else:
+                env = self.env
+                env.batches_since_yield += 1
+                if env.batches_since_yield >= MOST_BATCHES_BEFORE_YIELD:
+                    env.batches_since_yield = 0
+                    await yield_to_loop()
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
             await self.settled()
@@ -283,12 +292,6 @@ class Batch(BatchState):
 def yield_to_loop() -> Generator[None, None, None]:
     """Let the loop have its turn."""
     yield
-
-
-def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
-    """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
-    # What follows the first part are objects of JSON: each says where it ends.
-    return "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(calls), *raws]))[:40]
 
 
 # --- waking those that wait for a batch

@@ -39,8 +39,8 @@ class CallEnvironment(Generic[CallT]):
     """What a session lends to its calls."""
 
     __slots__ = (
-        "_batches_since_yield",
         "admission",
+        "batches_since_yield",
         "channel",
         "clock",
         "connected_since",
@@ -135,17 +135,9 @@ class CallEnvironment(Generic[CallT]):
             functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
         )
         self.thread_id = threading.get_ident()
-        self._batches_since_yield = 0
+        self.batches_since_yield = 0
         # The task that was lent to calls in this turn of the loop, and that the next call may use.
         self.loan: Any = None
-
-    def must_yield(self) -> bool:
-        """True when the loop must get its turn now: few batches that never had to wait may follow each other."""
-        self._batches_since_yield += 1
-        if self._batches_since_yield < MOST_BATCHES_BEFORE_YIELD:
-            return False
-        self._batches_since_yield = 0
-        return True
 
     def hold_task(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until it ends, so that closing the runtime can wait for it."""

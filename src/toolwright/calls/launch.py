@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from typing import Any
 
 from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, BatchState, about
@@ -27,7 +28,6 @@ from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.errors import StoreError
 from toolwright.events import CallWarning
-from toolwright.tools.claims import Claim
 
 Admitting = Coroutine[Any, Any, None]
 """What the journal still has to do for the calls of a batch."""
@@ -38,12 +38,12 @@ class CallTicket(Ticket):
 
     # What every ticket has; the rest is written for few.
     __slots__ = (
-        "_lane",
         "admission",
         "call",
         "claims",
         "done",
         "index",
+        "lane",
         "limits",
         "order",
         "state",
@@ -51,15 +51,8 @@ class CallTicket(Ticket):
         "waiting_in",
     )
 
-    def __init__(self, call: ActiveCall, lane: Lane, claims: tuple[Claim, ...], limits: tuple[Limit, ...]) -> None:
-        self.call = call
-        self.claims = claims
-        self.limits = limits
-        self.state = "new"
-        self.done = False
-        self.waited_for = ()
-        self.waiting_in = None
-        self._lane = lane
+    call: ActiveCall
+    lane: Lane
 
     @property
     def call_id(self) -> str:
@@ -76,13 +69,14 @@ class CallTicket(Ticket):
             end_queue_time(call)
         if env.channel.pushes:
             call.owner.context.recorder.call_started(call.record)
-        if env.journal.started(call, self._start_written):
-            self._lane.add(call)
+        # A call of which the journal wrote no intent has no start to be written either.
+        if call.key is None or env.journal.started(call, self._start_written):
+            self.lane.add(call)
 
     def _start_written(self, call: ActiveCall, fault: Exception | None) -> None:
         if fault is not None:
             call.owner.store_failed(fault)
-        self._lane.add(call)
+        self.lane.add(call)
 
     def rejoined(self) -> None:
         """The call has its slots again, and its time begins anew."""
@@ -112,7 +106,7 @@ class Launch:
         self._context = context = batch.context
         self._env = context.env
         self._driver: asyncio.Task[None] | None = None
-        self._lane = Lane(context.env)
+        self._lane = Lane(context.env, copy_context())
         self._above: Ticket | None = None
         limits = context.outer_limits
         if batch.parent is not None:
@@ -157,9 +151,10 @@ class Launch:
         try:
             while self._env.know is not None:
                 await self._know(self._env.know)
-            for run in self._runs:
-                if shown_later(run):
-                    await show_arguments(run)
+            if self._env.redactor is not None:
+                for run in self._runs:
+                    if shown_later(run):
+                        await show_arguments(run)
             if self._batch.stop_reason is None:
                 await self._begin(self._runs, admission)
         except Exception as error:  # whatever it is: what could not be written down must not run
@@ -286,7 +281,9 @@ class Launch:
             if type(claims) is not tuple:
                 claims = claims(run.arguments or {})  # type: ignore[operator]
             limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
-            run.ticket = ticket = CallTicket(run, lane, claims, limits)
+            run.ticket = ticket = CallTicket()
+            ticket.call, ticket.lane, ticket.claims, ticket.limits = run, lane, claims, limits
+            ticket.state, ticket.done, ticket.waited_for, ticket.waiting_in = "new", False, (), None
             if above is not None:
                 ticket.parent = above
             run.phase = QUEUED

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import CONCLUDED, CURRENT, FINISHING, RUNNING, STARTED, ActiveCall
+from toolwright.calls.active_call import CONCLUDED, CURRENT, FINISHING, OVER, RUNNING, STARTED, ActiveCall
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import meaning, released, start_time
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
@@ -108,7 +108,7 @@ async def _finish(call: ActiveCall, result: Any) -> None:
             break
         call.attempt += 1
         result = await _attempt(call, _run_again(call))
-    if call.concluded:
+    if call.phase in OVER:
         released(call)
         return
     if type(result) is Pending and call.key_taken:
@@ -128,7 +128,7 @@ async def _finish(call: ActiveCall, result: Any) -> None:
             end_now(call, cancelled(call))
             return
     call.task = None
-    if not call.concluded:
+    if call.phase not in OVER:
         call.phase = CONCLUDED
         give(call, outcome)
 

@@ -12,12 +12,14 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Coroutine, Generator
-from contextvars import Context, copy_context
+from contextvars import Context
 from types import coroutine
 from typing import Any
 from weakref import getweakrefcount
 
-from toolwright.calls.active_call import ActiveCall
+from msgspec import Struct, field
+
+from toolwright.calls.active_call import OVER, ActiveCall
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.execute.execute import begin, broke
 
@@ -99,36 +101,34 @@ class Loan:
             await _run_rest(self._run, self._rest, self.task, stopped)
 
 
-class Lane:
+class Lane(Struct):
     """The calls of one batch that may start now, in copies of the context their batch was started in."""
 
-    __slots__ = ("_busy", "_context", "_env", "_ready")
-
-    def __init__(self, env: CallEnvironment[ActiveCall]) -> None:
-        self._env = env
-        self._context = copy_context()
-        self._ready: deque[ActiveCall] = deque()
-        self._busy = True  # until it is opened
+    env: CallEnvironment[ActiveCall]
+    context: Context
+    ready: deque[ActiveCall] = field(default_factory=deque)
+    busy: bool = True
+    """True until it is opened, and while first steps are taken."""
 
     def open(self, *, at_once: bool) -> None:
         """Begin with the calls that were added. `at_once`: take their first steps now, not in the loop's next turn."""
-        if not self._ready:
-            self._busy = False
+        if not self.ready:
+            self.busy = False
         elif at_once:
             self._take_first_steps()
         else:
-            self._env.loop.call_soon(self._take_first_steps)
+            self.env.loop.call_soon(self._take_first_steps)
 
     def add(self, run: ActiveCall) -> None:
         """Take the first step of a call soon."""
-        self._ready.append(run)
-        if not self._busy:
-            self._busy = True
-            self._env.loop.call_soon(self._take_first_steps)
+        self.ready.append(run)
+        if not self.busy:
+            self.busy = True
+            self.env.loop.call_soon(self._take_first_steps)
 
     def _take_first_steps(self) -> None:
         """Take the first steps of the calls that are ready, each in a context of its own."""
-        env, ready, copy = self._env, self._ready, self._context.copy
+        env, ready, copy = self.env, self.ready, self.context.copy
         loop = env.loop
         caller = asyncio.current_task(loop)
         if caller is not None:
@@ -181,7 +181,7 @@ class Lane:
             if ready:
                 loop.call_soon(self._take_first_steps)
             else:
-                self._busy = False
+                self.busy = False
 
 
 async def _run_rest(
@@ -190,7 +190,7 @@ async def _run_rest(
     """Run the rest of a call, in this task."""
     # Only from here on can the call's task be cancelled; a cancellation that came before is made up for.
     run.task = task = task or asyncio.current_task()
-    if task is not None and (stopped or run.stopping):
+    if task is not None and (stopped or run.expired or run.cancel_reason is not None or run.phase in OVER):
         task.cancel()
     try:
         await rest

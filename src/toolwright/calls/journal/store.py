@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import ActiveCall, identity
+from toolwright.calls.active_call import OVER, ActiveCall, identity
 from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
@@ -48,11 +47,9 @@ class StoreJournal:
         self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
         self._closing = False
 
-    def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None]:
-        return self._admit(calls)
-
-    async def _admit(self, runs: Sequence[ActiveCall]) -> None:
+    async def admit(self, calls: Sequence[ActiveCall]) -> None:
         """Write the intents of a batch's calls in one commit, and compare each with its past."""
+        runs = calls
         owner, now = runs[0].owner, self._clock.now()
         session, scope, batch = runs[0].env.session_id, owner.scope, owner.id
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
@@ -75,7 +72,7 @@ class StoreJournal:
             if run.recovered == LEFT:
                 await recover(run, intent.key, self._store)
         for run in waiting:
-            if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
+            if run.phase in OVER and run.key is not None and not run.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(run))
                 # When it is done, and no earlier: what the store answered before may be that it is this one's.
                 job.add_done_callback(lambda _, run=run: self._drop(run))  # type: ignore[misc]
@@ -110,7 +107,7 @@ class StoreJournal:
         sharers, run.sharers = run.sharers, ()
         for sharer in sharers:
             sharer.owner.start_over(sharer)
-        await self._admit([run])
+        await self.admit([run])
 
     async def _written(
         self, waiting: list[ActiveCall], intents: list[Intent], refused: Sequence[ActiveCall], refusals: list[Intent]
@@ -208,7 +205,9 @@ class StoreJournal:
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
         if call.key is None or (call.plan.rerun and call.recovered is None):
             return True
-        self._when_done(call, self._store.start(call.key, call.record.started_at or 0.0), functools.partial(then, call))
+        self._when_done(
+            call, self._store.start(call.key, (call.started or 0.0) + call.record.offset), functools.partial(then, call)
+        )
         return False
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
@@ -351,9 +350,9 @@ class _OutcomeWriter:
 
         ended = [
             Ended(
-                identity(run),
+                run.key or identity(run),
                 outcome,
-                run.record.started_at,
+                None if run.started is None else run.started + run.record.offset,
                 now,
                 run.entered or run.recovered is not None,
                 run.refused,
