@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
+from msgspec.structs import replace
+
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.definition import DefinitionChanges
 from toolwright.tools.options import ToolOptions, define, read_needs
@@ -97,7 +99,7 @@ def _declare(function: object, name: str | None, description: str | None, option
     if is_unbound_method(function):
         return declaration
     try:
-        return declaration.resolve()
+        return declaration.resolve(at_definition=True)
     except UnresolvedAnnotation:
         # A type further down the module: tried again when the tool is registered.
         return declaration
@@ -133,13 +135,22 @@ class ToolDeclaration(Tool):
         """The name a model calls it by."""
         return self._name
 
-    def resolve(self) -> Tool:
+    def resolve(self, *, at_definition: bool = False) -> Tool:
         """Build the tool.
+
+        A return type that cannot be found may still be defined further down when this is `at_definition`; later it is
+        a type for type checkers only, and the tool has no output schema.
 
         Raises:
             ToolDefinitionError: the definition is wrong, or the method is not bound to an object.
         """
-        from toolwright.tools.signature import is_unbound_method, read_signature
+        from toolwright.tools.signature import (
+            Returned,
+            UnresolvedAnnotation,
+            is_unbound_method,
+            read_return,
+            read_signature,
+        )
 
         function, name = self.__wrapped__, self._name
         if function is None or self._of_class or is_unbound_method(function):
@@ -154,8 +165,17 @@ class ToolDeclaration(Tool):
             description=signature.description if self._description is None else self._description,
             input_schema=signature.input_schema,
         )
+        returned = Returned()
+        if "output_schema" not in self._options:
+            try:
+                returned = read_return(function, signature.names, owner=name)
+            except UnresolvedAnnotation:
+                if at_definition:
+                    raise
         return Tool(
-            definition,
+            definition if returned.schema is None else replace(definition, output_schema=returned.schema),
+            output_type=returned.exact,
+            output_schema_is_valid=returned.schema is not None,
             validate=signature.validate,
             invoke=_invoker(function, signature.context_parameter),
             mode="async" if signature.is_async else "thread",

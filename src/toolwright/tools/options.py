@@ -26,7 +26,8 @@ class ToolOptions(TypedDict, total=False):
 
     id: str
     display_name: str
-    output_schema: Mapping[str, Any] | type
+    # the type or JSON Schema of its value; without it, the return annotation says it, and None leaves it open
+    output_schema: Mapping[str, Any] | type | None
     kind: Kind
     script: str
     directory: str

@@ -61,7 +61,13 @@ class Finaliser:
             return None
         if redactor is not None:
             return self._settle_redacted(run, result, redactor)
-        if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+        tool = run.tool
+        if (
+            not self._hooked
+            and kind not in SPECIAL
+            and tool is not None
+            and (kind is tool.output_type or tool.check_output is None)
+        ):
             # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
             try:
                 payload = jsonx.encode(result)
@@ -82,7 +88,9 @@ class Finaliser:
     def _settle_redacted(self, run: CallRun, result: Any, redactor: Redactor) -> ToolOutcome | None:
         """The same in a session that has secrets: nothing leaves without being looked through for them."""
         outcome = _outcome(run, result)
-        checked = run.tool is not None and run.tool.check_output is not None
+        # Against its schema the value is held as the tool gave it: a handle might not fit.
+        tool = run.tool
+        checked = tool is not None and tool.check_output is not None and type(result) is not tool.output_type
         if outcome.status == "success" and (checked or weight(outcome) > AT_ONCE):
             return None
         if outcome.status == "failure" and weight(outcome) > AT_ONCE:

@@ -26,7 +26,7 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     if outcome.status == "success" and tool is not None:
         payload = outcome.payload
         return (
-            tool.check_output is None
+            _fits(payload, tool)
             and len(payload) <= policy.plain_bytes
             and (payload[0] != QUOTE or payload.count(b"\\n") < policy.max_lines)
         )
@@ -35,6 +35,18 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
         return len(f"{outcome.reason}{outcome.provider}") * 6 + 64 <= policy.max_bytes
     message = outcome.failure.message
     return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
+
+
+def _fits(payload: bytes, tool: Tool) -> bool:
+    """True when a short value fits the tool's output schema; for one that does not, `check_output` says why."""
+    if tool.check_output is None:
+        return True
+    if tool.definition.hints.persist_output:
+        return False  # it goes to a file, which takes time
+    try:
+        return not tool.check_output(payload)
+    except Exception:  # the validator gives up on some values, such as very deep ones
+        return False
 
 
 def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> ToolOutcome:
