@@ -20,7 +20,7 @@ from toolwright.runtime.opening import Opening
 from toolwright.session.secrets.master_keys import KeyProvider
 from toolwright.session.services.quotas import Quotas
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools, require_capability
-from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource, is_source
 from toolwright.tools.scopes import RegistryView
 from toolwright.tools.session_protocols import ModelClient
 
@@ -137,9 +137,9 @@ class App:
 class Arranged(NamedTuple):
     """The tools and capabilities of an app for one runtime."""
 
-    own: Any
+    own: ToolSource
     """The tools that the app was given: a registry for this runtime, or the source that is followed."""
-    tools: Any
+    tools: ToolSource
     """The same with the tools of the active capabilities."""
     active: tuple[Capability, ...]
 
@@ -150,11 +150,14 @@ def arrange(app: App) -> Arranged:
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
     """
-    tools = app.tools
-    own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+    if is_source(app.tools):
+        followed = app.tools
+        active = activated(app, followed.snapshot(), app.capabilities)
+        # It belongs to its owner and is not changed: the tools of capabilities lie beneath it.
+        return Arranged(followed, add_tools(active, to=Beneath(followed)) if active else followed, active)
+    own = ToolRegistry(app.tools)
     active = activated(app, own.snapshot(), app.capabilities)
-    # A registry that is followed belongs to its owner and is not changed: the tools of capabilities lie beneath it.
-    return Arranged(own, add_tools(active, to=Beneath(own) if active and own is tools else own), active)
+    return Arranged(own, add_tools(active, to=own), active)
 
 
 def activated(app: App, tools: Snapshot, asked: Iterable[str | Capability]) -> tuple[Capability, ...]:

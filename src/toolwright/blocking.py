@@ -113,7 +113,7 @@ class LoopThread:
             self._answers.discard(answer)
         return self.reflect(answer.result())
 
-    def reflect(self, thing: Any) -> Any:
+    def reflect(self, thing: object) -> Any:
         """The thing itself, or a portal to it when it belongs to the thread; in a list, to each that does."""
         if type(thing) is list:
             return [self.reflect(item) for item in thing]
@@ -155,7 +155,7 @@ class BlockingPortal:
         if not callable(found) or isinstance(found, type):
             return self._loop_thread.reflect(found)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             return self._loop_thread.run(lambda: found(*args, **kwargs))
 
         return call
@@ -219,5 +219,5 @@ class BlockingRuntime(BlockingPortal):
         finally:
             self._loop_thread.close()
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

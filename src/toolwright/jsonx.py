@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Give msgspec a form it knows of a value it does not know."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
@@ -44,7 +44,7 @@ class TooDeep(msgspec.DecodeError, ValueError):
         super().__init__(f"it is nested more than {DEEPEST} levels deep")
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Encode a value as compact JSON bytes.
 
     Raises:
@@ -57,12 +57,12 @@ def encode(value: Any) -> bytes:
     return data
 
 
-def encode_unchecked(value: Any) -> bytes:
+def encode_unchecked(value: object) -> bytes:
     """The same, of a value whose depth was looked at before."""
     return _encode(value)
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Encode with sorted keys: equal values give equal bytes. Raises what `encode` raises."""
     data = _canonical(value)
     if len(data) > SHALLOW:

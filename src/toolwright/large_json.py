@@ -40,7 +40,7 @@ class TooLong(ValueError):
         self.size = size
 
 
-def is_small(value: Any) -> bool:
+def is_small(value: object) -> bool:
     """True when a value may be encoded in one call on the event loop. One that cannot be measured is not small."""
     if type(value) is dict and len(value) <= _FEW:  # as most values are
         for key, item in value.items():
@@ -102,7 +102,7 @@ def _room_after_items(items: Iterable[Any], room: int, depth: int) -> int:
     return room
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: object) -> dict[str, Any]:
     """The fields of an object that has a JSON form, by name; none of any other object."""
     if isinstance(value, dict):
         return value
@@ -120,7 +120,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return {}
 
 
-def encode_in_pieces(value: Any, most: int) -> bytes:
+def encode_in_pieces(value: object, most: int) -> bytes:
     """The JSON of a value, as `jsonx.encode` gives it, made by many short calls. Meant for a thread.
 
     Raises:
@@ -147,13 +147,13 @@ class _Pieces:
         if self._size > self._most:
             raise TooLong(self._size)
 
-    def _encode(self, value: Any, depth: int) -> bytes:
+    def _encode(self, value: object, depth: int) -> bytes:
         data = jsonx.encode(value)
         if len(data) > jsonx.SHALLOW:
             jsonx.require_shallow(b"[" * depth + data + b"]" * depth)
         return data
 
-    def write(self, value: Any, depth: int) -> None:
+    def write(self, value: object, depth: int) -> None:
         if depth > jsonx.DEEPEST:
             raise jsonx.TooDeep
         if room_after(value, PIECE, depth) >= 0:

@@ -258,7 +258,7 @@ async def _in_child(
     limits: BashLimits,
     rules: Policies,
     loaded: Loaded,
-    state: Any,
+    state: object,
     live: _Live,
 ) -> _Answer:
     request = {
@@ -330,7 +330,7 @@ class _Live:
         self._sent: list[str] = []
         self.overflowed = False
 
-    def take(self, pieces: Any) -> None:
+    def take(self, pieces: object) -> None:
         """Send pieces of output, each a stream and a text."""
         for piece in pieces if isinstance(pieces, list) else ():
             match piece:

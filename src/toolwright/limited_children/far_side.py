@@ -50,7 +50,7 @@ class Link:
             at += count
         return bytes(data)
 
-    def note(self, value: Any, *, hold: bool = False) -> None:
+    def note(self, value: object, *, hold: bool = False) -> None:
         """Tell the parent something while the job runs. Any thread may. `hold` lets it go with the next message."""
         self.send(["note", value], hold=hold)
 

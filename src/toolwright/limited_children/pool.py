@@ -96,7 +96,7 @@ class _Child:
             await self.receive()
         self.most_memory = self.memory() + max(_LEAST_GROWTH, job.memory // 2)
 
-    async def send(self, message: Any, feed: AsyncIterable[Any] | None) -> None:
+    async def send(self, message: object, feed: AsyncIterable[Any] | None) -> None:
         """Send a request, and after it what it is fed. Short messages go together, to wake the child once."""
         assert self._writer is not None
         waiting = bytearray()
@@ -161,7 +161,7 @@ class ChildPool:
     async def run(
         self,
         job: ChildJob,
-        request: Any,
+        request: object,
         *,
         seconds: float,
         feed: AsyncIterable[Any] | None = None,
@@ -301,7 +301,7 @@ class ChildPool:
         return ChildFailed(f"its process ended {when} (signal {how})", "died")
 
 
-def _append(waiting: bytearray, message: Any) -> None:
+def _append(waiting: bytearray, message: object) -> None:
     data = msgspec.msgpack.encode(message)
     waiting += far_side.HEADER.pack(len(data))
     waiting += data

@@ -51,7 +51,7 @@ class Zygote:
         self._requests = self._process.stdin
         self.answers = self._process.stdout
 
-    def ask(self, **request: Any) -> None:
+    def ask(self, **request: object) -> None:
         self._requests.write(json.dumps(request).encode() + b"\n")
 
     def answer(self) -> int:

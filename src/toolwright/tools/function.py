@@ -211,7 +211,7 @@ class ToolDeclaration(Tool):
         return f"<Tool {self._name!r}, not yet built>"
 
 
-def as_tool(thing: Any) -> Tool:
+def as_tool(thing: object) -> Tool:
     """Bring whatever may be registered to a `Tool`.
 
     Raises:
@@ -255,7 +255,7 @@ def tools_of(instance: object) -> list[Tool]:
     return found
 
 
-def _is_declared(attribute: Any) -> bool:
+def _is_declared(attribute: object) -> bool:
     if isinstance(attribute, (staticmethod, classmethod)):
         attribute = attribute.__func__
     return isinstance(attribute, Tool)
@@ -265,22 +265,22 @@ def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Inv
     if context_parameter is None:
         return lambda arguments, context: function(**arguments)
 
-    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+    def invoke(arguments: dict[str, Any], context: object) -> Any:
         return function(**arguments, **{context_parameter: context})
 
     return invoke
 
 
-def _code_of(function: Any) -> Any:
+def _code_of(function: object) -> Any:
     while not hasattr(function, "__qualname__") and hasattr(function, "func"):
         function = function.func
     return function if hasattr(function, "__qualname__") else type(function)
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     return str(_code_of(function).__qualname__.rpartition(".")[2])
 
 
-def _id_of(function: Any) -> str:
+def _id_of(function: object) -> str:
     code = _code_of(function)
     return f"{code.__module__}.{code.__qualname__}"

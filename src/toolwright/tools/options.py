@@ -170,7 +170,7 @@ def read_needs(options: ToolOptions, name: str) -> frozenset[str]:
     return frozenset(needs)
 
 
-def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
+def _required_secrets(given: object, name: str) -> tuple[str, ...]:
     """The names of the secrets that a tool requires; none where it only says that it requires some."""
     if given is None or isinstance(given, bool):
         return ()
@@ -182,7 +182,7 @@ def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
     return names
 
 
-def _capabilities(given: Any, name: str) -> frozenset[str]:
+def _capabilities(given: object, name: str) -> frozenset[str]:
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
     if not all(isinstance(item, str) for item in names):
         raise ToolDefinitionError(f"Tool {name!r} has capabilities={given!r:.200}; use a list of names")
@@ -235,7 +235,7 @@ def _resources(options: ToolOptions, option: Literal["reads", "writes"], name: s
     )
 
 
-def _events(given: Any, name: str) -> dict[str, dict[str, Any]]:
+def _events(given: object, name: str) -> dict[str, dict[str, Any]]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):

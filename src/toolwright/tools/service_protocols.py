@@ -109,9 +109,9 @@ class KeyInfo(Struct, frozen=True):
 class KeyValueClient(Protocol):
     """What the session keeps under names it chose, as JSON."""
 
-    async def get(self, key: str, default: Any = None) -> Any: ...
+    async def get(self, key: str, default: object = None) -> Any: ...
 
-    async def set(self, key: str, value: Any) -> None: ...
+    async def set(self, key: str, value: object) -> None: ...
 
     async def delete(self, key: str) -> bool: ...
 
@@ -154,7 +154,7 @@ class MessagesClient(Protocol):
     """The conversation of a session."""
 
     async def append(
-        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+        self, content: object, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
     ) -> Message: ...
 
     async def extend(self, messages: Iterable[Mapping[str, Any]]) -> builtins.list[Message]:

@@ -74,7 +74,7 @@ class ChildSessionClient(SessionClient, Protocol):
         """Run tools in it: one outcome each, in order."""
         ...
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in it."""
         ...
 

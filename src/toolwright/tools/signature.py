@@ -188,7 +188,7 @@ def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
         ) from error
 
 
-def _plain(function: Any) -> Any:
+def _plain(function: object) -> Any:
     """Return what stands under partials and `staticmethod`: it has the docstring, and is async or not."""
     while isinstance(function, partial | staticmethod):
         function = function.func if isinstance(function, partial) else function.__func__
@@ -226,12 +226,12 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
     return hint
 
 
-def _names_generator(hint: Any) -> bool:
+def _names_generator(hint: object) -> bool:
     """True for a generator, and for a type that has one among its arguments."""
     return hint is Generator or get_origin(hint) is Generator or any(map(_names_generator, get_args(hint)))
 
 
-def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
+def _field(parameter: inspect.Parameter, hint: object, documented: str | None) -> Any:
     """Return the type of a field of the arguments: what the user says of it comes last, and so wins."""
     base, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     for place, item in enumerate(metadata):
@@ -288,7 +288,7 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
         ) from error
 
 
-def _is_local_class(value: Any) -> bool:
+def _is_local_class(value: object) -> bool:
     return isinstance(value, type) and "<locals>" in value.__qualname__
 
 
@@ -321,7 +321,7 @@ class _JsonSchema(GenerateJsonSchema):
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic declares it
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
     def model_schema(self, schema: Any) -> JsonSchemaValue:
@@ -399,7 +399,7 @@ def _eager(adapter: TypeAdapter[Any], owner: str) -> Any:
         ) from None
 
 
-def _with_lists(node: Any) -> Any:
+def _with_lists(node: object) -> Any:
     """A core schema of pydantic with lists in place of generators; the same object where it has none."""
     if isinstance(node, list | tuple):
         items = [_with_lists(item) for item in node]

@@ -347,7 +347,7 @@ def _fits_always(payload: bytes) -> list[ArgumentProblem]:
     return []
 
 
-def _nothing_to_prepare(arguments: dict[str, Any], call: Any) -> None:
+def _nothing_to_prepare(arguments: dict[str, Any], call: object) -> None:
     """For a tool that requires secrets: its call waits until they were looked for, as for a prepare step."""
 
 

@@ -42,7 +42,7 @@ class AnthropicLayout:
                 entries += self._pieces(home, message, blocks)
         return entries
 
-    def _pieces(self, home: int, message: Any, blocks: list[Part]) -> list[Entry]:
+    def _pieces(self, home: int, message: object, blocks: list[Part]) -> list[Entry]:
         if not any(block.kind() == "tool_result" for block in blocks):
             return [Other(home, message)]
         pieces: list[Entry] = []
@@ -129,17 +129,17 @@ def _result(home: int, block: Part) -> Result:
     return Result(home, id_of(block.field("tool_use_id")), block.value, synthetic)
 
 
-def _with(message: Any, rest: list[Part], blocks: list[Part]) -> Any:
+def _with(message: object, rest: list[Part], blocks: list[Part]) -> Any:
     """The message with only these of its blocks; the message itself when they are all of them."""
     return message if len(rest) == len(blocks) else {**plain(message), "content": [part.value for part in rest]}
 
 
-def _content(message: Any) -> list[Any]:
+def _content(message: object) -> list[Any]:
     content = plain(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     return list(content or ())
 
 
-def _role(message: Any) -> Any:
+def _role(message: object) -> Any:
     return plain(message).get("role")

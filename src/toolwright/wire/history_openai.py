@@ -25,7 +25,7 @@ class ChatLayout:
             for home, message in enumerate(messages)
         ]
 
-    def _entry(self, home: int, message: Any, part: Part) -> Entry:
+    def _entry(self, home: int, message: object, part: Part) -> Entry:
         part.object("a message")
         if part.field("role").value == "tool":
             synthetic = part.field("content").value == INTERRUPTED_TEXT
@@ -140,5 +140,5 @@ def _responses_call(part: Part) -> AskedCall:
     return AskedCall(id_of(part.field("call_id")), name_of(part.field("name")), part.kind() == "custom_tool_call")
 
 
-def _kind(item: Any) -> Any:
+def _kind(item: object) -> Any:
     return plain(item).get("type")

@@ -88,7 +88,7 @@ def from_text(
     )
 
 
-def error_message(value: Any) -> str | None:
+def error_message(value: object) -> str | None:
     """The message in the form that failures are written in, if the value has it."""
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("error"), str):
         return str(value["error"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -55,7 +55,7 @@ def resolve(
 
 
 async def _settle(
-    store: Path, app: App, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    store: Path, app: App, key: str, value: object, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     async with opened(store, app) as runtime:
         try:
@@ -70,7 +70,7 @@ async def _settle(
 
 
 async def _resolve(
-    runtime: Runtime, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    runtime: Runtime, key: str, value: object, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     if error is not None:
         return await runtime.reject(key, code=error[0], message=error[1])

@@ -65,7 +65,7 @@ def read_json(text: str) -> Any:
         raise BadInput(f"The value is not JSON ({error}); text goes in quotes, as in '\"done\"'") from None
 
 
-def _read_value(text: str, schema: Any) -> Any:
+def _read_value(text: str, schema: object) -> Any:
     try:
         value = jsonx.decode(text)
     except jsonx.DecodeError:

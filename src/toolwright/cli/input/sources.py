@@ -117,7 +117,7 @@ def _tools_of(module: ModuleType) -> Iterator[Tool]:
                     yield tool
 
 
-def _is_tool(thing: Any) -> bool:
+def _is_tool(thing: object) -> bool:
     if isinstance(thing, (Tool, ToolDeclaration, Catalogue)):
         return True
     if isinstance(thing, type):
@@ -125,7 +125,7 @@ def _is_tool(thing: Any) -> bool:
     return isinstance(getattr(thing, "definition", None), ToolDefinition) and hasattr(thing, "run")
 
 
-def _tools_in(thing: Any) -> Iterator[Tool]:
+def _tools_in(thing: object) -> Iterator[Tool]:
     if isinstance(thing, Catalogue):
         yield from thing.snapshot().values()
     elif isinstance(thing, ModuleType):

@@ -217,7 +217,7 @@ class _Play:
         await self._open()
 
 
-def _plain(answer: Any, names: dict[str, int]) -> Any:
+def _plain(answer: object, names: dict[str, int]) -> Any:
     """An answer in a form that two stores share: owners by number, cursors left out."""
     if isinstance(answer, list):
         if answer and isinstance(answer[0], Kept):
