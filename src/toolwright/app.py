@@ -25,7 +25,7 @@ from toolwright.tools.scopes import RegistryView
 from toolwright.tools.session_protocols import ModelClient
 
 if TYPE_CHECKING:
-    from toolwright.blocking import BlockingRuntime
+    from toolwright.blocking_types import BlockingRuntime
     from toolwright.runtime.runtime import Runtime
 
 
@@ -122,9 +122,9 @@ class App:
 
     def open_blocking(self, store: str | Path | Store = ":memory:", **options: Unpack[OpenOptions]) -> BlockingRuntime:
         """Open the app for code that is not async: the same methods, each waiting for its result."""
-        from toolwright.blocking import BlockingRuntime
+        from toolwright.blocking import open_blocking
 
-        return BlockingRuntime(lambda: self.open(store, **options))
+        return open_blocking(lambda: self.open(store, **options))
 
     def __repr__(self) -> str:
         source: Any = self.tools
@@ -137,7 +137,7 @@ class App:
 class Arranged(NamedTuple):
     """The tools and capabilities of an app for one runtime."""
 
-    own: ToolSource
+    own: Any
     """The tools that the app was given: a registry for this runtime, or the source that is followed."""
     tools: ToolSource
     """The same with the tools of the active capabilities."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Give msgspec a form it knows of a value it does not know."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:

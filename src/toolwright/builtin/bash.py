@@ -141,7 +141,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
     async def bash(
         command: Annotated[str, Field(description="The script.", min_length=1, max_length=65_536)], ctx: ToolContext
     ) -> Success:
-        async def run(command: str) -> Any:
+        async def run(command: str) -> object:
             return msgspec.to_builtins(await _run(command, ctx, bounds))
 
         done = msgspec.convert(await ctx.step("run", run, command, on_crash="rerun"), _Run)

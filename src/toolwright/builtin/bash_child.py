@@ -332,7 +332,7 @@ class _Output:
             self._link.note([[stream, "".join(texts)] for stream, *texts in waiting], hold=hold)
 
 
-def _sink(stream: Any) -> Any:
+def _sink(stream: Any) -> object:
     async def write(data: bytes) -> None:
         await stream.write(data)
 
@@ -363,7 +363,7 @@ def _empty() -> Any:
 _programs_made: list[Any] = []
 
 
-def _programs() -> Any:
+def _programs() -> object:
     """Files for the commands of the interpreter, for scripts that call them by their usual path."""
     if not _programs_made:
         files = _empty()

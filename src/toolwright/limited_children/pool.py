@@ -166,7 +166,7 @@ class ChildPool:
         seconds: float,
         feed: AsyncIterable[Any] | None = None,
         hear: Callable[[Any], None] | None = None,
-    ) -> Any:
+    ) -> object:
         """Let a child do a job, and return what it answers.
 
         `seconds` begin when the child has everything it needs: the request, and after it each message of `feed`.

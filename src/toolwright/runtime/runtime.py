@@ -35,7 +35,7 @@ from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from toolwright.blocking import BlockingRuntime
+    from toolwright.blocking_types import BlockingRuntime
 
 
 class Runtime(Working, Listening, Archiving, Keeping):
@@ -44,7 +44,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
     def __init__(self, app: App, options: OpenOptions) -> None:
         own, all_tools, active = arrange(app)
         self.app = app
-        self.tools = own
+        self.tools: ToolRegistry = own
         self._active = active
         self._late: tuple[Snapshot | None, tuple[Capability, ...]] = None, ()
         self.policy = policy = app.policy or Policy()

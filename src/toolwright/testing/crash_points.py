@@ -108,7 +108,7 @@ class Crashing:
         if what is None:
             return found
 
-        async def use(*given: Any, **options: object) -> Any:
+        async def use(*given: Any, **options: object) -> object:
             times = len(given[0]) if name == "finish_all" else 1  # each of its calls passes the points
             for _ in range(times):
                 crash_point(f"before {what}")
@@ -176,7 +176,7 @@ class CrashingPlan(plan.Plan):
 class CrashingProcessPool(ProcessPool):
     """Processes of tools, with the same two points: in this process, since it is this one that is killed."""
 
-    async def run(self, *given: Any, **options: Any) -> Any:
+    async def run(self, *given: Any, **options: Any) -> object:
         return await _enclosed(functools.partial(super().run, **options))(*given)
 
 
@@ -184,7 +184,7 @@ def install() -> None:
     """Put the points into the runtime of this process."""
     opened = keeping.open_store
 
-    def open_store(*given: Any) -> Any:
+    def open_store(*given: Any) -> object:
         return CrashingStore(opened(*given))
 
     apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
@@ -204,7 +204,7 @@ def _before_a_commit() -> bool:
 
 
 def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    async def run(*given: object) -> Any:
+    async def run(*given: object) -> object:
         crash_point("before the tool runs")
         try:
             return await invoke(*given)
@@ -215,7 +215,7 @@ def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 
 
 def _enclosed_sync(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*given: object) -> Any:
+    def run(*given: object) -> object:
         crash_point("before the tool runs")
         try:
             return invoke(*given)

@@ -82,7 +82,7 @@ class Running:
         zygote.ask(pipes=str(pipes), **request)
         self.pid = zygote.answer()
 
-    def hear(self) -> Any:
+    def hear(self) -> object:
         """Wait for the next thing that it says.
 
         Raises:

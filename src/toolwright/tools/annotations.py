@@ -145,7 +145,7 @@ def names_deps(hint: object) -> bool:
     return bool(parts) and is_context(origin) and parts[0] not in (Any, NoneType)
 
 
-def context_alone(annotation: object, names: Names) -> Any:
+def context_alone(annotation: object, names: Names) -> object:
     """The context of an annotation such as `ToolContext[Database]` whose other type is imported for type checkers only.
 
     The type of the dependencies is for them, and not needed to run the tool. None for any other annotation.
@@ -160,7 +160,7 @@ def context_alone(annotation: object, names: Names) -> Any:
     return context[object] if is_context(context) else None
 
 
-def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> Any:
+def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> object:
     """Replace the `TypedDict` of Python 3.11, which says too little for pydantic, by a full one."""
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing" and hint not in within:
         fields: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> 
     return hint.copy_with(parts) if hasattr(hint, "copy_with") else hint.__origin__[parts]
 
 
-def written_function(function: object) -> Any:
+def written_function(function: object) -> object:
     """Go through partials, bound methods, wrappers and callable objects to the function somebody wrote."""
     while True:
         if isinstance(function, functools.partial):

@@ -265,7 +265,7 @@ def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Inv
     if context_parameter is None:
         return lambda arguments, context: function(**arguments)
 
-    def invoke(arguments: dict[str, Any], context: object) -> Any:
+    def invoke(arguments: dict[str, Any], context: object) -> object:
         return function(**arguments, **{context_parameter: context})
 
     return invoke

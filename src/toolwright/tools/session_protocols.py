@@ -116,6 +116,6 @@ class ModelRequest(Struct, frozen=True):
 class ModelClient(Protocol):
     """The model that tools may ask. What it raises as a `ToolError` with `retry` is not remembered; the rest is."""
 
-    async def complete(self, request: ModelRequest) -> Any:
+    async def complete(self, request: ModelRequest) -> object:
         """The answer, as something that has a JSON form."""
         ...

@@ -195,7 +195,7 @@ def _plain(function: object) -> Any:
     return function
 
 
-def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
+def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> object:
     """Return the type of a parameter, or refuse a parameter that a model can not give."""
     where = f"Tool {owner!r} has a parameter {str(parameter).partition(':')[0].partition('=')[0]!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -231,7 +231,7 @@ def _names_generator(hint: object) -> bool:
     return hint is Generator or get_origin(hint) is Generator or any(map(_names_generator, get_args(hint)))
 
 
-def _field(parameter: inspect.Parameter, hint: object, documented: str | None) -> Any:
+def _field(parameter: inspect.Parameter, hint: object, documented: str | None) -> object:
     """Return the type of a field of the arguments: what the user says of it comes last, and so wins."""
     base, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     for place, item in enumerate(metadata):
@@ -399,7 +399,7 @@ def _eager(adapter: TypeAdapter[Any], owner: str) -> Any:
         ) from None
 
 
-def _with_lists(node: object) -> Any:
+def _with_lists(node: object) -> object:
     """A core schema of pydantic with lists in place of generators; the same object where it has none."""
     if isinstance(node, list | tuple):
         items = [_with_lists(item) for item in node]

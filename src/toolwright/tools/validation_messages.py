@@ -201,7 +201,7 @@ def _expand(root: object, queue: list[Any]) -> list[dict[str, Any]]:
     return list(nodes.values())
 
 
-def _follow(root: object, reference: str | None) -> Any:
+def _follow(root: object, reference: str | None) -> object:
     if reference is None or not reference.startswith("#"):
         return None
     for step in unquote(reference).split("/")[1:]:

@@ -57,18 +57,18 @@ class AnthropicLayout:
             pieces.append(_result(home, block))
         return [*pieces, Other(home, _with(message, rest, blocks))] if rest else pieces
 
-    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> object:
         """The message of `asking`, with these ids for its calls."""
         message, fresh = plain(asking.message), iter(ids)
         blocks = [plain(block) for block in message["content"]]
         content = [{**block, "id": next(fresh)} if block.get("type") == "tool_use" else block for block in blocks]
         return {**message, "content": content}
 
-    def addressed(self, result: Result, call_id: str) -> Any:
+    def addressed(self, result: Result, call_id: str) -> object:
         """The content of a result, as the answer to this call."""
         return {**plain(result.content), "tool_use_id": call_id}
 
-    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+    def interrupted(self, call_id: str, call: AskedCall) -> object:
         """The content of a result that says that nothing is known of the call."""
         return anthropic.write_results([interrupted(call_id, call.name)])[0]["content"][0]
 
@@ -129,7 +129,7 @@ def _result(home: int, block: Part) -> Result:
     return Result(home, id_of(block.field("tool_use_id")), block.value, synthetic)
 
 
-def _with(message: object, rest: list[Part], blocks: list[Part]) -> Any:
+def _with(message: object, rest: list[Part], blocks: list[Part]) -> object:
     """The message with only these of its blocks; the message itself when they are all of them."""
     return message if len(rest) == len(blocks) else {**plain(message), "content": [part.value for part in rest]}
 
@@ -141,5 +141,5 @@ def _content(message: object) -> list[Any]:
     return list(content or ())
 
 
-def _role(message: object) -> Any:
+def _role(message: object) -> object:
     return plain(message).get("role")

@@ -66,6 +66,6 @@ def _list(value: dict[str, Any], name: str) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else []
 
 
-def _kind(item: object) -> Any:
+def _kind(item: object) -> object:
     value = plain(item)
     return value.get("type") if isinstance(value, dict) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from toolwright.errors import ConversionError
 from toolwright.jsonx import DecodeError, decode, encode
@@ -95,7 +94,7 @@ def error_message(value: object) -> str | None:
     return None
 
 
-def _decoded(text: str) -> Any:
+def _decoded(text: str) -> object:
     """The value of JSON text, or the text. Quotes around a string stay: strings are written without any."""
     try:
         return decode(text)

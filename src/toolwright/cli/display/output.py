@@ -95,7 +95,7 @@ def data_of(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _field(name: str, value: object) -> Any:
+def _field(name: str, value: object) -> object:
     if name in _INSTANTS and isinstance(value, (int, float)):
         return instant(value)
     return data_of(value)

@@ -36,7 +36,7 @@ class CaseClock:
 
     monotonic = now
 
-    def call_at(self, when: float, callback: object, *args: object) -> Any:
+    def call_at(self, when: float, callback: object, *args: object) -> object:
         """Nothing waits for this clock."""
         raise NotImplementedError
 
