@@ -11,18 +11,19 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
-from toolwright.background.background_run import BackgroundRun, Status
-from toolwright.background.run_events import RunEvent
 from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.events import AnyEvent
-from toolwright.schedules.schedule import Fired, Schedule
-from toolwright.session.archive.format import Exported, Imported, SessionInfo
+from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.batches import Calls
 from toolwright.session.inbox import Resolved
 from toolwright.session.recovery import Recovered, Unfinished
+from toolwright.stores.contracts.archives import SessionInfo
+from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.run_events import RunEvent
+from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, Trigger, TriggerOptions
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition

@@ -15,6 +15,7 @@ from toolwright.plain_data import plain_data
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
+from toolwright.tools.session_protocols import SessionView
 
 
 class HookCall(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,20 @@ class HookCall(Struct, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """The call as plain data."""
         return plain_data(self)
+
+
+class PrepareCall(HookCall, frozen=True, kw_only=True):
+    """A call as the prepare step of its tool sees it. `view` is its session, which can only be read.
+
+    The step runs before the policy decides, and again when the call is continued after a crash: what it reads may
+    have changed since.
+    """
+
+    view: SessionView
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as plain data, without the view."""
+        return plain_data(self, without=("view",))
 
 
 class ReplaceArguments(Struct, frozen=True):
@@ -131,9 +146,9 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-async def ask(function: Callable[..., Any], *args: Any) -> Any:
+async def invoke(function: Callable[..., Any], *args: Any) -> Any:
     """Call code of the host or of a tool, sync or async. What it raises is an Exception, so that it ends one call."""
-    answer = ask_now(function, *args)
+    answer = invoke_now(function, *args)
     return await awaited(answer) if inspect.isawaitable(answer) else answer
 
 
@@ -150,7 +165,7 @@ async def awaited(answer: Awaitable[Any]) -> Any:
         raise RuntimeError(f"{type(error).__name__} was raised") from error
 
 
-def ask_now(function: Callable[..., Any], *args: Any) -> Any:
+def invoke_now(function: Callable[..., Any], *args: Any) -> Any:
     """Call code of the host or of a tool that must answer at once."""
     try:
         return function(*args)

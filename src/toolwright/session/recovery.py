@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.clock import rfc3339
-from toolwright.effects.effect import RUN_SCOPE, CallKey
-from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
 from toolwright.session.session import Session
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 
@@ -140,7 +139,7 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
     ]
 
 
-def _action(run: CallRun) -> str:
+def _action(run: ActiveCall) -> str:
     if run.asking is not None and run.recovered in ("run", "rerun"):
         return "waiting"  # It would have been run, but may not without leave.
     return run.recovered or "left"

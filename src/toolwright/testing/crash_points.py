@@ -15,9 +15,9 @@ import apsw
 from toolwright.calls import context as setting
 from toolwright.calls import tool_plan as plan
 from toolwright.calls.execute.process_pool import ProcessPool
-from toolwright.effects.store import Store
 from toolwright.runtime import stores as keeping
 from toolwright.session import parts as shared
+from toolwright.stores.contracts.store import Store
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.testing.inside_program import crash_point, writing
@@ -159,7 +159,7 @@ class CrashingWriter(Writer):
         super()._deliver(jobs, results)
 
 
-class CrashingPlan(plan.Plan):
+class CrashingPlan(plan.ToolPlan):
     """A plan whose tool has a crash point before and after its code."""
 
     __slots__ = ()
@@ -192,7 +192,7 @@ def install() -> None:
         (store, "Writer", CrashingWriter),
         (keeping, "open_store", open_store),
         (shared, "ProcessPool", CrashingProcessPool),
-        (setting, "Plan", CrashingPlan),
+        (setting, "ToolPlan", CrashingPlan),
     ]
     for module, name, with_points in seams:
         setattr(module, name, with_points)

@@ -38,6 +38,7 @@ RESERVED_EVENTS = frozenset(
         "resumed",
         "started",
         "status",
+        "tracked",
         "waiting",
     }
 )
@@ -56,15 +57,25 @@ class Hints(Struct, frozen=True, kw_only=True):
     """
 
     readonly: bool = False
+    """It changes nothing."""
     destructive: bool | None = None
+    """It can delete or overwrite; None if it does not say."""
     idempotent: bool = False
+    """Running it twice with the same arguments has the effect of running it once."""
     open_world: bool | None = None
+    """It reaches things outside of the program; None if it does not say."""
     long_running: bool = False
+    """Without a timeout of its own it has `Policy.long_timeout`."""
     polling: bool = False
+    """It is meant to be called again and again."""
     cpu_bound: bool = False
+    """It keeps a processor busy."""
     requires_secrets: bool = False
+    """Its calls are refused while the session lacks its secrets."""
     supports_background: bool = False
+    """It can run in the background."""
     persist_output: bool = False
+    """The whole output of each call is kept in a file of the session."""
 
     @property
     def mutating(self) -> bool:
@@ -84,22 +95,39 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    """The name by which a model calls it."""
     id: str
+    """A name that stays when a view renames the tool."""
     description: str = ""
+    """What a model reads of it."""
     display_name: str | None = None
+    """A name for people."""
     input_schema: dict[str, Any]
+    """The JSON Schema of the arguments."""
     output_schema: dict[str, Any] | None = None
+    """The JSON Schema that the value must fit."""
     kind: Kind = "function"
+    """Where it comes from."""
     category: str | None = None
+    """A word by which a program groups its tools."""
     hints: Hints = Hints()
+    """What its author says of its effects."""
     capabilities: frozenset[str] = frozenset()
+    """What it can do, for rules."""
     approval: Approval = None  # type: ignore[assignment]
+    """Whether a person must approve each call: "auto", "suggest" or "required"."""
     timeout: float | None = None
+    """Seconds for each attempt; None for the policy's."""
     retry: RetryPolicy = NEVER
+    """How often a failed call is tried again."""
     concurrency: Concurrency = None  # type: ignore[assignment]
+    """Which calls may run beside it."""
     isolation: Isolation = "none"
+    """Where it runs: "process" for a child process."""
     on_crash: CrashPolicy = None  # type: ignore[assignment]
+    """What becomes of a call that a crash interrupted."""
     deferral: Deferral = "auto"
+    """Whether a model sees only a stub of it at first."""
     events: dict[str, dict[str, Any]] = {}
     """What it may tell of with `ctx.emit`: the names of its own events, and the schema of what each says."""
     script: str | None = None

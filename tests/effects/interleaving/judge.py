@@ -8,7 +8,8 @@ from typing import Any
 from tests.effects.interleaving.ledger import Ledger, plain, shown
 from tests.effects.interleaving.scripts import RERUN
 from toolwright import jsonx
-from toolwright.effects.waits import WaitKey, was_answered
+from toolwright.effects.wait_keys import was_answered
+from toolwright.stores.contracts.waits import WaitKey
 
 CODES = {
     *("scripted", "again", "flaky", "refused", "interrupted", "expired", "denied", "approval_expired"),
@@ -27,7 +28,7 @@ def judge_runtime(ledger: Ledger, member: Any) -> None:
     left = {
         "slots": shared.limit.in_use
         or [session._limit.in_use for session in runtime._sessions.values() if session._limit.in_use],
-        "schedules": [name for name, session in runtime._sessions.items() if not session._host.schedule.idle],
+        "schedules": [name for name, session in runtime._sessions.items() if not session._host.admission.idle],
         "batches": [session.batches for session in runtime._sessions.values() if session.batches],
         "lingering": shared.lingering,
         "watchers": room._watchers,

@@ -115,15 +115,22 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
     failure: Failure | None = None
     if type(given) is dict:
         try:
-            entry.raw = raw = jsonx.canonical(given)
-            if len(raw) > max_bytes:
-                entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
-            elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
-                entry.raw, failure = _as_written(raw), _too_many_parts()
+            entry.raw = raw = jsonx.canonical_unchecked(given)
+            if len(raw) > jsonx.SHALLOW or len(raw) > max_bytes:
+                jsonx.require_shallow(raw)
+                if len(raw) > max_bytes:
+                    entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
+                elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
+                    entry.raw, failure = _as_written(raw), _too_many_parts()
         except (TypeError, ValueError, OverflowError, RecursionError):
             failure = read_arguments(entry, given, max_bytes)
     elif given is not None:
         failure = read_arguments(entry, given, max_bytes)
+    repeated = call_id in seen
+    if repeated:
+        entry.repeated = True
+    else:
+        seen.add(call_id)
     tool = entry.tool = snapshot.get(name) or find(snapshot, name)
     if tool is None:
         entry.name = encodable(name)
@@ -132,7 +139,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         entry.name = tool.definition.name
         if tool.screen is not None:
             failure = _screened(entry, tool) or failure
-        if call_id in seen:
+        if repeated:
             failure = _duplicate(call_id)
         elif call.kind is not None and call.kind != tool.definition.kind:
             failure = _wrong_kind(name, tool.definition.kind, call.kind)
@@ -141,9 +148,6 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
                 entry.arguments = tool.validate(entry.raw)
             except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
-    if call_id in seen:
-        entry.repeated = True
-    seen.add(call_id)
     if call.cut_off is not None:
         failure = _cut_off(call.cut_off)
     if failure is not None:

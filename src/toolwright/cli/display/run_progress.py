@@ -16,12 +16,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.background.background_run import OVER, BackgroundRun, Progress
 from toolwright.background.handle import Run
-from toolwright.background.run_events import RunEvent
 from toolwright.cli.display.run_tables import event_text, progress_text, short_ids
 from toolwright.cli.display.styles import look_of, pick, plain, seconds, short, state_text
 from toolwright.cli.display.time_format import moment
+from toolwright.stores.contracts.background_run import OVER, BackgroundRun, Progress
+from toolwright.stores.contracts.run_events import RunEvent
 
 Found = Callable[[], Awaitable[Sequence[Run]]]
 """The runs to follow, as of now: some may have come since it was last asked."""
@@ -57,7 +57,9 @@ class Followed:
         """Take in what happened next."""
         payload = event.payload
         self.state = _STATES.get(event.type, self.state)
-        if event.type == "started":
+        if event.type == "tracked":
+            self.started = event.at
+        elif event.type == "started":
             self.started = self.started or event.at
             self.note = "taken over from another worker" if payload.get("taken_over_from") else ""
         elif event.type == "progress":
@@ -192,6 +194,8 @@ def _note(row: Followed) -> str:
 def _share(progress: Progress | None) -> str:
     if progress is None:
         return ""
+    if progress.current is None:
+        return progress_text(progress)
     return f"{100 * progress.current / progress.total:.0f}%" if progress.total else progress_text(progress)
 
 
@@ -202,7 +206,7 @@ def _bar(row: Followed, now: float) -> RenderableType:
     options: dict[str, Any] = {"width": _BAR_WIDTH, "complete_style": style, "finished_style": style}
     if row.state == "completed":
         return ProgressBar(total=1, completed=1, **options)
-    if progress is None or not progress.total:
+    if progress is None or progress.current is None or not progress.total:
         if row.ended is None:
             return ProgressBar(total=None, pulse=True, width=_BAR_WIDTH, pulse_style="cyan", animation_time=now % 1000)
         return ProgressBar(total=1, completed=0, **options)

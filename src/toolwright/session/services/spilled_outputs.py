@@ -6,9 +6,9 @@ import asyncio
 import re
 
 from toolwright import jsonx
-from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
 from toolwright.session.services.files import Files
+from toolwright.stores.contracts.journal import CallKey
 
 FOLDER = "/.outputs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
@@ -24,7 +24,7 @@ def output_name(call: CallKey) -> str:
     return name
 
 
-async def keep_output(files: Files, call: CallKey, text: str) -> str:
+async def save_output(files: Files, call: CallKey, text: str) -> str:
     """Write the whole output of a call to a file of its session, and return its path.
 
     A file that is there is never written over, for its path may stand in a conversation: unless it has this very

@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 
 from toolwright import jsonx
-from toolwright.background.background_run import Registration, artifact_paths
-from toolwright.session.services.quotas import Room
+from toolwright.stores.contracts.background_run import Registration, artifact_paths
+from toolwright.stores.contracts.sessions import Room
 from toolwright.stores.sqlite.core.codec import one
 
 KIND = "background_run"
@@ -24,12 +24,14 @@ def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> 
     """Show a process that was just entered, where the session has room for it."""
     shown: dict[str, Any] = {
         "tool": new.tool,
-        "status_text": "Queued",
+        "status_text": "Running" if new.options.tracked else "Queued",
         "progress": None,
         "output_tail": "",
         "summary": None,
         "signal_on_completion": new.options.signal_on_completion,
     }
+    if new.options.tracked:
+        shown["tracked"] = True
     if new.options.artifacts:
         shown |= artifact_paths(new.id)
     metadata = jsonx.encode(shown)

@@ -61,9 +61,19 @@ class StorePlace:
             )
 
     def remember(self) -> None:
-        """Note which files are the store's, once it is open, for `require_same`."""
+        """Note which files are the store's, once it is open, for `require_same`.
+
+        Raises:
+            StoreError: a file cannot be looked at.
+        """
         for name in (self.name, self.name + LOG):
-            found = os.stat(name, dir_fd=self.directory)
+            try:
+                found = os.stat(name, dir_fd=self.directory)
+            except OSError as error:
+                raise StoreError(
+                    f"The store {str(self.path)!r} cannot be opened: its file {name!r} cannot be looked at "
+                    f"({error.strerror}); check the disk and its permissions, and open it again"
+                ) from error
             self._identities[name] = (found.st_dev, found.st_ino)
             if name == self.name:
                 self._size = found.st_size

@@ -1,0 +1,174 @@
+"""The contract of the journal: calls and their effects. Owns the identity of a call and the verbs of its store.
+
+A call's identity is its session, scope and id. Its intent is in the journal before its tool runs, its outcome before
+its caller sees it. So after a crash each call is in one of three states: unknown (it never began), unfinished (it may
+have run), or finished (its outcome stands for ever).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from toolwright.tools.outcome import Failure, ToolOutcome
+
+RUN_SCOPE = "process/"
+"""What the scopes of processes begin with: whose worker is gone is for another worker, and for nobody else."""
+
+
+class CallKey(NamedTuple):
+    """What names one execution of a call."""
+
+    session: str
+    scope: str
+    call_id: str
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """What a journal has of an effect. Without `done`, it began and may have happened.
+
+    `payload` is the JSON of its result; `failure` stands for an error, with its code and message. A failure without
+    `done` is one after which it may be tried again.
+    """
+
+    label: str
+    input: bytes
+    at: float
+    done: bool = False
+    payload: bytes = b"null"
+    failure: Failure | None = None
+
+
+class Intent(Struct, frozen=True, gc=False):
+    """A call that is about to run. `position` is its place in its batch; `rerun` says that it may simply run again.
+
+    Whether it may is what its tool says now, and is not kept. `authority` is JSON of what its batch may do, where that
+    is less than its program may; it is kept until the call is over.
+    """
+
+    key: CallKey
+    batch: str
+    position: int
+    tool: str
+    tool_id: str
+    arguments: bytes
+    source: str
+    parent: str | None
+    queued_at: float
+    rerun: bool = False
+    authority: bytes | None = None
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
+
+    `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
+    `pending` says that its completion decides its outcome: its tool has ended and waits for it, or it has come already.
+    `crashes` counts how often it was running when its process died, since one of its effects was last done.
+    """
+
+    intent: Intent
+    owner: str
+    outcome: ToolOutcome | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    cut_off: bool = False
+    pending: bool = False
+    crashes: int = 0
+
+
+NOT_ALL = "One of the calls is no longer this process's to write about; finish each of them alone"
+"""What a store says when it can not finish calls together."""
+
+
+class Ended(Struct, frozen=True, gc=False):
+    """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written.
+
+    `waited` says that it may have waited for something, here or elsewhere: that can not be resolved from then on. With
+    an `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless
+    it knows the call by then.
+    """
+
+    key: CallKey
+    outcome: ToolOutcome
+    started_at: float | None
+    finished_at: float
+    waited: bool = False
+    intent: Intent | None = None
+
+
+class JournalStore(Protocol):
+    """What a database must offer to be a journal.
+
+    What a method has returned is durable, as durable as the store promises to be when it is opened. Several processes
+    may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`, and only
+    the owner of an unfinished call may write to it. What is asked first is done first, and answered first.
+
+    A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
+    """
+
+    owner: str
+
+    def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
+        """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
+
+        Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
+        over, that entry is `cut_off`, and its crash is counted: if it was marked as started since the crash before, or
+        may simply run again and no crash of it was counted yet, unless it waits for something or was let go of.
+        While another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold
+        what somebody else may be waiting for.
+
+        The entries of `refused`, calls that cannot run, come last. They are only looked up.
+        """
+        ...
+
+    def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
+        """Write that the tool of a call begins now. False when the call is not this process's to run."""
+        ...
+
+    def finish(
+        self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
+    ) -> Awaitable[bool]:
+        """Write the outcome of a call. False when it is no longer this process's to write.
+
+        Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
+        What it waited for can not be resolved from then on.
+        """
+        ...
+
+    def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
+        """Write the outcomes of calls as `finish` does, all or none.
+
+        Raises:
+            StoreError: one could not be written, or is not this process's to write; `finish` says which.
+        """
+        ...
+
+    def forget(self, key: CallKey) -> Awaitable[bool]:
+        """Take back the intent of a call that this process owns and that did not run, with all that it waited for."""
+        ...
+
+    async def reopen(self, key: CallKey) -> bool:
+        """Take back the outcome of a call that ended for want of a connection: it is this process's, and not begun.
+
+        What is kept of its effects and waits stays. False when the call has no such outcome, or no longer.
+        """
+        ...
+
+    def release(self, key: CallKey) -> Awaitable[bool]:
+        """Let go of an unfinished call that may have run: whoever begins it next finds it `cut_off`."""
+        ...
+
+    async def unfinished(self, session: str | None = None) -> list[Entry]:
+        """The unfinished calls of owners that are not alive, oldest first."""
+        ...
+
+    def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
+        """What is kept of the effects of a call, in any order."""
+        ...
+
+    def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
+        """Write what became of an effect, in place of what was there. False when the call is not this process's."""
+        ...

@@ -1,0 +1,171 @@
+"""The contract of waits: what calls wait for outside. Owns the name of a wait, its resolution, the verbs of its store.
+
+A wait belongs to a call and has a name within it: the call's own completion, an event it named, an approval. The first
+who comes resolves it; a resolution stays. The signed text form of its name is `effects/wait_keys.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.tools.outcome import Failure
+
+WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
+"""What a call waits for: its completion, an event it named, a person's leave to run, or to run again after a crash, a
+connection of its session.
+
+Signals are waited for each in turn. The wait of their name stands for all of them, and only ends when it is cancelled.
+"""
+INBOX: tuple[WaitKind, ...] = ("approval", "crash")
+"""What a person decides."""
+
+
+class WaitKey(NamedTuple):
+    """What names one wait."""
+
+    call: CallKey
+    kind: WaitKind
+    name: str = ""
+
+
+class Resolution(Struct, frozen=True, gc=False):
+    """How a wait ended. `payload` is the JSON of its value; `by` says who decided, where that is known."""
+
+    status: Literal["ok", "error", "cancelled", "expired"]
+    at: float
+    payload: bytes = b"null"
+    failure: Failure | None = None
+    reason: str | None = None
+    by: str | None = None
+
+
+BY_CALL = "\0call"
+"""Who resolved a wait that a call ended without. Nobody else can be called so."""
+
+
+class Wait(Struct, frozen=True, gc=False):
+    """A wait that began, or that was resolved before it did. Instants are absolute: a restart starts none anew.
+
+    `detail` is JSON for whoever decides: of an approval, what is asked.
+    """
+
+    key: WaitKey
+    opened_at: float | None = None
+    deadline: float | None = None
+    detail: bytes = b"null"
+    resolution: Resolution | None = None
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """Why a store does not take a resolution: the call is not known, its session is revoked, or it is over."""
+
+    why: Literal["unknown", "revoked", "over"]
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """What stands after someone resolved a wait. `first` is False where another was there before."""
+
+    first: bool
+    resolution: Resolution
+
+
+class Remembered(Struct, frozen=True, gc=False):
+    """A decision that holds for later calls of a session too: those of one tool whose arguments match.
+
+    `pattern` is the JSON of an object: each of its fields must be among the arguments, equal, or for text matching as a
+    shell-style pattern does.
+    """
+
+    session: str
+    tool_id: str
+    effect: Literal["allow", "deny"]
+    pattern: bytes
+    at: float
+    reason: str | None = None
+    by: str | None = None
+
+
+class Decided(Struct, frozen=True, gc=False):
+    """A request to a person that is over. `number` rises with each: the newest has the highest."""
+
+    number: int
+    wait: Wait
+
+
+class Arrivals(Struct, frozen=True, gc=False):
+    """What came in since a reader last looked, from any process. `cursor` is where to look from the next time."""
+
+    cursor: tuple[int, int]
+    resolved: list[Wait]
+    signals: list[WaitKey]
+
+
+class WaitStore(Protocol):
+    """What a database must offer for waits. What a method has returned is durable.
+
+    A wait is only opened for an unfinished call of this process; anybody may resolve it. A fault of the store is raised
+    as `StoreError` and resolves nothing.
+    """
+
+    secret: bytes
+    """What keys are signed with: made with the store, the same in every process that opens it."""
+
+    async def open_wait(self, wait: Wait) -> Wait | None:
+        """Begin a wait, and return what stands: one that began before keeps its deadline and detail, and one that is
+        resolved its resolution. In a revoked session it is resolved as cancelled. None when the call is not, or no
+        longer, this process's.
+        """
+        ...
+
+    async def resolve(
+        self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
+    ) -> Standing | Refused:
+        """Resolve a wait, whether it began or not, and remember the decision if it is the first."""
+        ...
+
+    async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
+        """Resolve a wait for the call itself, which ends without it; give the resolution of somebody who was first.
+
+        Nobody can resolve it from then on. Where the call is not, or no longer, this process's, nothing is written and
+        None is returned.
+        """
+        ...
+
+    async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
+        """Resolve every wait of a session's unfinished calls that has no resolution; return their keys, oldest first.
+
+        `revoke` also refuses whatever would be resolved or opened there later.
+        """
+        ...
+
+    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+        """What was resolved and signalled after `since`; without it, only the cursor of now."""
+        ...
+
+    async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
+        """The waits of unfinished calls that began and have no resolution, oldest first."""
+        ...
+
+    async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
+        """Append to the signals of a name, and return how many there are now."""
+        ...
+
+    async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
+        """The signals of a name in the order they came, without the first `after`."""
+        ...
+
+    async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
+        """The waits of a call that are of one kind and began, whether they are over or not, oldest first."""
+        ...
+
+    async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
+        """The approvals that were asked for and have a resolution, the newest first, with numbers below `before`."""
+        ...
+
+    async def remembered(self, session: str) -> list[Remembered]:
+        """The decisions that hold in a session, the newest first."""
+        ...

@@ -1,0 +1,90 @@
+"""What a verb of the store costs does not grow with what the store has. Counted in steps of SQLite, not in time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
+from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.tools.outcome import ToolOutcome
+
+OK = Resolution("ok", 1.0)
+
+
+def intent(key: CallKey) -> Intent:
+    return Intent(key, "b", 0, "book", "app.book", b"{}", "model", None, 1.0)
+
+
+async def filled(file, count: int) -> SqliteStore:
+    """A store with as many calls, each with an effect and an open wait, and as many signals.
+
+    A second session has one open wait, and as many that are over.
+    """
+    store = SqliteStore(file, sync="normal")
+    keys = [CallKey("busy", "", f"c{number}") for number in range(count)]
+    await store.journal.begin([intent(key) for key in keys])
+    await store.journal.begin([intent(CallKey("quiet", "", "c1")), intent(CallKey("quiet", "", "c2"))])
+    await asyncio.gather(
+        *(store.journal.keep(key, Kept("step:a", b"1", 1.0)) for key in keys),
+        *(store.waits.open_wait(Wait(WaitKey(key, "event", "e"), 1.0)) for key in keys),
+        *(store.waits.resolve(WaitKey(key, "event", "early"), OK) for key in keys),
+        *(store.waits.resolve(WaitKey(CallKey("quiet", "", "c1"), "event", key.call_id), OK) for key in keys),
+        *(store.waits.signal(WaitKey(keys[0], "signal", "go"), b"1", 1.0) for _ in keys),
+        store.waits.open_wait(Wait(WaitKey(CallKey("quiet", "", "c1"), "approval"), 1.0)),
+    )
+    return store
+
+
+async def steps(store: SqliteStore, ask: Callable[[], Awaitable[object]]) -> int:
+    taken = 0
+
+    def count() -> bool:
+        nonlocal taken
+        taken += 1
+        return False
+
+    await store._writer.do(lambda connection: connection.set_progress_handler(count, 1))
+    await ask()
+    await store._writer.do(lambda connection: connection.set_progress_handler(None))
+    return taken
+
+
+async def costs(file, count: int) -> dict[str, int]:
+    store = await filled(file, count)
+    journal, waits = store.journal, store.waits
+    first, second, third, quiet = (CallKey(*where) for where in WHERE)
+    cursor = (await waits.arrivals(None)).cursor
+    done = ToolOutcome(call_id="c3", tool="book", status="success")
+    verbs: dict[str, Callable[[], Awaitable[object]]] = {
+        "begin": lambda: journal.begin([intent(CallKey("busy", "", "new"))]),
+        "start": lambda: journal.start(first, 2.0),
+        "keep": lambda: journal.keep(first, Kept("step:b", b"1", 2.0)),
+        "effects": lambda: journal.effects(first),
+        "nothing arrived": lambda: waits.arrivals(cursor),
+        "open_wait": lambda: waits.open_wait(Wait(WaitKey(first, "event", "f"), 2.0)),
+        "resolve": lambda: waits.resolve(WaitKey(first, "event", "e"), OK),
+        "resolve before": lambda: waits.resolve(WaitKey(first, "event", "g"), OK),
+        "two arrived": lambda: waits.arrivals(cursor),
+        "signal": lambda: waits.signal(WaitKey(first, "signal", "go"), b"1", 2.0),
+        "last signal": lambda: waits.signals(WaitKey(first, "signal", "go"), count),
+        "inbox": lambda: waits.waiting(kinds=["approval", "crash"]),
+        "waiting": lambda: waits.waiting("quiet"),
+        "cancel_waits": lambda: waits.cancel_waits("quiet", OK),
+        "remembered": lambda: waits.remembered("busy"),
+        "release": lambda: journal.release(second),
+        "finish": lambda: journal.finish(third, done, 1.0, 2.0),
+        "forget": lambda: journal.forget(quiet),
+    }
+    found = {name: await steps(store, ask) for name, ask in verbs.items()}
+    await store.close()
+    return found
+
+
+WHERE = (("busy", "", "c0"), ("busy", "", "c1"), ("busy", "", "c2"), ("quiet", "", "c2"))
+
+
+async def test_no_verb_costs_more_when_much_is_open(tmp_path):
+    few, many = await costs(tmp_path / "few.db", 20), await costs(tmp_path / "many.db", 2_000)
+
+    assert {name: many[name] for name in many if many[name] > few[name] * 1.2 + 5} == {}
+    assert min(few.values()) > 5  # they were counted at all

@@ -1,0 +1,207 @@
+"""What the journal costs, and how its writer behaves under many hands."""
+
+import asyncio
+import threading
+
+import pytest
+
+from tests.support import fail_after
+from toolwright import Runtime, ToolCall, tool
+from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import CallKey, Intent
+from toolwright.stores.sqlite.core.writer import Writer
+from toolwright.stores.sqlite.store import SqliteStore
+
+
+def intent(call_id: str, **changes) -> Intent:
+    given = {"source": "model", "parent": None, "queued_at": 1.0, **changes}
+    return Intent(CallKey("s", "", call_id), "b", 0, "book", "app.book", b"{}", **given)
+
+
+@pytest.mark.promise("EFF-04")
+@pytest.mark.parametrize(("name", "count", "most"), [("read", 1, 2), ("pay", 1, 3), ("read", 100, 5)])
+async def test_a_batch_costs_few_commits(file, open_runtime, name, count, most):
+    @tool(readonly=True)
+    async def read(n: int) -> int:
+        return n
+
+    @tool
+    async def pay(n: int) -> int:
+        return n
+
+    runtime = await open_runtime(file, read, pay)
+    before = runtime._store.commits
+    await runtime.session("s").run_batch([{"name": name, "arguments": {"n": n}} for n in range(count)])
+
+    assert runtime._store.commits - before <= most
+
+
+@pytest.mark.promise("EFF-11")
+async def test_a_replayed_batch_costs_one_commit(file, open_runtime):
+    @tool
+    async def pay(n: int) -> int:
+        return n
+
+    runtime = await open_runtime(file, pay)
+    calls = [ToolCall(id=f"c{n}", name="pay", arguments={"n": n}) for n in range(10)]
+    await runtime.session("s").run_batch(calls)
+    before = runtime._store.commits
+    await runtime.session("s").run_batch(calls)
+
+    assert runtime._store.commits - before == 1
+
+
+async def test_many_batches_of_many_sessions_at_once_are_all_recorded(file, open_runtime):
+    @tool
+    async def pay(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    runtime = await open_runtime(file, pay)
+    names = [(f"s{n % 10}", n) for n in range(200)]
+    async with fail_after(30):
+        await asyncio.gather(
+            *(
+                runtime.session(session).run_batch([ToolCall(id=f"c{n}", name="pay", arguments={"n": n})])
+                for session, n in names
+            )
+        )
+    await runtime.close()
+    again = await open_runtime(file, pay)
+    for session, n in names:
+        (outcome,) = await again.session(session).run_batch([ToolCall(id=f"c{n}", name="pay", arguments={"n": n})])
+        assert (outcome.value, outcome.replayed) == (n, True)
+
+
+@pytest.mark.promise("EFF-07")
+async def test_work_that_fails_does_not_hurt_what_is_written_with_it(file):
+    gate = threading.Event()
+
+    def prepare(connection):
+        connection.execute("CREATE TABLE notes (n UNIQUE)")
+
+    def hold(connection):
+        gate.wait(10)
+
+    def insert(n):
+        return lambda connection: connection.execute("INSERT INTO notes VALUES (?)", (n,)).fetchall()
+
+    def raise_value_error(connection):
+        raise ValueError("odd")
+
+    writer = Writer(file, prepare, "full")
+    held = writer.do(hold)
+    jobs = [writer.do(insert(1)), writer.do(insert(1)), writer.do(raise_value_error), writer.do(insert(2))]
+    gate.set()
+    async with fail_after(10):
+        _, *results = await asyncio.gather(held, *jobs, return_exceptions=True)
+        notes = await writer.do(lambda connection: connection.execute("SELECT n FROM notes").fetchall())
+        await writer.close()
+
+    assert [type(result).__name__ for result in results] == ["list", "StoreError", "StoreError", "list"]
+    assert "ValueError: odd" in str(results[2])
+    assert notes == [(1,), (2,)]
+
+
+@pytest.mark.promise("EFF-07")
+async def test_of_many_changes_only_those_whose_row_is_gone_are_told_so(file):
+    def prepare(connection):
+        connection.execute("CREATE TABLE notes (n UNIQUE, text); INSERT INTO notes (n) VALUES (1), (2), (4)")
+
+    writer = Writer(file, prepare, "full")
+    statement = "UPDATE notes SET text = ? WHERE n = ?"
+    async with fail_after(10):
+        told = await asyncio.gather(*(writer.change(statement, (f"note {n}", n)) for n in (1, 2, 3, 4)))
+        notes = await writer.do(lambda connection: connection.execute("SELECT * FROM notes").fetchall())
+        await writer.close()
+
+    assert told == [True, True, False, True]
+    assert notes == [(1, "note 1"), (2, "note 2"), (4, "note 4")]
+
+
+async def test_a_loop_that_is_never_idle_is_answered(file):
+    writer = Writer(file, lambda connection: connection.execute("CREATE TABLE notes (n)"), "normal")
+    asked = [writer.change("INSERT INTO notes VALUES (?)", (1,))]
+    async with fail_after(10):
+        while not asked[0].done():
+            asked.append(writer.change("INSERT INTO notes VALUES (?)", (1,)))
+            await asyncio.sleep(0)
+        told = await asyncio.gather(*asked)
+        await writer.close()
+
+    assert set(told) == {True}
+
+
+@pytest.mark.promise("EFF-08")
+async def test_closing_writes_what_is_queued_and_refuses_what_comes_later(file):
+    store = SqliteStore(file)
+    queued = [asyncio.ensure_future(store.journal.begin([intent(f"c{n}")])) for n in range(50)]
+    await asyncio.sleep(0)
+    async with fail_after(10):
+        await store.close()
+        assert await asyncio.gather(*queued) == [[None]] * 50
+        with pytest.raises(StoreError, match="is closed; open it again"):
+            await store.journal.begin([intent("late")])
+        await store.close()
+
+        again = SqliteStore(file)
+        assert len(await again.journal.unfinished()) == 50
+        await again.close()
+
+
+def test_a_loop_that_was_closed_does_not_stop_the_writer(file):
+    async def leave_early():
+        store = SqliteStore(file)
+        job = asyncio.ensure_future(store.journal.begin([intent("c1")]))
+        await asyncio.sleep(0)
+        job.cancel()
+        return store
+
+    async def come_back(store):
+        async with fail_after(10):
+            (entry,) = await store.journal.begin([intent("c1")])
+            await store.close()
+        return entry
+
+    store = asyncio.run(leave_early())
+    entry = asyncio.run(come_back(store))
+
+    assert entry.outcome is None
+    assert entry.owner == store.owner
+
+
+async def test_unfinished_calls_are_listed_by_session_oldest_first(file):
+    store = SqliteStore(file)
+    await store.journal.begin([intent("young", queued_at=9.0)])
+    await store.journal.begin([intent("old", queued_at=3.0)])
+    await store.close()
+    again = SqliteStore(file)
+
+    assert [entry.intent.key.call_id for entry in await again.journal.unfinished("s")] == ["old", "young"]
+    assert await again.journal.unfinished("another") == []
+    await again.close()
+
+
+@pytest.mark.promise("EFF-12")
+async def test_begin_writes_nothing_while_a_living_owner_runs_one_of_the_calls(file):
+    mine, theirs = SqliteStore(file), SqliteStore(file)
+    await theirs.journal.begin([intent("theirs")])
+    fresh, taken = await mine.journal.begin([intent("fresh"), intent("theirs")])
+    after = await theirs.journal.begin([intent("fresh")])
+    await theirs.close()
+    late = await mine.journal.begin([intent("fresh"), intent("theirs")])
+    await mine.close()
+
+    assert fresh is None
+    assert taken is not None
+    assert taken.owner == theirs.owner
+    assert not taken.cut_off
+    assert after == [None]
+    assert [(entry.owner, entry.cut_off) for entry in late if entry] == [(mine.owner, True)] * 2
+
+
+async def test_nothing_is_left_beside_a_closed_store(file):
+    async with Runtime.open(file, tools=[]):
+        pass
+
+    assert [path.name for path in file.parent.iterdir()] == ["agent.db"]
