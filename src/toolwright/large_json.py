@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +24,8 @@ MOST_CONTAINERS = 50_000
 """How many lists and objects the value of a tool may have. More take too long to decode."""
 MOST_ITEMS = 500_000
 """How many items and fields the value of a tool may have in all."""
+MOST_DUMPED = 200_000
+"""How many items and fields a pydantic model may have that is too large to be encoded on the event loop."""
 
 SCALARS = frozenset((int, float, bool, type(None)))
 """Types whose values are always short."""
@@ -64,6 +66,14 @@ class TooLong(ValueError):
         self.size = size
 
 
+class TooManyParts(TooLong):
+    """A value, or one that takes one call to encode, has more parts than it may have. It was not encoded."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.args = ("it has too many parts",)
+
+
 def is_flat(fields: dict[Any, Any]) -> bool:
     """True when an object has few fields, and only short ones: as most values of tools are."""
     if len(fields) > _FEW:
@@ -99,6 +109,42 @@ def is_small(value: Any) -> bool:
         return room_after(value, SMALL) >= 0
     except Exception:  # too deep, or code of its own failed: the encoder will say so
         return False
+
+
+def is_within(value: Any, most_bytes: int, most_parts: int) -> bool:
+    """True when a value has no more characters of text, and no more items and fields in all, than these.
+
+    It is looked at for no longer than it takes to find more of them, however large it is.
+
+    Raises:
+        TooDeep: it is nested deeper than `jsonx.DEEPEST`.
+    """
+    waiting: list[tuple[Iterable[Any], int]] = [((value,), 0)]
+    while waiting:
+        items, depth = waiting.pop()
+        if depth > jsonx.DEEPEST:
+            raise jsonx.TooDeep
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                most_bytes -= len(item)
+            elif kind in SCALARS:
+                continue
+            elif kind is dict or isinstance(item, Mapping):
+                most_parts -= len(item)
+                waiting += ((item.keys(), 0), (item.values(), depth + 1))
+            elif isinstance(item, list | tuple | set | frozenset):
+                most_parts -= len(item)
+                if item:
+                    waiting.append((item, depth + 1))
+            elif isinstance(item, str | bytes | bytearray):
+                most_bytes -= len(item)
+            elif parts := _fields(item):
+                most_parts -= len(parts)
+                waiting.append((parts.values(), depth + 1))
+            if most_bytes < 0 or most_parts < 0:
+                return False
+    return True
 
 
 def room_after(value: Any, room: int, depth: int = 0) -> int:
@@ -213,6 +259,9 @@ class _Pieces:
         elif isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "model_dump"):
             self._write_list(value, depth)
         elif hasattr(value, "model_dump"):
+            # Its own dump is one call, which keeps the interpreter's lock.
+            if not is_within(value, self._most, MOST_DUMPED):
+                raise TooManyParts
             self.write(value.model_dump(mode="json"), depth)
         else:
             self._write_fields(value, depth)

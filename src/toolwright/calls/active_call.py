@@ -81,6 +81,7 @@ class RunState(Ticket):
     finishing = False
     late: asyncio.Task[None] | None = None
     streams: dict[str, Stream] | None = None
+    warned_of_report = False
     record: Any
     plan: ToolPlan
     # What the journal knows: the call's identity there, and who else waits for the same execution.

@@ -21,7 +21,7 @@ from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.launch import Launch
 from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare.prepare import prepare, read_call
-from toolwright.calls.redact import learn_secret, written_arguments
+from toolwright.calls.redact import AtOnce, learn_secret, written_arguments
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
@@ -101,6 +101,7 @@ class Batch:
         names: list[tuple[str, str]] = []
         raws: list[bytes] = []
         seen: set[str] = set()
+        at_once = None if parent is None else AtOnce()
         if type(calls) is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
             raise unusable("batch", calls, "a list of calls")
         for position, given in enumerate(calls):
@@ -113,7 +114,7 @@ class Batch:
                 self._prepares = True
             given_secret = run.tool is not None and run.tool.definition.secret is not None
             if given_secret:
-                learn_secret(run, at_once=parent is not None)
+                learn_secret(run, at_once=at_once)
                 self._plain = self._plain and run.outcome is None
             if parent is not None:
                 run.parent_id, run.source, run.depth = parent.call_id, "tool", parent.depth + 1

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.events import CallNote, CallOutput
+from toolwright.large_json import is_within
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -31,6 +32,8 @@ AT_ONCE = 16 * 1024
 """Bytes that are searched on the event loop; more of them would hold up other calls, and go to a thread."""
 
 
+MOST_SEARCHED = 70_000
+"""Items and fields of arguments that are searched before their call is prepared. With more, it is refused."""
 MOST_LIVE = 64 * 1024
 """Characters of one piece of live output that are searched for secrets and shown."""
 
@@ -84,14 +87,14 @@ class Keeper(Protocol):
         """
         ...
 
-    def learn_argument(self, name: str, value: Any, *, at_once: bool) -> bool:
+    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
         """Redact what a call was given as a secret, where it is long enough to be looked for.
 
-        `at_once` takes as long as it takes; otherwise `catch_up` must be awaited before its tool runs, unless this
-        returns True.
+        With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
+        unless this returns True.
 
         Raises:
-            ServiceError: it is too long.
+            ServiceError: it is too long, or too long to be done at once.
         """
         ...
 
@@ -272,7 +275,32 @@ def written_arguments(run: ActiveCall) -> bytes:
     return raw if run.parent_id is None or redactor is None else redactor.json(raw)
 
 
-def learn_secret(run: ActiveCall, *, at_once: bool) -> None:
+class AtOnce:
+    """How much a batch that a tool starts without waiting may still have compiled on the event loop."""
+
+    __slots__ = ("characters", "values")
+
+    def __init__(self) -> None:
+        self.characters = 16 * 1024
+        self.values = 16
+
+    def take(self, values: list[str]) -> None:
+        """Take room for some values.
+
+        Raises:
+            ServiceError: there is not enough.
+        """
+        self.characters -= sum(map(len, values))
+        self.values -= len(values)
+        if values and (self.characters < 0 or self.values < 0):
+            raise ServiceError(
+                "A batch that a tool starts with start_batch may bring 16 new secrets of 16384 characters together; "
+                "use `await session.run_batch(...)`, which takes more, or several batches",
+                "quota",
+            )
+
+
+def learn_secret(run: ActiveCall, *, at_once: AtOnce | None) -> None:
     """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message.
 
     `at_once` for a nested call, whose identity comes from its redacted arguments.
@@ -291,24 +319,34 @@ def learn_secret(run: ActiveCall, *, at_once: bool) -> None:
                     env.know = env.keeper.catch_up
 
 
-async def learn_secrets(env: CallEnvironment, calls: Iterable[Any], tools: Mapping[str, Tool]) -> None:
+async def learn_secrets(env: CallEnvironment, calls: Iterable[Any], tools: Mapping[str, Tool], most_bytes: int) -> None:
     """Learn the secrets of calls that a tool is about to make, and search their arguments, off the event loop."""
     for call in calls:
-        named = isinstance(call, ToolCall) and isinstance(call.arguments, Mapping)
-        tool = tools.get(call.name) if named else None
+        name, arguments = _name_and_arguments(call)
+        tool = tools.get(name) if isinstance(name, str) and isinstance(arguments, Mapping) else None
         if tool is not None and (secret := tool.definition.secret) is not None:
-            value = call.arguments.get(secret)
+            value = arguments.get(secret)
             if is_hidden(value):
                 continue
             with contextlib.suppress(ServiceError):  # The call itself will fail by that.
-                env.keeper.learn_argument(secret, value, at_once=False)
+                env.keeper.learn_argument(secret, value, at_once=None)
     if env.keeper.behind:
         await env.keeper.catch_up()
     if env.redactor is not None:
         for call in calls:
-            if isinstance(call, ToolCall) and isinstance(call.arguments, Mapping) and weight(call.arguments) > AT_ONCE:
-                with contextlib.suppress(Exception):  # The call itself will fail by that.
-                    await asyncio.to_thread(_search, env.redactor, call.arguments)
+            _, arguments = _name_and_arguments(call)
+            if not isinstance(arguments, Mapping):
+                continue
+            with contextlib.suppress(Exception):  # The call itself will fail by that.
+                if is_within(arguments, most_bytes, MOST_SEARCHED) and weight(arguments) > AT_ONCE:
+                    await asyncio.to_thread(_search, env.redactor, arguments)
+
+
+def _name_and_arguments(call: Any) -> tuple[Any, Any]:
+    """The name and the arguments of a call in either of its forms."""
+    if isinstance(call, ToolCall):
+        return call.name, call.arguments
+    return (call.get("name"), call.get("arguments")) if isinstance(call, Mapping) else (None, None)
 
 
 def _search(redactor: Redactor, arguments: Any) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 from toolwright.calls.active_call import identity
 from toolwright.calls.authorise.authority import Origin, origin_of, restrict
 from toolwright.calls.execute.task_reuse import CURRENT
-from toolwright.errors import ScheduleError
 from toolwright.session.core import Belongings
 from toolwright.session.services.quotas import Unmarked
 from toolwright.tools.background_protocols import (
@@ -91,10 +90,7 @@ class Background(Belongings):
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
             RunError: the tool can not run in the background, or its arguments are not usable.
         """
-        try:
-            return await self._schedules.add(tool, args, **options)
-        except ScheduleError as error:
-            raise ScheduleError(_in_words_of_a_program(str(error)), error.code) from error
+        return await self._schedules.add(tool, args, **options)
 
     async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
         """The schedules of the session, the oldest first: all, or those that are not over."""
@@ -152,9 +148,3 @@ class Background(Belongings):
             return Origin("host", self.policy, restrict(self._restrictions, self.policy))
         asking = origin_of(run, identity(run))
         return Origin(asking.source, self.policy, restrict(asking.restrictions, self.policy), asking.call)
-
-
-def _in_words_of_a_program(refusal: str) -> str:
-    """A refusal of a timing, which has the names that a model writes, with the names of our parameters."""
-    # Once each: what a refusal quotes stands behind the name.
-    return refusal.replace("cron_expression", "cron", 1).replace("scheduled_at", "at", 1)

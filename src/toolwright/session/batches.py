@@ -60,6 +60,8 @@ class Batching(Belongings):
             BatchFailed: with `continue_on_failure=False`, a call failed.
         """
         parent = CURRENT.get()
+        if parent is not None and type(calls) is list:
+            await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
 
@@ -77,8 +79,35 @@ class Batching(Belongings):
         """Wait until no batch of the session runs, or those that do only wait for something outside.
 
         False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
         """
+        self._require_outside("wait for its session to be idle: it would wait for itself")
         return await wait_for_idle(self._batches, self._shared.clock, timeout)
+
+    async def close_batches(self, reason: str) -> None:
+        """Cancel every batch, and wait until all have stopped.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        self._require_outside("close its own session")
+        self.cancel(reason)
+        for batch in list(self._batches):
+            await batch.settled()
+
+    def _require_outside(self, what: str) -> None:
+        """Refuse something that a call of this session asks for, or one that such a call made."""
+        run = CURRENT.get()
+        while run is not None:
+            owner: Any = run.owner
+            if owner in self._batches:
+                raise ToolwrightError(
+                    f"The call {run.call_id!r} of session {self.id!r} cannot {what}; do it outside of its calls, or "
+                    "let the tool that opened the session do it"
+                )
+            run = owner.parent
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -191,7 +220,7 @@ class Batching(Belongings):
 
     async def _run_nested(self, run: ActiveCall, calls: Calls) -> list[ToolOutcome]:
         if type(calls) is list:
-            await learn_secrets(self._host, calls, self.all_tools())
+            await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
     def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchContext:

@@ -17,6 +17,7 @@ from toolwright.session.parts import Shared
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.details import Details
 from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
@@ -57,6 +58,11 @@ class Belongings:
     def kv(self) -> KeyValue:
         """What the session keeps under names it chose."""
         return self._services.kv
+
+    @property
+    def details(self) -> Details:
+        """The title and the locale of the session."""
+        return self._services.details
 
     @property
     def secrets(self) -> Secrets:

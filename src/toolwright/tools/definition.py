@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
@@ -23,6 +24,8 @@ Deferral = Literal["auto", "never", "always"]
 
 KINDS = ("function", "mcp", "shell", "custom", "client")
 CAPABILITIES = frozenset({"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"})
+NO_TIMEOUT = math.inf
+"""As the timeout of a tool: its calls may take as long as they like, whatever the policy says."""
 RESERVED_EVENTS = frozenset(
     {
         "abandoned",
@@ -117,7 +120,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     approval: Approval = None  # type: ignore[assignment]
     """Whether a person must approve each call: "auto", "suggest" or "required"."""
     timeout: float | None = None
-    """Seconds for each attempt; None for the policy's."""
+    """Seconds for each attempt; None for the policy's, `NO_TIMEOUT` for none."""
     retry: RetryPolicy = NEVER
     """How often a failed call is tried again."""
     concurrency: Concurrency = None  # type: ignore[assignment]
@@ -174,6 +177,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
         }
         resources = {name: [item._asdict() for item in getattr(self.concurrency, name)] for name in ("reads", "writes")}
         told["concurrency"] = {**self.concurrency._asdict(), **resources}
+        if self.timeout == NO_TIMEOUT:
+            told["timeout"] = "none"  # JSON has no infinity
         told["on_crash"] = "probe" if callable(self.on_crash) else self.on_crash
         return told
 
@@ -196,6 +201,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             given["retry"] = RetryPolicy(**{**given.get("retry", {}), "on": ()})
             if given.get("concurrency") is not None:
                 given["concurrency"] = _read_concurrency(given["concurrency"])
+            if given.get("timeout") == "none":
+                given["timeout"] = NO_TIMEOUT
             if given.get("on_crash") == "probe":
                 given["on_crash"] = "fail"
             return cls(**given)
@@ -238,8 +245,10 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                     f"{', '.join(sorted(RESERVED_EVENTS))}"
                 )
         timeout = self.timeout
-        if timeout is not None and (isinstance(timeout, bool) or not 0 < timeout < float("inf")):
-            raise ToolDefinitionError(f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0")
+        if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0, or NO_TIMEOUT"
+            )
         limit = self.concurrency.limit
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ToolDefinitionError(f"Tool {name!r} has max_concurrency {limit!r}; use a whole number of at least 1")

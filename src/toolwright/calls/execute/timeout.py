@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
 
+LONGEST = 366 * 24 * 3600.0
+"""Seconds of an attempt without a timeout: a timer needs some instant, and no process lives to see this one."""
+
+
 def timeout_of(definition: ToolDefinition, policy: Policy) -> float:
     """The seconds that one attempt of a tool has: its own timeout, or the one that its policy gives such tools."""
-    return definition.timeout or (policy.long_timeout if definition.hints.long_running else policy.timeout)
+    usual = policy.long_timeout if definition.hints.long_running else policy.timeout
+    return min(definition.timeout or usual, LONGEST)
 
 
 def time_is_up(run: ActiveCall) -> Failure:

@@ -40,6 +40,7 @@ from toolwright.large_json import (
     SCALARS,
     SMALL,
     TooLong,
+    TooManyParts,
     encode_in_pieces,
     encode_small,
     has_few_parts,
@@ -170,6 +171,8 @@ class Finaliser:
         encode = functools.partial(encode_in_pieces, most=policy.max_output_bytes)
         try:
             outcome = await asyncio.to_thread(_outcome, run, result, encode)
+        except TooManyParts:
+            return _outcome(run, too_many_parts())
         except TooLong as error:
             return _outcome(run, output_too_long(error.size, policy, at_least=True))
         if await asyncio.to_thread(has_few_parts, outcome.payload):

@@ -105,8 +105,13 @@ class MemoryJournal:
         """Keep the outcome of a call."""
         if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:
             run.key.end = run.before
-        elif outcome.status == "cancelled" and not outcome.may_have_run:
+        elif outcome.status == "cancelled" and (not outcome.may_have_run or _may_run_again(run)):
             self._scopes[run.owner.scope].pop(run.call_id, None)
             run.key.end = None
         else:
             run.key.end = outcome
+
+
+def _may_run_again(run: ActiveCall) -> bool:
+    """True for a call that a fault of the machine stopped, and whose tool may simply run again."""
+    return run.fault is not None and run.tool is not None and run.tool.definition.on_crash == "rerun"

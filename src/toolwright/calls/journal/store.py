@@ -59,8 +59,10 @@ class StoreJournal:
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         refused: Sequence[ActiveCall] = ()
-        if len(waiting) < len(runs) and not scope.startswith(RUN_SCOPE):
-            refused = [run for run in runs if run.outcome is not None and not run.repeated]
+        if len(waiting) < len(runs):
+            # The call of a background run itself is told by the end of the run, and may run when that is reopened.
+            is_run = scope.startswith(RUN_SCOPE) and runs[0].depth == 0
+            refused = [run for run in runs if run.outcome is not None and not run.repeated and not is_run]
         if not waiting and not refused:
             return
         # That of a run is kept with the run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -96,12 +97,22 @@ class RunServices:
         return self._run.env.clock.now()
 
     def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
+        if not (
+            (current is None or _is_number(current))
+            and (total is None or _is_number(total))
+            and _are_text_or_none(label, unit)
+        ):
+            self._warn("progress", "finite numbers, and text for label and unit")
         self._publish(CallProgress(*about(self._run), current, total, label, unit))
 
     def report_status(self, text: str) -> None:
+        if not isinstance(text, str):
+            self._warn("status", "text")
         self._publish(CallStatus(*about(self._run), text))
 
     def report_output(self, stream: str, text: str) -> None:
+        if not (isinstance(stream, str) and isinstance(text, str)):
+            self._warn("output", "the name of a stream, and text")
         self._publish(CallOutput(*about(self._run), stream, text))
 
     async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
@@ -176,6 +187,15 @@ class RunServices:
     async def emit(self, name: str, payload: Any, key: str | None) -> None:
         await emit(self._run, name, payload, key)
 
+    def _warn(self, method: str, usable: str) -> None:
+        """Say in the log, once for each call, that a report cannot be used. Its content may be secret: it stays out."""
+        run = self._run
+        if not run.warned_of_report:
+            run.warned_of_report = True
+            log.warning(
+                "The call %r of %r gave ctx.%s what it cannot show; give it %s", run.call_id, run.name, method, usable
+            )
+
     def _publish(self, event: CallNote) -> None:
         env = self._run.env
         if threading.get_ident() == env.thread_id:
@@ -187,6 +207,14 @@ class RunServices:
     def _publish_here(self, event: CallNote) -> None:
         if not self._run.concluded:
             publish(self._run.env, self._run, event)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def _are_text_or_none(*values: object) -> bool:
+    return all(value is None or isinstance(value, str) for value in values)
 
 
 class Recorded:

@@ -25,6 +25,16 @@ from toolwright.effects.effect import Effect
 from toolwright.effects.journal_controller import interrupted
 from toolwright.effects.wait_keys import expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
+from toolwright.large_json import (
+    PIECE,
+    TooLong,
+    TooManyParts,
+    decode_text,
+    encode_in_pieces,
+    has_few_parts,
+    is_small,
+    is_within,
+)
 from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
@@ -32,6 +42,10 @@ from toolwright.tools.tool import is_async
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
+MOST_CONTAINERS = 20_000
+"""How many lists and objects the inputs or the result of a step may have: these are decoded on the event loop."""
+MOST_ITEMS = 200_000
+"""How many items and fields these may have in all."""
 KeyKind = Literal["completion", "event", "signal"]
 
 
@@ -54,7 +68,7 @@ async def step(run: ActiveCall, name: str, function: Callable[..., Any], inputs:
     if not callable(function):
         raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
     effects = _effects(run)
-    given = _input(name, inputs)
+    given = _input(name, inputs, run.owner.policy.max_output_bytes)
     redactor = run.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(run), "step", name, shown, given)
@@ -65,7 +79,7 @@ async def step(run: ActiveCall, name: str, function: Callable[..., Any], inputs:
     policy = _policy(run, name, inputs, on_crash, do)
     async with recording(run):
         try:
-            return jsonx.decode(unsealed(run.env, name, await effects.run(effect, do, policy)))
+            return await _decoded(unsealed(run.env, name, await effects.run(effect, do, policy)))
         except EffectFailed as failed:
             if isinstance(failed.__cause__, MachineError):
                 raise failed.__cause__ from None
@@ -89,15 +103,48 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
-        return await sealed(run.env, name, jsonx.encode(result))
+        return await sealed(run.env, name, await _encoded(result, run.owner.policy.max_output_bytes))
     except SecretsError:
         raise
+    except TooLong as error:
+        failure = Failure(
+            category="resource_limit",
+            code="output_too_long",
+            message=f"The step {name!r} returned more than a step may return ({_limits(run)}); return less, or write "
+            "it to a file and return its path",
+            source="runtime",
+        )
+        raise EffectFailed(failure) from error
     except Exception as error:  # a value may have code of its own for its JSON form
         failure = Failure(
             code="unserialisable_result",
             message=f"The step {name!r} returned a {type(result).__name__} that has no JSON form",
         )
         raise EffectFailed(failure) from error
+
+
+async def _encoded(result: Any, most: int) -> bytes:
+    """The JSON of what a step returned. Of a large value it is made in a thread, piece by piece.
+
+    Raises:
+        TooLong: it is too large to be kept, or to be decoded on the event loop.
+    """
+    if is_small(result):
+        return jsonx.encode(result)
+    payload = await asyncio.to_thread(encode_in_pieces, result, most)
+    if not await asyncio.to_thread(has_few_parts, payload, MOST_CONTAINERS, MOST_ITEMS):
+        raise TooManyParts
+    return payload
+
+
+async def _decoded(payload: bytes) -> Any:
+    if len(payload) > PIECE and payload.startswith(b'"'):
+        return await asyncio.to_thread(decode_text, payload)
+    return jsonx.decode(payload)
+
+
+def _limits(run: ActiveCall) -> str:
+    return f"{run.owner.policy.max_output_bytes} bytes, {MOST_CONTAINERS} lists and objects, {MOST_ITEMS} items"
 
 
 def _shown(run: ActiveCall, failure: Failure) -> Failure:
@@ -224,11 +271,16 @@ async def outside(run: ActiveCall, what: str, name: str) -> AsyncIterator[Opened
             await step_in(run)
 
 
-def _input(name: str, inputs: tuple[Any, ...]) -> bytes:
+def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:
     try:
-        return jsonx.canonical(inputs)
+        if is_small(inputs) or is_within(inputs, most, MOST_ITEMS):
+            return jsonx.canonical(inputs)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
+    raise ToolwrightError(
+        f"The inputs of step {name!r} have more than {most} bytes or {MOST_ITEMS} items; give it less, or let "
+        "the function take large values from where it is defined"
+    )
 
 
 def _require_name(kind: str, name: Any) -> None:
