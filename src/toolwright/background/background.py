@@ -145,12 +145,14 @@ class Processes:
         place = self._place
         store = guard(place.trigger_store)
 
-        async def say(topic: str, payload: Any, key: str) -> builtins.list[Run]:
+        async def say(topic: str, payload: object, key: str) -> builtins.list[Run]:
             return await self.occur(topic, payload, key, session.id)
 
         return Triggers(store, session, place.clock, origin, place.rules, marker, say)
 
-    async def occur(self, topic: str, payload: Any, key: str | None, session: str | None = None) -> builtins.list[Run]:
+    async def occur(
+        self, topic: str, payload: object, key: str | None, session: str | None = None
+    ) -> builtins.list[Run]:
         """Start what the triggers of a topic start for what occurred, of a session or of all."""
         under = self._authority_of_caller()
         ids = await occur(self._place.trigger_store, self._place, topic, payload, key, under, session)

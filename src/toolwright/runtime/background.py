@@ -100,7 +100,7 @@ class Working:
         """What runs background runs in this runtime, if something does."""
         return self._processes.worker
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> list[Run]:
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> list[Run]:
         """Say that something occurred: every trigger of its topic that matches starts its tool. Return these runs.
 
         With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.

@@ -19,7 +19,7 @@ class Listening:
     clock: Clock
     _shared: Shared
 
-    async def resolve(self, key: str, value: Any = None) -> Resolved:
+    async def resolve(self, key: str, value: object = None) -> Resolved:
         """Complete the call or event that a key was taken for. The first to resolve it wins.
 
         Raises:
@@ -58,7 +58,7 @@ class Listening:
         """
         return await self._inbox.expire(key)
 
-    async def signal(self, key: str, payload: Any = None) -> int:
+    async def signal(self, key: str, payload: object = None) -> int:
         """Send a signal to a call, and return how many of this name it was sent so far.
 
         Raises:

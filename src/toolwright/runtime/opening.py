@@ -21,5 +21,5 @@ class Opening(Generic[T]):
     async def __aenter__(self) -> T:
         return await self._open()
 
-    async def __aexit__(self, *exc: Any) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self._close()

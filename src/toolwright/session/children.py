@@ -56,7 +56,7 @@ class SessionState:
 class ChildSession(SessionState):
     """A session that a tool opened."""
 
-    def __init__(self, session: Session, services: Any) -> None:
+    def __init__(self, session: Session, services: object) -> None:
         super().__init__(session.id, session.definitions, services)
         self._session = session
         self._closed = False
@@ -70,7 +70,7 @@ class ChildSession(SessionState):
             )
         return await self._session.run_batch(calls, scope=scope)
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in the child."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
         return outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from toolwright import jsonx
 from toolwright.calls.suspend.connection_wait import provider_of
@@ -17,7 +16,7 @@ from toolwright.tools.service_protocols import Connection
 class Connecting(Belongings):
     """The part of a session that is connected."""
 
-    async def connect(self, provider: str, *, detail: Any = None) -> Connection:
+    async def connect(self, provider: str, *, detail: object = None) -> Connection:
         """Say that the session is connected to a provider. Calls that wait for it go on, in every process.
 
         A call that ended for want of the connection is run again when it is asked for again.

@@ -13,6 +13,7 @@ from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
+from toolwright.calls.record import CallLog
 from toolwright.calls.redact import Redactor
 from toolwright.calls.schedule.deadlock import RuntimeOrder
 from toolwright.calls.schedule.tickets import Limit
@@ -28,7 +29,7 @@ from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.contracts.store import ServiceStores
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.capability import Capability
-from toolwright.tools.registry import Snapshot
+from toolwright.tools.registry import Snapshot, ToolSource
 from toolwright.tools.session_protocols import ModelClient
 from toolwright.tools.tool import Tool
 
@@ -80,7 +81,7 @@ class Shared:
     deps: Any = NO_LIFESPAN
     """The value of the app's lifespan in this process."""
 
-    def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
+    def __init__(self, tools: ToolSource, policy: Policy, clock: Clock, log: CallLog, quotas: Quotas) -> None:
         self.tools = tools
         self.quotas = quotas
         self.clock = clock

@@ -35,7 +35,7 @@ from toolwright.tools.registry import ToolSource
 from toolwright.tools.scopes import ScopedRegistry
 
 
-def require_session_id(session_id: Any) -> None:
+def require_session_id(session_id: object) -> None:
     """Refuse what can not be the id of a session.
 
     Raises:

@@ -26,7 +26,7 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     if outcome.status == "success" and tool is not None:
         payload = outcome.payload
         return (
-            _fits(payload, tool)
+            (outcome.replayed or _fits(payload, tool))
             and len(payload) <= policy.plain_bytes
             and (payload[0] != QUOTE or payload.count(b"\\n") < policy.max_lines)
         )
@@ -56,7 +56,7 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
     failure: Failure | None = None
     if len(outcome.payload) > policy.max_output_bytes:
         failure = output_too_long(len(outcome.payload), policy)
-    elif tool is not None and tool.check_output is not None:
+    elif tool is not None and tool.check_output is not None and not outcome.replayed:  # what was recorded is the truth
         failure = _misfit(outcome, tool.check_output)
     return outcome if failure is None else failed_after(outcome, failure)
 
@@ -95,7 +95,7 @@ def size_beside(result: Any) -> int:
     return size
 
 
-def too_much_beside(result: Any, policy: Policy) -> Failure | None:
+def too_much_beside(result: object, policy: Policy) -> Failure | None:
     """The failure of a tool whose raw output, images and attachments are longer than the policy lets them be."""
     size = size_beside(result)
     if size <= policy.max_output_bytes:
