@@ -128,7 +128,7 @@ def test_each_field_of_an_event_is_in_its_json_form(kind: type):
 
 @pytest.mark.promise("SAFE-02")
 @pytest.mark.parametrize("kind", [events.CallStarted, events.CallFinished], ids=lambda kind: kind.__name__)
-async def test_each_property_of_the_start_and_the_end_of_a_call_is_in_its_json_form(open_runtime, place, kind: type):
+async def test_each_property_of_the_start_and_the_end_of_a_call_is_in_its_json_form(open_runtime, place, kind: Any):
     @tool
     async def give() -> int:
         return 1
@@ -136,7 +136,7 @@ async def test_each_property_of_the_start_and_the_end_of_a_call_is_in_its_json_f
     runtime = await open_runtime(place, give)
     with runtime.subscribe() as watched:
         await runtime.session("s1").call("give")
-        event = await anext(each async for each in watched if type(each) is kind)
+        event: Any = await anext(each async for each in watched if type(each) is kind)
     properties = {name for name in dir(kind) if isinstance(getattr(kind, name), property)}
     assert event.to_json().keys() == {"kind", *properties}
 
