@@ -50,6 +50,10 @@ class StoreDamaged(StoreError):
     """What a store holds cannot be trusted any more; restore it from a copy."""
 
 
+class StoreLost(StoreError):
+    """The file of an open store was deleted, moved, replaced or truncated: nothing more can be kept in it."""
+
+
 class MachineError(ToolwrightError):
     """The machine has no thread, process or memory for a call, which did not run. It is never a tool's outcome.
 

@@ -324,7 +324,7 @@ async def test_pendings_wait_side_by_side_and_hold_no_slot(place, open_runtime):
         for _ in flights:
             await waiting(events)
         assert session._limit.in_use == 0
-        assert session._host.schedule.idle
+        assert session._host.admission.idle
         for flight in reversed(flights):
             await runtime.resolve(desk.keys[flight], flight)
         outcomes = await batch

@@ -20,6 +20,7 @@ from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import RunError
@@ -64,6 +65,8 @@ class Place(Protocol):
 
     async def redacted(self, session_id: str, text: str) -> str: ...
 
+    async def redactor(self, session_id: str) -> Redactor | None: ...
+
     def tool_names(self) -> Sequence[str]: ...
 
 
@@ -95,6 +98,7 @@ class Processes:
             poke=self.poke,
             enter=self._enter,
             redacted=place.redacted,
+            redactor=place.redactor,
             limits=limits_of(place.policy, place.quotas.resources),
             stop=self._stop,
             under=self._authority_of_caller,
@@ -242,7 +246,7 @@ class Processes:
         programs = (session.policy, self._place.policy)
         restrictions = () if done else self._place.rules.read(process.authority, programs)
         call = ToolCall(id=process.id, name=process.tool, arguments=process.arguments, source=process.source)
-        keep_event = partial(worker.reporting.append, process, sink)
+        save_event = partial(worker.reporting.append, process, sink)
         own = process.options.timeout is not None
 
         def timeout(said: float | None) -> float:
@@ -250,5 +254,5 @@ class Processes:
             return LONGEST if own or said is None else said
 
         return session.start_apart(
-            call, scope_of(process.id), sink.push, keep_event, timeout, restrictions, process.started_by
+            call, scope_of(process.id), sink.push, save_event, timeout, restrictions, process.started_by
         )

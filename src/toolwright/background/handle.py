@@ -7,11 +7,21 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from toolwright.argument_checks import require_count, require_seconds
+from toolwright.argument_checks import require_count, require_seconds, require_text
 from toolwright.background.change_watch import Bell
-from toolwright.background.ending import end, stopped
+from toolwright.background.ending import end, event_message, stopped
 from toolwright.background.output import PAGE, printed, render
+from toolwright.background.tracked import (
+    event_text,
+    failure_of,
+    progress_of,
+    report_of,
+    require_event_name,
+    require_payload,
+    success,
+)
 from toolwright.calls.authorise.authority import combine
+from toolwright.calls.redact import Redactor, redact_failure
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import KeyRefused, RunError
@@ -20,10 +30,10 @@ from toolwright.session.session import require_session_id
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.run_events import RunEvent
-from toolwright.stores.contracts.run_store import Limits, RunStore
+from toolwright.stores.contracts.run_store import Limits, RunStore, Telling
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.contracts.waits import WaitKey
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 
 class Desk:
@@ -41,6 +51,7 @@ class Desk:
         redacted: Callable[[str, str], Awaitable[str]],
         limits: Limits,
         stop: Callable[[str], Awaitable[None]],
+        redactor: Callable[[str], Awaitable[Redactor | None]],
         under: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self.store = store
@@ -57,6 +68,8 @@ class Desk:
         """Stops a run here that is to be cancelled, before its worker looks for that the next time."""
         self.under = under
         """The authority of the call that uses a handle now; None outside of calls."""
+        self.redactor = redactor
+        """Gives what takes the secrets of the session of an id out of values; None where it has none."""
         self.redacted = redacted
         """Takes the secrets of the session of an id out of a text."""
 
@@ -70,9 +83,11 @@ class Desk:
 class Run:
     """A process that somebody may await, follow, cancel and signal. What it shows is as it was last looked at."""
 
-    def __init__(self, desk: Desk, process: BackgroundRun) -> None:
+    def __init__(self, desk: Desk, process: BackgroundRun, *, granted: bool = False) -> None:
+        """`granted` says that the run is another session's, which let this one await, cancel and signal it."""
         self._desk = desk
         self._process = process
+        self._granted = granted
 
     @property
     def id(self) -> str:
@@ -172,13 +187,14 @@ class Run:
     async def cancel(self, reason: str = "the run was cancelled") -> bool:
         """Ask the process and all that it started to stop; False when it was over already.
 
-        What waits for a worker is over at once; what runs is told by its worker, and gets its grace.
+        What waits for a worker is over at once, and so is a tracked run: its host learns that when it follows the run
+        or reports on it. What runs is told by its worker, and gets its grace.
         """
         said = await self._desk.redacted(self._process.session, reason)
         left = await self._desk.store.cancel(self.id, said, self._desk.clock.now())
         for process in left:
-            if process.status == "queued":
-                outcome = stopped(process, begun=process.attempts > 0)
+            if process.status == "queued" or process.options.tracked:
+                outcome = stopped(process, begun=process.attempts > 0 or process.options.tracked)
                 await end(self._desk.store, self._desk.quotas, process, outcome, self._desk.clock.now())
         self._desk.poke(begin=False)
         self._desk.bell.ring([process.id for process in left])
@@ -215,12 +231,134 @@ class Run:
         require_name("name of a signal", name)
         if (await self.refresh()).over:
             raise RunError(f"The run {self.id!r} takes no signals: it is over", "over")
+        if self._process.options.tracked:
+            raise RunError(
+                f"The run {self.id!r} takes no signals: it happens elsewhere, and no tool receives them; cancel it, or "
+                "append an event",
+                "tracked",
+            )
         self._desk.enter(self._process.call)
         key = WaitKey(self._process.call, "signal", name)
         try:
             return await self._desk.effects.signal(key, to_json("payload of a signal", payload))
         except KeyRefused as error:
             raise RunError(f"The run {self.id!r} takes no signals: it is {error.why}", error.why) from error
+
+    # --- for its host, who may be in any process
+
+    async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
+        """Append an event of the host's own to a run that is not over, and return its number.
+
+        Args:
+            name: what happened, such as "approved_by_qa"; not one of the names that every run uses.
+            payload: what there is to say of it, as JSON, up to 256 KiB; without the secrets of the session.
+            key: an event of the same key is appended once, and told of once.
+            tell: append a message to the session, too, as at the end of a run with `signal_on_completion`.
+
+        Raises:
+            RunError: the run is over ("over"), is another session's ("not_own"), or something is not usable.
+            ServiceError: there is no room for the message; then there is no event either.
+        """
+        self._require_own()
+        require_event_name(name)
+        if key is not None:
+            require_name("key of an event", key)
+        desk, process = self._desk, self._process
+        redactor = await desk.redactor(process.session)
+        data = require_payload(payload)
+        data = data if redactor is None else redactor.json(data)
+        telling = Telling(event_message(process, name, event_text(data)), desk.quotas.messages) if tell else None
+        number = await desk.store.append(self.id, None, name, data, key, desk.clock.now(), telling)
+        desk.bell.ring([self.id])
+        if number is None:
+            await self.refresh()
+            raise RunError(f"The run {self.id!r} takes no events: it is over", "over")
+        return number
+
+    async def report(
+        self,
+        *,
+        status: str | None = None,
+        progress: float | None = None,
+        total: float | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+        output: str | None = None,
+        stream: str = "stdout",
+    ) -> bool:
+        """Say how a tracked run stands: what it does, how far it is, what it printed. False when it is over.
+
+        Raises:
+            RunError: a worker runs it ("not_tracked"), it is another session's ("not_own"), or something is not
+                usable.
+        """
+        process, desk = await self._tracked(), self._desk
+        said = [
+            None if text is None else await desk.redacted(process.session, text) for text in (status, label, output)
+        ]
+        report = report_of(
+            process,
+            desk.clock.now(),
+            status=said[0],
+            progress=progress_of(progress, total, said[1], unit),
+            output=said[2],
+            stream=stream,
+        )
+        lost = await desk.store.report([report])
+        desk.bell.ring([self.id])
+        await self.refresh()
+        return not lost
+
+    async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
+        """End a tracked run with a value. False when it was over already: the first to end it decides.
+
+        `summary` stands in the message to the session; without it, the beginning of the value does.
+
+        Raises:
+            RunError: as for `report`, or the value is too large.
+            ServiceError: the value has no JSON form.
+        """
+        process, desk = await self._tracked(), self._desk
+        data, redactor = to_json("value of a run", value), await desk.redactor(process.session)
+        said = None if summary is None else await desk.redacted(process.session, summary)
+        return await self._end(success(process, data if redactor is None else redactor.json(data), said))
+
+    async def fail(self, failure: Failure | str) -> bool:
+        """End a tracked run with a failure, or with the message of one. False when it was over already.
+
+        Raises:
+            RunError: as for `report`.
+        """
+        process = await self._tracked()
+        if not isinstance(failure, Failure):
+            failure = Failure(message=require_text("failure", failure), code="failed")
+        redactor = await self._desk.redactor(process.session)
+        return await self._end(failure_of(process, failure if redactor is None else redact_failure(redactor, failure)))
+
+    async def _end(self, outcome: ToolOutcome) -> bool:
+        desk = self._desk
+        first = await end(desk.store, desk.quotas, self._process, outcome, desk.clock.now())
+        desk.bell.ring([self.id])
+        await self.refresh()
+        return first
+
+    async def _tracked(self) -> BackgroundRun:
+        self._require_own()
+        process = await self.refresh()
+        if not process.options.tracked:
+            raise RunError(
+                f"The run {self.id!r} is run by a worker, and its tool says how it stands; only a run that was started "
+                "by track(...) takes reports",
+                "not_tracked",
+            )
+        return process
+
+    def _require_own(self) -> None:
+        if self._granted:
+            raise RunError(
+                f"The run {self.id!r} belongs to another session, which alone reports on it; use a handle of its own",
+                "not_own",
+            )
 
     async def grant(self, session: str) -> None:
         """Let another session await, follow, cancel and signal the process."""

@@ -6,15 +6,18 @@ import builtins
 from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
 from toolwright.background.handle import Desk, Run
+from toolwright.background.tracked import tracked_tool
 from toolwright.calls.authorise.authority import Origin, RuleBook, require_allowed
 from toolwright.calls.policy import Policy
 from toolwright.errors import InvalidArguments, RunError, ServiceError
 from toolwright.session.services.quotas import Marker, to_json
 from toolwright.stores.contracts.background_run import Disposition, Options, Registration, new_run_id, require_run_id
 from toolwright.stores.contracts.run_store import Limits
-from toolwright.stores.contracts.sessions import Room
+from toolwright.stores.contracts.sessions import Mark, Room
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool
@@ -106,7 +109,57 @@ class Runs:
         mark = self._marker.mark(
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
-        limits = limits_of(origin.policy, self._desk.quotas.resources)
+        run = await self._register(registration, mark)
+        if not run.process.over:
+            self._entered(run.process.call)
+        self._desk.poke()
+        return run
+
+    async def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> Run:
+        """Register work that happens elsewhere, such as a deployment, and return the handle of its run.
+
+        No worker takes it: whoever does the work says how it stands, with `report`, `append`, `finish` and `fail` of a
+        handle, from any process. It is running from now on, and has no timeout.
+
+        Args:
+            name: what the work is called, for rules and lists, as the name of a tool is for other runs.
+            input: what it is about, as JSON; it is kept and shown.
+            title: what people call the run; by default its name.
+            signal_on_completion: append a message to the session when it is over.
+            id: an id of the caller's choice; a run of the same id and content is the same run.
+
+        Raises:
+            RunRefused: the policy of whoever starts it denies work of this name, or would ask a person first.
+            RunError: there are too many tracked runs, or something is not usable.
+        """
+        found, origin = tracked_tool(name), self._origin
+        options = options_of(None, signal_on_completion, "resume")
+        registration = Registration(
+            id=new_run_id() if id is None else require_run_id(id),
+            session=self._session,
+            tool=found.name,
+            arguments=require_arguments(input, self._hides),
+            title=title_of(found, title, self._hides),
+            options=replace(options, tracked=True),
+            at=self._desk.clock.now(),
+            parent=self._parent,
+            provenance=jsonx.encode(provenance_of(origin, self._session)),
+            authority=self._rules.write(origin),
+        )
+        require_allowed(origin, self._session, found, registration.arguments, id=registration.id, outright=True)
+        mark = self._marker.mark("runs.track", name, registration.arguments.decode(), registration.title, id)
+        return await self._register(registration, mark)
+
+    async def _register(self, registration: Registration, mark: Mark | None) -> Run:
+        limits = limits_of(self._origin.policy, self._desk.quotas.resources)
         try:
             (started,) = await self._desk.store.register([registration], limits, mark)
         except RunError as refused:
@@ -116,9 +169,6 @@ class Runs:
         process = await self._desk.store.find(started)
         if process is None:
             raise RunError(f"The run {started!r} was started before, and removed since", "not_found")
-        if not process.over:
-            self._entered(process.call)
-        self._desk.poke()
         return Run(self._desk, process)
 
     async def list(self, *, active: bool = False) -> builtins.list[Run]:
@@ -136,7 +186,7 @@ class Runs:
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
             raise RunError(f"There is no run {id!r:.200} in this session; list its runs to see their ids", "not_found")
-        return Run(self._desk, process)
+        return Run(self._desk, process, granted=process.session != self._session)
 
 
 def provenance_of(origin: Origin, session: str) -> dict[str, Any]:
@@ -253,4 +303,6 @@ def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Opt
 def limits_of(policy: Policy, resources: Room) -> Limits:
     """How many runs a policy allows; `resources` is the room for showing them."""
     queue = policy.on_background_limit == "queue"
-    return Limits(policy.background_per_session, policy.background_per_worker, queue, resources)
+    return Limits(
+        policy.background_per_session, policy.background_per_worker, queue, resources, policy.tracked_per_session
+    )

@@ -12,7 +12,7 @@ from toolwright.background.claimed_run import Running
 from toolwright.background.report_writer import Reporting
 from toolwright.background.worker_counts import Tally
 from toolwright.clock import Clock
-from toolwright.errors import StoreError
+from toolwright.errors import StoreError, StoreLost
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.run_store import Claimed, Report, RunStore
 
@@ -66,6 +66,8 @@ class Worker:
         self._until = float("inf")
         self._closing: asyncio.Task[None] | None = None
         self._ended = False
+        self.lost: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
+        """Done when the file of its store was deleted or replaced: what it does can never be written any more."""
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
@@ -131,8 +133,12 @@ class Worker:
         """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
         try:
             await work
+        except StoreLost as fault:
+            if not self.lost.done():
+                self.lost.set_result(fault)
+                log.error("The worker can do nothing more: %s", fault)
         except StoreError as fault:
-            log.warning("The worker can not use its store, and tries again: %s", fault)
+            log.warning("The worker cannot use its store, and tries again: %s", fault)
         except Exception:  # the edge of a process
             log.exception("The worker could not do a part of its work, and tries again")
 

@@ -15,6 +15,7 @@ from toolwright.calls.active_call import identity
 from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of, restrict
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import ScheduleError
@@ -205,6 +206,9 @@ class _Place:
 
     async def redacted(self, session_id: str, text: str) -> str:
         return await self._runtime._shared.redacted(session_id, text)
+
+    async def redactor(self, session_id: str) -> Redactor | None:
+        return await self._runtime._shared.redactor(session_id)
 
     def tool_names(self) -> list[str]:
         runtime = self._runtime

@@ -13,6 +13,7 @@ from toolwright.app_options import AppOptions, OpenOptions, RuntimeOptions, chec
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
+from toolwright.calls.redact import Redactor
 from toolwright.clock import Clock, SystemClock
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
@@ -58,6 +59,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
         self._shared.late_capabilities = self._late_capabilities
         self._shared.open_child = self._open_child
         self._shared.redacted = self._redacted
+        self._shared.redactor = self._redactor
         self._shared.tool_of = self._tool_of
         self._wire_work(options.get("worker"))
         self._sessions: dict[str, Session] = {}
@@ -181,6 +183,10 @@ class Runtime(Working, Listening, Archiving, Keeping):
     async def _redacted(self, session_id: str, text: str) -> str:
         session = self._children.get(session_id) or self._session_to_work(session_id)
         return await session.redacted(text)
+
+    async def _redactor(self, session_id: str) -> Redactor | None:
+        session = self._children.get(session_id) or self._session_to_work(session_id)
+        return await session.redactor()
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:

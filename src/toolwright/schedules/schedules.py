@@ -23,7 +23,7 @@ from toolwright.clock import Clock
 from toolwright.errors import ScheduleError
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import after_pause, read_misfire
-from toolwright.schedules.parse_timing import read_form, require_next
+from toolwright.schedules.parse_timing import in_words_of_a_program, read_form, require_next
 from toolwright.schedules.timing import due_between
 from toolwright.session.services.quotas import Marker, require_name
 from toolwright.stores.contracts.run_store import Limits
@@ -248,7 +248,8 @@ class Schedules:
         """
         found, now = backgroundable(self._tools(), tool, self._desk.origin.policy), self._clock.now()
         self._require_in_every_process(found)
-        timing = read_form(cron=cron, at=at, timezone=timezone)
+        with in_words_of_a_program():
+            timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)
         policies = read_misfire(misfire), read_overlap(overlap)
@@ -262,6 +263,9 @@ class Schedules:
         require_allowed(origin, self._session, found, given)
         require_allowed(origin, self._session, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
+        with in_words_of_a_program():
+            # One that is there already has its next instant, or had its last.
+            next_at = require_next(timing, now) if there is None else there.next_at
         schedule = Schedule(
             id=new_schedule_id() if id is None else id,
             session=self._session,
@@ -272,8 +276,7 @@ class Schedules:
             timing=timing,
             misfire=policies[0],
             overlap=policies[1],
-            # One that is there already has its next instant, or had its last.
-            next_at=require_next(timing, now) if there is None else there.next_at,
+            next_at=next_at,
             created_at=now,
             provenance=provenance_of(origin, self._session),
             authority=self._desk.rules.write(origin),

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 from toolwright.calls.active_call import identity
 from toolwright.calls.authorise.authority import Origin, origin_of, restrict
 from toolwright.calls.execute.task_reuse import CURRENT
-from toolwright.errors import ScheduleError
 from toolwright.session.core import Belongings
 from toolwright.session.services.quotas import Unmarked
 from toolwright.tools.background_protocols import (
@@ -40,6 +39,34 @@ class Background(Belongings):
         await self.know_secrets()
         return await self._runs.spawn(tool, args, **options)
 
+    async def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> RunClient:
+        """Register work that happens elsewhere, such as a deployment, as a run of this session; return its handle.
+
+        No worker takes it: report on it with `report`, `append`, `finish` and `fail` of the handle, here or in another
+        process, where `runtime.run(id)` gives one.
+
+        Args:
+            name: what the work is called, for rules and lists.
+            input: what it is about, as JSON; it is kept and shown.
+            title: what people call the run; by default its name.
+            signal_on_completion: append a message to the session when it is over.
+            id: an id of the caller's choice; a run of the same id and content is the same run.
+
+        Raises:
+            RunRefused: the policy denies work of this name, or would ask a person first.
+            RunError: there are too many tracked runs, or something is not usable.
+        """
+        await self.know_secrets()
+        return await self._runs.track(name, input, title=title, signal_on_completion=signal_on_completion, id=id)
+
     async def runs(self, *, active: bool = False) -> list[RunClient]:
         """The background runs of the session, the newest first: all, or those that are not over."""
         return await self._runs.list(active=active)
@@ -63,10 +90,7 @@ class Background(Belongings):
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
             RunError: the tool can not run in the background, or its arguments are not usable.
         """
-        try:
-            return await self._schedules.add(tool, args, **options)
-        except ScheduleError as error:
-            raise ScheduleError(_in_words_of_a_program(str(error)), error.code) from error
+        return await self._schedules.add(tool, args, **options)
 
     async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
         """The schedules of the session, the oldest first: all, or those that are not over."""
@@ -124,9 +148,3 @@ class Background(Belongings):
             return Origin("host", self.policy, restrict(self._restrictions, self.policy))
         asking = origin_of(run, identity(run))
         return Origin(asking.source, self.policy, restrict(asking.restrictions, self.policy), asking.call)
-
-
-def _in_words_of_a_program(refusal: str) -> str:
-    """A refusal of a timing, which has the names that a model writes, with the names of our parameters."""
-    # Once each: what a refusal quotes stands behind the name.
-    return refusal.replace("cron_expression", "cron", 1).replace("scheduled_at", "at", 1)

@@ -8,14 +8,14 @@ from typing import Any, Unpack
 
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
-from toolwright.calls.context import BatchSetting
-from toolwright.calls.environment import CallHost, KeepEvent
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.context import BatchContext
+from toolwright.calls.environment import CallEnvironment, SaveEvent
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.hooks import Hooks
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.redact import learn_secrets
-from toolwright.calls.schedule.admission import Schedule
+from toolwright.calls.schedule.admission import Admission
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Channel
@@ -39,11 +39,11 @@ class Batching(Belongings):
     _hooks: Hooks
     _limit: Limit
     _loops: LoopWatch
-    _setting: BatchSetting
+    _setting: BatchContext
     _late: tuple[Capability, ...]
     _batches: dict[Batch, None]
     _apart: dict[Batch, None]
-    _under: dict[int, tuple[tuple[Policy, ...], BatchSetting]]
+    _under: dict[int, tuple[tuple[Policy, ...], BatchContext]]
     """Settings for the batches of calls of other sessions, by the id of the restrictions of these."""
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
@@ -60,6 +60,8 @@ class Batching(Belongings):
             BatchFailed: with `continue_on_failure=False`, a call failed.
         """
         parent = CURRENT.get()
+        if parent is not None and type(calls) is list:
+            await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
 
@@ -77,8 +79,35 @@ class Batching(Belongings):
         """Wait until no batch of the session runs, or those that do only wait for something outside.
 
         False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
         """
+        self._require_outside("wait for its session to be idle: it would wait for itself")
         return await wait_for_idle(self._batches, self._shared.clock, timeout)
+
+    async def close_batches(self, reason: str) -> None:
+        """Cancel every batch, and wait until all have stopped.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        self._require_outside("close its own session")
+        self.cancel(reason)
+        for batch in list(self._batches):
+            await batch.settled()
+
+    def _require_outside(self, what: str) -> None:
+        """Refuse something that a call of this session asks for, or one that such a call made."""
+        run = CURRENT.get()
+        while run is not None:
+            owner: Any = run.owner
+            if owner in self._batches:
+                raise ToolwrightError(
+                    f"The call {run.call_id!r} of session {self.id!r} cannot {what}; do it outside of its calls, or "
+                    "let the tool that opened the session do it"
+                )
+            run = owner.parent
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -95,30 +124,30 @@ class Batching(Belongings):
         calls: Calls,
         scope: str,
         changes: PolicySettings,
-        parent: CallRun | None,
+        parent: ActiveCall | None,
         under: tuple[Policy, ...] = (),
     ) -> Batch:
         self._shared.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        if scope.startswith(RUN_SCOPE) and parent is None:
+        if parent is None and scope.startswith(RUN_SCOPE):
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
         tools = self.all_tools()
         if self._offer.late != self._late:
             self._heed_late_capabilities()
         # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
-        above = parent.owner if parent is not None and parent.host in self._hosts else None
+        above = parent.owner if parent is not None and parent.env in self._hosts else None
         if parent is None:
-            setting, restrictions = self._setting, (*self._restrictions, *under)
+            setting, restrictions = self._setting, self._restrictions + under
         elif above is not None:
-            setting, restrictions = above.setting, above.setting.authority
+            setting, restrictions = above.context, above.context.authority
         else:
-            setting = self._setting_under(parent.owner.setting.authority)
+            setting = self._setting_under(parent.owner.context.authority)
             restrictions = setting.restrictions
         if changes:
-            host, limits = (None, None) if above is None else (setting.host, setting.outer_limits)
+            host, limits = (None, None) if above is None else (setting.env, setting.outer_limits)
             setting = self._make_setting(setting.policy.but(**changes), host, limits, restrictions)
-        own = setting.host is self._host
+        own = setting.env is self._host
         batch = Batch(
             calls, tools if own else self.tools_of_runs(), setting, scope=scope, parent=parent, ended=self._ended
         )
@@ -133,7 +162,7 @@ class Batching(Belongings):
         call: ToolCall,
         scope: str,
         push: Callable[[AnyEvent], None],
-        keep_event: KeepEvent,
+        save_event: SaveEvent,
         timeout: Callable[[float | None], float],
         restrictions: tuple[Policy, ...] = (),
         started_by: str | None = None,
@@ -144,8 +173,9 @@ class Batching(Belongings):
         """
         self._shared.require_open()
         host, shared = copy.copy(self._host), self._shared
-        host.schedule = Schedule(shared.running)
-        host.keep_event = keep_event
+        host.loan = None
+        host.admission = Admission(shared.running)
+        host.save_event = save_event
         host.channel = Channel(self.id)
         host.channel.pushes = (shared.hub.channel(self.id).publish, push)
         self._hosts.append(host)
@@ -153,7 +183,7 @@ class Batching(Belongings):
         def ended(batch: Batch) -> None:
             self._ended(batch)
             self._hosts.remove(host)
-            host.schedule.close()
+            host.admission.close()
 
         tools = dict(self.tools_of_runs())
         tool = find(tools, call.name)
@@ -188,12 +218,12 @@ class Batching(Belongings):
         ]
         return self._make(calls, scope, {"continue_on_failure": True}, None, under)
 
-    async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
+    async def _run_nested(self, run: ActiveCall, calls: Calls) -> list[ToolOutcome]:
         if type(calls) is list:
-            await learn_secrets(self._host, calls, self.all_tools())
+            await learn_secrets(self._host, calls, self.all_tools(), self.policy.max_argument_bytes)
         return await self._make(calls, run.owner.scope, {}, run).start().wait()
 
-    def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchSetting:
+    def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchContext:
         """The setting of batches that calls of another session start here, under the restrictions of these."""
         own = self._setting.authority
         if all(each in own for each in restrictions):
@@ -215,12 +245,12 @@ class Batching(Belongings):
     def _make_setting(
         self,
         policy: Policy,
-        host: CallHost | None = None,
+        host: CallEnvironment | None = None,
         limits: tuple[Limit, ...] | None = None,
         restrictions: tuple[Policy, ...] | None = None,
-    ) -> BatchSetting:
-        return BatchSetting(
-            host=host or self._host,
+    ) -> BatchContext:
+        return BatchContext(
+            env=host or self._host,
             policy=policy,
             hooks=self._hooks.and_those_of(self._late) if self._late else self._hooks,
             loops=self._loops,
@@ -228,5 +258,5 @@ class Batching(Belongings):
             outer_limits=(self._limit, self._shared.limit) if limits is None else limits,
             tool_limit=self._shared.tool_limit,
             restrictions=self._restrictions if restrictions is None else restrictions,
-            keep=self._shared.keep_authority,
+            write_authority=self._shared.write_authority,
         )

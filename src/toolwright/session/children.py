@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
-from toolwright.errors import ServiceError
+from toolwright.errors import ServiceError, ToolwrightError
 from toolwright.session.services.quotas import require_name
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
@@ -59,16 +59,40 @@ class ChildSession(SessionState):
     def __init__(self, session: Session, services: Any) -> None:
         super().__init__(session.id, session.definitions, services)
         self._session = session
+        self._closed = False
         self._keeper = session._known
 
     async def run_batch(self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = "") -> list[ToolOutcome]:
         """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
+        if self._closed:
+            raise ToolwrightError(
+                f"The session {self.id!r} was closed; run its calls before, or open it again by ctx.open_child(...)"
+            )
         return await self._session.run_batch(calls, scope=scope)
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run one tool in the child."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
         return outcome
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing of the child runs, or what runs only waits for something outside; False when it is late.
+
+        Raises:
+            ToolwrightError: the call that waits is part of the child, and would wait for itself.
+        """
+        return await self._session.wait_for_idle(timeout)
+
+    async def close(self, reason: str = "its tool closed the session") -> None:
+        """Cancel what runs in the child, wait until that has stopped, and start nothing in it any more.
+
+        What it keeps stays, for a call that is run again after a crash; `runtime.delete_session` removes it.
+
+        Raises:
+            ToolwrightError: the call that closes it is part of it.
+        """
+        await self._session.close_batches(reason)
+        self._closed = True
 
 
 def child_id(call: CallKey, name: str, opened: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolwright.argument_checks import require_text
 from toolwright.calls.authorise.authority import Origin
-from toolwright.calls.environment import CallHost
+from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.errors import RunError
@@ -17,13 +17,14 @@ from toolwright.session.parts import Shared
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.details import Details
 from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
 from toolwright.session.services.quotas import Marks, Unmarked
 from toolwright.session.services.resources import Resources
 from toolwright.session.services.session_services import SessionServices
-from toolwright.session.services.spilled_outputs import keep_output
+from toolwright.session.services.spilled_outputs import save_output
 from toolwright.session.tool_catalogue import Offer, SessionCatalogue
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.definition import ToolDefinition
@@ -45,8 +46,8 @@ class Belongings:
     _offer: Offer
     _run_offer: Offer
     _known: KnownSecrets
-    _host: CallHost
-    _hosts: list[CallHost]
+    _host: CallEnvironment
+    _hosts: list[CallEnvironment]
 
     @property
     def files(self) -> Files:
@@ -57,6 +58,11 @@ class Belongings:
     def kv(self) -> KeyValue:
         """What the session keeps under names it chose."""
         return self._services.kv
+
+    @property
+    def details(self) -> Details:
+        """The title and the locale of the session."""
+        return self._services.details
 
     @property
     def secrets(self) -> Secrets:
@@ -164,7 +170,7 @@ class Belongings:
     async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
         origin = Origin("tool", self.policy, (), call)
         files = self._call_services(origin, lambda store: store).files if known else self._services.files
-        return await keep_output(files, call, text)
+        return await save_output(files, call, text)
 
     def enter(self, call: CallKey) -> None:
         """The call of a process may be spoken to from now on, also before it begins."""
@@ -187,6 +193,11 @@ class Belongings:
         await self.know_secrets()
         redactor, text = self._host.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
+
+    async def redactor(self) -> Redactor | None:
+        """What takes the secrets of the session out of values; None where it has none."""
+        await self.know_secrets()
+        return self._host.redactor
 
     async def _secret_names(self) -> list[str]:
         return [info.key for info in await self.secrets.list()]

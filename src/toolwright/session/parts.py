@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwright.calls.authorise.authority import Origin, RuleBook
 from toolwright.calls.environment import NO_LIFESPAN
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
-from toolwright.calls.schedule.deadlock import Running
+from toolwright.calls.redact import Redactor
+from toolwright.calls.schedule.deadlock import RuntimeOrder
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.journal_controller import JournaledController
@@ -62,6 +63,8 @@ class Shared:
     """True when sessions may have secrets that an earlier process wrote."""
     redacted: Callable[[str, str], Awaitable[str]]
     """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
+    redactor: Callable[[str], Awaitable[Redactor | None]]
+    """Gives what takes the secrets of the session of an id out of values; None where it has none."""
     tool_of: Callable[[str, str], Tool | None]
     """Finds the tool that the session of an id has here under a name."""
     open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]
@@ -87,10 +90,10 @@ class Shared:
         self.threads = ThreadPool(policy.runtime_concurrency)
         self.processes = ProcessPool()
         self.limited_children = ChildPool()
-        self.running = Running()
+        self.running = RuntimeOrder()
         self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
         self.processors = Limit("a processor", os.cpu_count() or 1)
-        self.lingering: set[CallRun] = set()
+        self.lingering: set[ActiveCall] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.rules = RuleBook()
         self.policy = policy
@@ -99,7 +102,7 @@ class Shared:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._tool_limits: dict[tuple[str, int], Limit] = {}
 
-    def keep_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
+    def write_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
         """What a batch may do as the journal keeps it; None where that is what the program's policy says."""
         own = tuple(policy for policy in authority if policy != self._authority)
         return self.rules.write(Origin("host", self.policy, own)) if own else None

@@ -10,6 +10,8 @@ from typing import Protocol
 
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.service_protocols import (
+    DetailsClient,
+    DetailsReader,
     FilesClient,
     FilesReader,
     KeyValueClient,
@@ -24,6 +26,9 @@ class ReadableSession(Protocol):
 
     @property
     def id(self) -> str: ...
+
+    @property
+    def details(self) -> DetailsClient: ...
 
     @property
     def files(self) -> FilesClient: ...
@@ -49,6 +54,15 @@ class ReadOnlyFiles:
         self.read_bytes = files.read_bytes
         self.stat = files.stat
         self.stream = files.stream
+
+
+class ReadOnlyDetails:
+    """The verb of `DetailsReader` over the details of a session."""
+
+    __slots__ = ("get",)
+
+    def __init__(self, details: DetailsClient) -> None:
+        self.get = details.get
 
 
 class ReadOnlyKeyValue:
@@ -92,6 +106,11 @@ class ReadOnlySession:
     def definitions(self) -> list[ToolDefinition]:
         """What its tools say of themselves, by name."""
         return self._session.definitions()
+
+    @property
+    def details(self) -> DetailsReader:
+        """Its title and locale, to be read."""
+        return ReadOnlyDetails(self._session.details)
 
     @property
     def files(self) -> FilesReader:

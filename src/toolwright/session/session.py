@@ -7,13 +7,13 @@ from typing import Any
 
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
-from toolwright.calls.context import BatchSetting
-from toolwright.calls.environment import CallHost
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.context import BatchContext
+from toolwright.calls.environment import CallEnvironment
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.policy import Policy
-from toolwright.calls.schedule.admission import Schedule
+from toolwright.calls.schedule.admission import Admission
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ToolwrightError
@@ -54,7 +54,7 @@ class Session(Batching, Background, Connecting):
         self.id = session_id
         self.policy = policy
         self._restrictions: tuple[Policy, ...] = ()
-        self._under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
+        self._under: dict[int, tuple[tuple[Policy, ...], BatchContext]] = {}
         self.tools = ScopedRegistry(shared.tools if tools is None else tools)
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
@@ -65,7 +65,7 @@ class Session(Batching, Background, Connecting):
         self._known = KnownSecrets(
             session_id, shared.vault, self._redact, shared.stores().secrets if shared.kept_before else None
         )
-        self._host = CallHost(
+        self._host = CallEnvironment(
             session_id=session_id,
             clock=shared.clock,
             deadlines=shared.deadlines,
@@ -73,14 +73,14 @@ class Session(Batching, Background, Connecting):
             threads=shared.threads,
             processes=shared.processes,
             limited_children=shared.limited_children,
-            schedule=Schedule(shared.running),
+            admission=Admission(shared.running),
             lingering=shared.lingering,
             tasks=shared.tasks,
             journal=shared.journal(),
             effects=shared.effects,
             connected_since=self._connected_since,
             services=self._call_services,
-            keep_output=self._keep_output,
+            save_output=self._keep_output,
             run_nested=self._run_nested,
             keeper=self._known,
             secret_names=self._secret_names,
@@ -91,7 +91,7 @@ class Session(Batching, Background, Connecting):
             deps=shared.deps,
         )
         # Those of processes, each apart from the others; they redact what the session's own redacts.
-        self._hosts: list[CallHost] = [self._host]
+        self._hosts: list[CallEnvironment] = [self._host]
         self._loops = LoopWatch()
         self._setting = self._make_setting(policy)
         self._batches: dict[Batch, None] = {}  # in the order they were started
@@ -140,12 +140,12 @@ class Session(Batching, Background, Connecting):
         """A session of its own that begins with the tools and hooks of this one."""
         return Session(self._shared, session_id, policy, self._hooks, self.tools)
 
-    def _open_child(self, run: CallRun, name: str, guard: Callable[[Any], Any]) -> ChildSession:
+    def _open_child(self, run: ActiveCall, name: str, guard: Callable[[Any], Any]) -> ChildSession:
         """The child session of a call, under the policy of its batch."""
         shared, call = self._shared, enter(run)
         known = run.opened.get(name)
         if known is None:
-            id, setting = child_id(call, name, len(run.opened)), run.owner.setting
+            id, setting = child_id(call, name, len(run.opened)), run.owner.context
             known = shared.open_child(self, id, run.owner.policy, setting.authority)
             run.opened = {**run.opened, name: known}
         stores, marks = shared.stores(), Marks(call, known.id)

@@ -49,7 +49,9 @@ class CallServices(Protocol):
 
     def now(self) -> float: ...
 
-    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
+    def report_progress(
+        self, current: float | None, total: float | None, label: str | None, unit: str | None
+    ) -> None: ...
 
     def report_status(self, text: str) -> None: ...
 
@@ -166,14 +168,26 @@ class ToolContext(Generic[Deps]):
         return self._services.now()
 
     def progress(
-        self, current: float, total: float | None = None, label: str | None = None, unit: str | None = None
+        self,
+        current: float | None = None,
+        total: float | None = None,
+        label: str | None = None,
+        unit: str | None = None,
     ) -> Done:
-        """Tell watchers how far the call is; `unit` says of what, such as "files"."""
+        """Tell watchers how far the call is; `unit` says of what, such as "files".
+
+        Without `current` it says what is known: the total, or a label of what is done now. A report that
+        cannot be used, such as one whose `current` is no number, never fails the call. The log says so, once for each
+        call.
+        """
         self._services.report_progress(current, total, label, unit)
         return _DONE
 
     def status(self, text: str) -> Done:
-        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one.
+
+        A `text` that is no text never fails the call. The log says so, once for each call.
+        """
         self._services.report_status(text)
         return _DONE
 

@@ -364,7 +364,7 @@ class Play:
     def _nothing_left(self, sessions: list[Session]) -> None:
         assert not any(node.unfinished for node in self.came)
         for session in sessions:
-            assert session._host.schedule.idle, "a claim is left"
+            assert session._host.admission.idle, "a claim is left"
         for limit in (
             self.runtime._shared.limit,
             *(s._limit for s in sessions),

@@ -28,7 +28,7 @@ def judge_runtime(ledger: Ledger, member: Any) -> None:
     left = {
         "slots": shared.limit.in_use
         or [session._limit.in_use for session in runtime._sessions.values() if session._limit.in_use],
-        "schedules": [name for name, session in runtime._sessions.items() if not session._host.schedule.idle],
+        "schedules": [name for name, session in runtime._sessions.items() if not session._host.admission.idle],
         "batches": [session.batches for session in runtime._sessions.values() if session.batches],
         "lingering": shared.lingering,
         "watchers": room._watchers,
