@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Collection
 
-from toolwright.effects.memory import MemoryDatabase, MemoryStore
+from toolwright.effects.memory import MemoryStore
+from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError
 from toolwright.stores import Named, PastBatch, PastCall, Pruned, Stats, StoreOptions
 from toolwright.stores.contracts.journal import Entry
