@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.background.background_run import Options, BackgroundRun, Progress, Registration
+from toolwright.background.background_run import BackgroundRun, Options, Progress, Registration
 from toolwright.background.ending import make_ending
 from toolwright.background.store import Limits, Piece, Report
 from toolwright.errors import RunError

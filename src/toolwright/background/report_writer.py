@@ -9,7 +9,7 @@ from collections.abc import Callable
 from toolwright.background.background_run import BackgroundRun
 from toolwright.background.change_watch import Bell
 from toolwright.background.event_collector import Sink
-from toolwright.background.store import RunStore, Report
+from toolwright.background.store import Report, RunStore
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 

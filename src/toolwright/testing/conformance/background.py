@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from toolwright.background.background_run import Options, BackgroundRun, Registration, Status
-from toolwright.background.store import Claimed, Ending, Limits, RunStore, Renewal
+from toolwright.background.background_run import BackgroundRun, Options, Registration, Status
+from toolwright.background.store import Claimed, Ending, Limits, Renewal, RunStore
 from toolwright.effects.store import Store
 from toolwright.errors import ServiceError
 from toolwright.schedules.schedule import Schedule

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import Options, BackgroundRun, Registration
+from toolwright.background.background_run import BackgroundRun, Options, Registration
 from toolwright.background.store import Limits
 from toolwright.session.services.quotas import Mark, Room
 from toolwright.testing.conformance.background import (

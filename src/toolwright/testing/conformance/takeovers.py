@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.background.background_run import Disposition, Options, BackgroundRun, scope_of
+from toolwright.background.background_run import BackgroundRun, Disposition, Options, scope_of
 from toolwright.background.store import Claimed, Limits
 from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.store import Store

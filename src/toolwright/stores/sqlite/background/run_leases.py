@@ -19,8 +19,8 @@ from toolwright.stores.sqlite.background.run_rows import (
     LEASED,
     PENDING,
     add_event,
-    read_run,
     insert_run,
+    read_run,
 )
 from toolwright.stores.sqlite.calls.journal import NOBODY
 from toolwright.stores.sqlite.calls.waits import completion_came
