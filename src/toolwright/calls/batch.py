@@ -56,6 +56,7 @@ class Batch:
         "setting",
         "started_by",
         "stop_reason",
+        "timeout",
     )
 
     def __init__(
@@ -67,6 +68,7 @@ class Batch:
         scope: str = "",
         parent: CallRun | None = None,
         started_by: str | None = None,
+        timeout: float | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.setting = setting
@@ -78,6 +80,8 @@ class Batch:
         self.parent = parent
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
+        # Seconds for each of these calls, in place of those that its tool or the policy says.
+        self.timeout = timeout
         self.lane = Lane(host)
         self.stop_reason: str | None = None
         self._ended = ended

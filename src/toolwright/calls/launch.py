@@ -36,6 +36,7 @@ class LaunchOwner(RunOwner, Protocol):
     setting: BatchSetting
     parent: CallRun | None
     stop_reason: str | None
+    timeout: float | None
 
     def start_none(self, reason: str, fault: Exception | None = None) -> None: ...
 
@@ -204,6 +205,8 @@ class Launch:
                 if run.recovered is not None and batch.stop_reason is None and goes_on_waiting(run, self._launch):
                     continue
             plan = run.plan = plans.get(tool) or setting.plan(tool)
+            if batch.timeout is not None:
+                plan = run.plan = plan.with_timeout(setting.host.deadlines.bucket(batch.timeout))
             if plan.allowed_by is None:
                 verdict = authorise(run, setting.judge, leave=run.asked)
                 if run.outcome is not None:

@@ -7,21 +7,20 @@ call may do, the child may do, and no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from toolwright import jsonx
 from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
+from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.quotas import require_name
+from toolwright.session.services.session_services import SessionServices
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome
 
-if TYPE_CHECKING:
-    from toolwright.session.services.session_services import SessionServices
-    from toolwright.session.session import Session
-
+Calls = Iterable[ToolCall | Mapping[str, Any]]
 MOST = 100
 """How many child sessions one call may open: each has quotas of its own."""
 SENDERS = ("user", "assistant", "tool")
@@ -31,10 +30,12 @@ SENDERS = ("user", "assistant", "tool")
 class SessionState:
     """A session as a tool sees it: its id, its tools, and its services."""
 
-    def __init__(self, session_id: str, catalogue: Callable[[], Iterable[ToolDefinition]], services: Any) -> None:
+    def __init__(
+        self, session_id: str, definitions: Callable[[], list[ToolDefinition]], services: SessionServices
+    ) -> None:
         self.id = session_id
-        self._catalogue = catalogue
-        self._services: SessionServices = services
+        self._definitions = definitions
+        self._services = services
 
     @property
     def tools(self) -> list[str]:
@@ -43,8 +44,8 @@ class SessionState:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
-        return list(self._catalogue())
+        """The definitions of its tools, by name."""
+        return self._definitions()
 
     def __getattr__(self, name: str) -> Any:
         """A service of the session: `files`, `kv` and the others, as on `ToolContext`."""
@@ -56,14 +57,21 @@ class SessionState:
 class ChildSession(SessionState):
     """A session that a tool opened."""
 
-    def __init__(self, session: Session, services: Any) -> None:
-        super().__init__(session.id, session.definitions, services)
-        self._session = session
-        self._keeper = session._known
+    def __init__(
+        self,
+        session_id: str,
+        definitions: Callable[[], list[ToolDefinition]],
+        services: SessionServices,
+        run_batch: Callable[[Calls, str, Mapping[str, Any]], Awaitable[list[ToolOutcome]]],
+        known_secrets: KnownSecrets,
+    ) -> None:
+        super().__init__(session_id, definitions, services)
+        self._run_batch = run_batch
+        self._keeper = known_secrets
 
-    async def run_batch(self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = "") -> list[ToolOutcome]:
+    async def run_batch(self, calls: Calls, *, scope: str = "") -> list[ToolOutcome]:
         """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
-        return await self._session.run_batch(calls, scope=scope)
+        return await self._run_batch(calls, scope, {})
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run one tool in the child."""
