@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demo_worker import SPEED, TOOLS, HurriedClock
-from toolwright import Runtime
+from toolwright import Runtime, ScheduleOptions
 from toolwright.cli.display.styles import look_of
 
 HERE = Path(__file__).parent
@@ -195,8 +195,10 @@ async def stay_up(console: Console, desk: Path, started: dict[int, Worker]) -> N
     ):
         session = runtime.session("night")
         # However slow this machine is, no instant is passed over.
-        rules = {"timezone": "Europe/Berlin", "misfire": "all", "overlap": "queue"}
-        handles = {cron: await session.schedule("report", {"schedule": cron}, cron=cron, **rules) for cron in SCHEDULES}
+        handles = {}
+        for cron in SCHEDULES:
+            rules: ScheduleOptions = {"timezone": "Europe/Berlin", "misfire": "all", "overlap": "queue", "cron": cron}
+            handles[cron] = await session.schedule("report", {"schedule": cron}, **rules)
         begin(started, clock)
         console.print(Text(f"  {'Berlin':<12}{'UTC':<8}{'schedule':<14}{'ran':<9}in process", style="bold"))
         seen: dict[Fired, list[int]] = {}

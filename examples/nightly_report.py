@@ -8,9 +8,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from toolwright import Runtime, ToolContext, tool
+from toolwright import Runtime, ScheduleOptions, ToolContext, tool
 
-WHEN = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "misfire": "once"}
+WHEN: ScheduleOptions = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "misfire": "once"}
 
 
 @tool(supports_background=True, on_crash="rerun", timeout=600)

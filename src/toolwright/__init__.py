@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from toolwright.calls.authorise.approvals import Approval
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, ProjectedCall, ReplaceArguments
-    from toolwright.calls.policy import Policy, Request, Rule
+    from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
         BatchFailed,
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from toolwright.session.services.quotas import Quotas, Room
     from toolwright.session.session import Session
     from toolwright.tools.arguments import Arguments
+    from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, TriggerOptions
     from toolwright.tools.call import ToolCall
     from toolwright.tools.capability import Capability
     from toolwright.tools.claims import path, resource, tree
     from toolwright.tools.context import ToolContext
     from toolwright.tools.definition import Hints, ToolDefinition
     from toolwright.tools.function import tool, tools_of
+    from toolwright.tools.options import ToolOptions
     from toolwright.tools.outcome import (
         Attachment,
         ConnectionRequired,
@@ -81,23 +83,25 @@ _HOMES = {
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
+    "PolicySettings": "toolwright.calls.policy",
     "ProjectedCall": "toolwright.calls.hooks",
     "Quotas": "toolwright.session.services.quotas",
     "Recovered": "toolwright.session.recovery",
-    "Unfinished": "toolwright.session.recovery",
-    "Resolved": "toolwright.session.inbox",
     "RegistryError": "toolwright.errors",
     "ReplaceArguments": "toolwright.calls.hooks",
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
+    "Resolved": "toolwright.session.inbox",
     "RetryPolicy": "toolwright.tools.retry",
     "Room": "toolwright.session.services.quotas",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
+    "ScheduleOptions": "toolwright.tools.background_protocols",
     "ScopedRegistry": "toolwright.tools.scopes",
     "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
+    "SpawnOptions": "toolwright.tools.background_protocols",
     "StoreError": "toolwright.errors",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
@@ -106,9 +110,12 @@ _HOMES = {
     "ToolDefinition": "toolwright.tools.definition",
     "ToolDefinitionError": "toolwright.errors",
     "ToolError": "toolwright.tools.outcome",
+    "ToolOptions": "toolwright.tools.options",
     "ToolOutcome": "toolwright.tools.outcome",
     "ToolRegistry": "toolwright.tools.registry",
     "ToolwrightError": "toolwright.errors",
+    "TriggerOptions": "toolwright.tools.background_protocols",
+    "Unfinished": "toolwright.session.recovery",
     "filtered": "toolwright.tools.scopes",
     "overridden": "toolwright.tools.scopes",
     "path": "toolwright.tools.claims",
@@ -145,6 +152,7 @@ __all__ = [
     "Pending",
     "Policy",
     "PolicyError",
+    "PolicySettings",
     "ProjectedCall",
     "Quotas",
     "Recovered",
@@ -158,9 +166,11 @@ __all__ = [
     "Rule",
     "Runtime",
     "RuntimeClosed",
+    "ScheduleOptions",
     "ScopedRegistry",
     "Screened",
     "Session",
+    "SpawnOptions",
     "StoreError",
     "Success",
     "Tool",
@@ -169,9 +179,11 @@ __all__ = [
     "ToolDefinition",
     "ToolDefinitionError",
     "ToolError",
+    "ToolOptions",
     "ToolOutcome",
     "ToolRegistry",
     "ToolwrightError",
+    "TriggerOptions",
     "Unfinished",
     "filtered",
     "overridden",

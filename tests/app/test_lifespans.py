@@ -76,7 +76,7 @@ async def test_tools_on_the_loop_and_on_threads_get_the_value_of_the_lifespan():
 
     log: list[str] = []
     raw = Tool.from_schema(name="raw", handler=handler)
-    tools = [on_the_loop, on_a_thread, bare, optional, raw]
+    tools: list[Tool] = [on_the_loop, on_a_thread, bare, optional, raw]
     async with fail_after(5), App(tools=tools, lifespan=lifespan_of(log)).open() as runtime:
         session = runtime.session("s1")
         for one in tools:

@@ -161,7 +161,7 @@ class Polite(Greeter):
         self.name = name
 
     @tool
-    async def greet(self) -> str:
+    async def greet(self, loud: bool = False) -> str:
         return f"good morning {self.name}"
 
     @tool

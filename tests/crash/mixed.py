@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from toolwright import Policy, RetryPolicy, Runtime, Session, ToolCall, ToolContext, ToolError, ToolOutcome, tool
+from toolwright import Policy, RetryPolicy, Runtime, Session, Tool, ToolCall, ToolContext, ToolError, ToolOutcome, tool
 from toolwright.testing import crash_point, note, say
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER
 
@@ -102,7 +102,7 @@ async def steady(ctx: ToolContext, key: str) -> str:
     return value
 
 
-TOOLS = [read, put, pay, withdraw, send, deliver, push, charge, trip, errand, steady]
+TOOLS: list[Tool] = [read, put, pay, withdraw, send, deliver, push, charge, trip, errand, steady]
 RERUN = {"read", "put", "push", "trip"}
 """Those that a crash may make run again, and that must have succeeded in the end. All others run once at most."""
 CHOICE = [one.name for one in TOOLS]

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from toolwright import Policy, Runtime, Session, ToolContext, tool
+from toolwright import Policy, Runtime, Session, Tool, ToolContext, tool
 from toolwright.clock import SystemClock, Timer
 from toolwright.testing import crash_point, note, say
 
@@ -128,7 +128,7 @@ async def family(ctx: ToolContext, key: str) -> str:
     return effect("family", key)
 
 
-TOOLS = [read, pay, steady, doubtful, keeper, family]
+TOOLS: list[Tool] = [read, pay, steady, doubtful, keeper, family]
 CHOICE = [one.name for one in TOOLS]
 SURE = {"read", "steady", "keeper", "family", "linger"}
 """Those that succeed in the end, however often they are killed."""

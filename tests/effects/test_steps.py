@@ -1,8 +1,12 @@
 """Steps and sleeps inside a tool: once, by name, across attempts and restarts."""
 
 import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
+from pydantic import BaseModel
 
 from tests.effects.watching import waiting
 from tests.support import fail_after
@@ -12,25 +16,89 @@ from toolwright.testing import FakeClock
 ONE = [ToolCall(id="c1", name="work", arguments={})]
 
 
-@pytest.mark.promise("EFF-06")
-async def test_a_step_gives_the_json_form_of_what_its_function_gives(place, open_runtime):
-    seen = []
+@dataclass
+class Receipt:
+    flight: str
+    paid_at: datetime
+    seats: tuple[int, ...]
 
-    async def later(flight: str, seats: int) -> tuple[str, int]:
+
+@dataclass
+class Refund:
+    reason: str
+
+
+class Fare(BaseModel):
+    amount: Decimal
+    valid: set[str]
+
+
+RECEIPT = Receipt("LH1", datetime(2030, 1, 2, tzinfo=UTC), (3, 4))
+FARE = Fare(amount=Decimal("9.50"), valid={"LH1"})
+
+
+@pytest.mark.promise("EFF-06", "APP-06")
+async def test_a_step_gives_the_type_that_its_function_returns_also_when_it_is_not_run_again(place, open_runtime):
+    ran: list[str] = []
+    seen: list[list[object]] = []
+
+    async def pair(flight: str, seats: int) -> tuple[str, int]:
+        ran.append("pair")
         return flight, seats
 
-    def at_once(flight: str) -> dict[str, str]:
-        return {"flight": flight}
+    def pay() -> Receipt:
+        return RECEIPT
 
-    @tool
+    def fares() -> dict[int, Fare] | None:
+        return {7: FARE}
+
+    def either() -> Receipt | Refund:
+        return Refund("late")
+
+    def content() -> bytes:
+        return b"\xff"
+
+    def plain() -> dict[str, list[int]]:
+        return {"seats": [1]}
+
+    @tool(idempotent=True, retry=RetryPolicy(attempts=2, base_delay=0))
     async def work(ctx: ToolContext) -> None:
-        seen.append(await ctx.step("later", later, "LH1", 2))
-        seen.append(await ctx.step("at once", at_once, "LH1"))
+        seen.append(
+            [
+                await ctx.step("pair", pair, "LH1", 2),
+                await ctx.step("pay", pay),
+                await ctx.step("fares", fares),
+                await ctx.step("either", either),
+                await ctx.step("content", content),
+                await ctx.step("plain", plain),
+                await ctx.step("lambda", lambda: (1, 2)),  # it has no annotation, so this is plain JSON data
+            ]
+        )
+        if ctx.attempt == 1:
+            raise ToolError("again", retry=True)
 
     runtime = await open_runtime(place, work)
     (outcome,) = await runtime.session("s").run_batch(ONE)
     assert outcome.ok, outcome.failure
-    assert seen == [["LH1", 2], {"flight": "LH1"}]
+    assert seen == [[("LH1", 2), RECEIPT, {7: FARE}, Refund("late"), b"\xff", {"seats": [1]}, [1, 2]]] * 2
+    assert ran == ["pair"]
+
+
+@pytest.mark.promise("APP-06")
+async def test_a_step_whose_value_does_not_fit_its_return_type_fails_without_telling_the_value(place, open_runtime):
+    def pay() -> Receipt:
+        return {"flight": "hush", "paid_at": "some day"}  # type: ignore[return-value]
+
+    @tool
+    async def work(ctx: ToolContext) -> str:
+        return (await ctx.step("pay", pay)).flight
+
+    runtime = await open_runtime(place, work)
+    (outcome,) = await runtime.session("s").run_batch(ONE)
+    assert outcome.failure.code == "step_type"
+    assert "'pay'" in outcome.text
+    assert "hush" not in outcome.text
+    assert "some day" not in f"{outcome.text}{outcome.failure.detail}"
 
 
 @pytest.mark.promise("EFF-06", "RETRY-02")
@@ -196,7 +264,7 @@ async def test_a_step_with_another_input_than_before_is_a_mismatch(place, open_r
     seen: list[ReplayMismatch] = []
 
     @tool(idempotent=True, retry=RetryPolicy(attempts=2, base_delay=0))
-    async def work(ctx: ToolContext) -> str:
+    async def work(ctx: ToolContext) -> int:
         try:
             return await ctx.step("book", lambda order: order["seat"], {"seat": ctx.attempt, "row": 9})
         except ReplayMismatch as error:

@@ -11,7 +11,19 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.session.leaks import ENCODINGS
-from toolwright import Attachment, Failure, Image, Policy, RetryPolicy, Success, ToolCall, ToolContext, ToolError, tool
+from toolwright import (
+    Attachment,
+    Failure,
+    Image,
+    Policy,
+    RetryPolicy,
+    Success,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    tool,
+)
 from toolwright.session.secrets.master_keys import GivenKeys
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.vault import Vault
@@ -105,7 +117,7 @@ async def test_a_value_that_a_tool_gives_away_is_nowhere_to_be_seen(open_runtime
     async def long(ctx: ToolContext) -> str:
         return f"{spelled}\n" * 5_000
 
-    tools = [value, plain, extras, failure, refusal, mishap, again, in_a_thread, nested, take, long]
+    tools: list[Tool] = [value, plain, extras, failure, refusal, mishap, again, in_a_thread, nested, take, long]
     spills = tmp_path / "spills"
     runtime = await open_runtime(":memory:", *tools, policy=Policy(spill_dir=spills))
     session = runtime.session("s")

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -185,6 +186,46 @@ def test_static_and_class_methods_are_tools():
     assert value_of(Maths.double, number=4) == 8
     assert value_of(Maths.triple, number=4) == 12
     assert value_of(tool(Maths.above), number=4) == 104
+
+
+@pytest.mark.promise("TOOL-01", "APP-06")
+def test_a_class_method_is_a_tool_that_is_called_like_the_method():
+    class Maths:
+        base = 100
+
+        @tool(name="over")
+        @classmethod
+        async def above(cls, number: int) -> int:
+            return cls.base + number
+
+    class More(Maths):
+        base = 200
+
+    for found in (Maths.above, Maths().above):
+        assert isinstance(found, Tool)
+        assert found.name == "over"
+        assert asyncio.run(found(4)) == 104
+        assert value_of(found, number=4) == 104
+    assert value_of(More.above, number=4) == 204
+
+
+@pytest.mark.promise("TOOL-01", "APP-06")
+def test_a_tool_of_a_type_that_is_defined_further_down_is_built_when_it_is_first_used():
+    @tool
+    def measure(box: "Box") -> int:
+        return box.size
+
+    assert isinstance(measure, Tool)
+    assert measure.name == "measure"
+
+    @dataclass
+    class Box:
+        size: int
+
+    assert measure(Box(3)) == 3
+    assert measure.definition.input_schema["required"] == ["box"]
+    assert measure.with_definition(name="gauge").name == "gauge"
+    assert value_of(measure, box={"size": 4}) == 4
 
 
 @pytest.mark.promise("TOOL-01")

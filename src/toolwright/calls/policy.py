@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Struct
 
@@ -217,6 +217,41 @@ class Rule:
         return self.when if self.when is not None and self.source is None else self.matches
 
 
+class PolicySettings(TypedDict, total=False):
+    """The settings of a `Policy`, which explains each of them; any of them can be changed for one batch."""
+
+    max_concurrency: int
+    max_crashes: int
+    session_concurrency: int
+    runtime_concurrency: int
+    max_nesting: int
+    timeout: float
+    long_timeout: float
+    grace: float
+    grep_timeout: float
+    queue_timeout: float | None
+    continue_on_failure: bool
+    read_only: bool
+    rules: Sequence[Rule]
+    on_loop: OnLoop
+    approve: Approve
+    on_ask: OnAsk
+    on_connection: OnConnection
+    approval_timeout: float | None
+    max_lines: int
+    max_bytes: int
+    spill_dir: Path | str | None
+    max_argument_bytes: int
+    max_output_bytes: int
+    record_bytes: int
+    background_per_session: int
+    background_per_worker: int
+    schedules_per_session: int
+    background_tools: Literal["marked", "all"]
+    on_background_limit: OnLimit
+    defer_tools_from: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The owner's decisions for a runtime, a session or a batch. Times in seconds, sizes in bytes.
@@ -337,8 +372,8 @@ class Policy:
         """
         return Policy(rules=self.rules, read_only=self.read_only, approve=self.approve, on_ask=self.on_ask)
 
-    def but(self, **changes: Any) -> Policy:
-        """This policy with some of its decisions changed."""
+    def but(self, **changes: Unpack[PolicySettings]) -> Policy:
+        """This policy with some of its settings changed."""
         known = {name for name, setting in Policy.__dataclass_fields__.items() if setting.init}
         for name in changes:
             if name not in known:

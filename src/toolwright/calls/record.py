@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -162,6 +162,22 @@ class CallStatistics(Struct, frozen=True, kw_only=True):
         return plain_data(self)
 
 
+class RecordFilters(TypedDict, total=False):
+    """The filters of `MemoryCallLog.query`; a record must match all that are given."""
+
+    session: str | None
+    batch: str | None
+    call_id: str | None
+    tool: str | None
+    scope: str | None
+    status: str | None
+    category: str | None
+    source: str | None
+    since: float | None
+    until: float | None
+    limit: int | None
+
+
 class MemoryCallLog:
     """The last `limit` records, in memory."""
 
@@ -217,7 +233,7 @@ class MemoryCallLog:
         found.reverse()
         return found
 
-    def statistics(self, **filters: Any) -> CallStatistics:
+    def statistics(self, **filters: Unpack[RecordFilters]) -> CallStatistics:
         """Counts, failures by category, and percentiles of queue and run time; filters as in `query`."""
         records = self.query(**filters)
         by_status: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
@@ -13,7 +13,7 @@ from toolwright.calls.environment import CallHost, KeepEvent
 from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.hooks import Hooks
-from toolwright.calls.policy import Policy
+from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.redact import learn_secrets
 from toolwright.calls.schedule.admission import Schedule
 from toolwright.calls.schedule.tickets import Limit
@@ -47,14 +47,14 @@ class Batching(Belongings):
     _under: dict[int, tuple[tuple[Policy, ...], BatchSetting]]
     """Settings for the batches of calls of other sessions, by the id of the restrictions of these."""
 
-    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> Batch:
+    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it.
 
         `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
         """
         return self._make(calls, scope, changes, CURRENT.get()).start()
 
-    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Any) -> list[ToolOutcome]:
+    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> list[ToolOutcome]:
         """Run calls and return one outcome for each, in call order.
 
         Raises:
@@ -64,7 +64,7 @@ class Batching(Belongings):
         # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
         return await self._make(calls, scope, changes, parent).start(at_once=parent is None).wait()
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool with these arguments."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
         return outcome
@@ -95,7 +95,7 @@ class Batching(Belongings):
         self,
         calls: Calls,
         scope: str,
-        changes: dict[str, Any],
+        changes: PolicySettings,
         parent: CallRun | None,
         under: tuple[Policy, ...] = (),
     ) -> Batch:

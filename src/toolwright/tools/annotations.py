@@ -96,7 +96,7 @@ def is_unbound_method(function: Callable[..., Any]) -> bool:
 
 def names_visible_to(function: Callable[..., Any], localns: Mapping[str, Any] | None) -> Names:
     """Gather the names that annotations of a function see where they are written, the nearest scope first."""
-    code = _written_function(function)
+    code = written_function(function)
     module_names: dict[str, Any] = getattr(code, "__globals__", {})
     scopes: list[Mapping[str, Any]] = []
     if isinstance(code, FunctionType):
@@ -184,7 +184,7 @@ def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> 
     return hint.copy_with(parts) if hasattr(hint, "copy_with") else hint.__origin__[parts]
 
 
-def _written_function(function: Any) -> Any:
+def written_function(function: Any) -> Any:
     """Go through partials, bound methods, wrappers and callable objects to the function somebody wrote."""
     while True:
         if isinstance(function, functools.partial):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct
 
@@ -17,6 +17,63 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from toolwright.tools.outcome import ToolOutcome
+
+
+class SpawnOptions(TypedDict, total=False):
+    """The options of starting a tool in the background."""
+
+    title: str | None
+    """The name that people see; by default the display name of the tool."""
+    timeout: float | None
+    """Seconds that the whole run may take, from its first start. Without it the timeout of the tool holds for each
+    attempt."""
+    signal_on_completion: bool
+    """Append a message to the session when the run is finished."""
+    disposition: Literal["resume", "rerun", "abandon"]
+    """What happens when its worker dies: "resume", the default, continues by the crash policy of the tool; "rerun"
+    starts it again without its steps; "abandon" ends it."""
+    id: str | None
+    """An id of the caller's choice; a run of the same id and content is the same run."""
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule. One of `cron` and `at` is needed."""
+
+    cron: str | None
+    """Five fields, such as "*/10 * * * *"."""
+    at: datetime | str | None
+    """One instant: a datetime with a zone, or RFC 3339 text."""
+    timezone: str | None
+    """The IANA name of the zone that `cron` is read in; by default UTC."""
+    title: str | None
+    """The name of its runs that people see."""
+    timeout: float | None
+    """Seconds that each run may take."""
+    signal_on_completion: bool
+    """Append a message to the session when a run is finished."""
+    misfire: Literal["skip", "once", "all"]
+    """What happens with instants at which no worker ran: "once", the default, runs the latest of them."""
+    overlap: Literal["skip", "queue", "allow"]
+    """What happens at an instant while an earlier run is not finished; "skip" is the default."""
+    id: str | None
+    """An id of the caller's choice; a schedule of the same id and content is the same schedule."""
+
+
+class TriggerOptions(TypedDict, total=False):
+    """The options of a trigger."""
+
+    match: Mapping[str, Any] | None
+    """Fields that the payload must have with these values."""
+    payload_as: str | None
+    """The parameter of the tool that is given the payload."""
+    title: str | None
+    """The name of its runs that people see."""
+    timeout: float | None
+    """Seconds that each run may take."""
+    signal_on_completion: bool
+    """Append a message to the session when a run is finished."""
+    id: str | None
+    """An id of the caller's choice; a trigger of the same id and content is the same trigger."""
 
 
 class RunClient(Protocol):

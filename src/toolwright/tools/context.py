@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVarTuple, overload
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -29,6 +29,13 @@ else:
     from typing import TypeVar
 
     Deps = TypeVar("Deps")
+
+T = TypeVar("T")
+Inputs = TypeVarTuple("Inputs")
+
+
+StepCrashPolicy = Literal["rerun", "fail", "ask"] | Callable[..., Any]
+"""What happens to a step that a crash cut off: see `ToolContext.step`."""
 
 
 class CallServices(Protocol):
@@ -284,26 +291,49 @@ class ToolContext(Generic[Deps]):
         asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         return await self._services.complete(name, asked, options)
 
+    @overload
     async def step(
         self,
         name: str,
-        function: Callable[..., Any],
-        *inputs: Any,
-        on_crash: Literal["rerun", "fail", "ask"] | Callable[..., Any] | None = None,
-    ) -> Any:
-        """Run `function(*inputs)` once, across crashes and attempts, and return the JSON form of what it gives.
+        function: Callable[[*Inputs], Awaitable[T]],
+        *inputs: *Inputs,
+        on_crash: StepCrashPolicy | None = None,
+    ) -> T: ...
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[[*Inputs], T],
+        *inputs: *Inputs,
+        on_crash: StepCrashPolicy | None = None,
+    ) -> T: ...
+    async def step(
+        self,
+        name: str,
+        function: Callable[[*Inputs], object],
+        *inputs: *Inputs,
+        on_crash: StepCrashPolicy | None = None,
+    ) -> object:
+        """Run `function(*inputs)` once, across crashes and attempts, and return what it gives.
 
-        A plain function runs on a thread. What is done is given back without running; a `ToolError` is raised again,
+        The value is recorded as JSON, and comes back as the type that the function says it returns: a dataclass, a
+        pydantic model, a tuple, a datetime. Without a return annotation it is plain JSON data. It is a copy, also
+        when the function ran just now, so that a replay cannot differ.
+
+        A plain function runs on a thread. A finished step is not run again; a `ToolError` is raised again,
         unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
         in readonly and idempotent tools), "fail" with code "interrupted" (the default elsewhere), "ask" to let a person
         decide whether it runs again, or a probe that takes the same inputs and returns what the step gave, or None if
         it did not happen.
 
         Raises:
-            ToolError: the step failed, now or when it ran.
+            ToolError: the step failed, now or when it ran; or its recorded value does not fit the return annotation
+                (code "step_type").
             ReplayMismatch: it ran before with other inputs.
         """
-        return await self._services.step(name, function, inputs, on_crash)
+        from toolwright.tools.step_values import restore
+
+        return restore(name, function, await self._services.step(name, function, inputs, on_crash))
 
     async def sleep(self, name: str, seconds: float) -> None:
         """Wait for some time that does not start anew when the call is run again after a crash."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct, convert, structs
 from msgspec.structs import force_setattr, replace
@@ -220,6 +220,33 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                 f"Tool {name!r} has a retry policy but may not be run twice; "
                 "mark it idempotent=True or readonly=True, or drop the retry"
             )
+
+
+class DefinitionChanges(TypedDict, total=False):
+    """The fields of a `ToolDefinition` that `Tool.with_definition` can change: all but its id."""
+
+    name: str
+    description: str
+    display_name: str | None
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    kind: Kind
+    category: str | None
+    hints: Hints
+    capabilities: frozenset[str]
+    approval: Approval
+    timeout: float | None
+    retry: RetryPolicy
+    concurrency: Concurrency
+    isolation: Isolation
+    on_crash: CrashPolicy
+    deferral: Deferral
+    events: dict[str, dict[str, Any]]
+    script: str | None
+    directory: str | None
+    mount: str | None
+    secret: str | None
+    required_secrets: tuple[str, ...]
 
 
 def _read_concurrency(told: Mapping[str, Any]) -> Concurrency:

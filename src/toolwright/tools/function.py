@@ -4,30 +4,73 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from toolwright.errors import ToolDefinitionError
+from toolwright.tools.definition import DefinitionChanges
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.tool import Invoke, Tool
 
+if TYPE_CHECKING:
+    from toolwright.tools.annotations import FrameLocals
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ToolDecorator(Protocol):
+    """What `@tool(...)` with options gives: it makes a tool of a function and keeps the function's type."""
+
+    @overload
+    def __call__(self, function: staticmethod[P, R], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, function: classmethod[Any, P, R], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...
+
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
-@overload
 def tool(
-    *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
+    function: staticmethod[P, R],
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     **options: Unpack[ToolOptions],
-) -> Any:
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    function: classmethod[Any, P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
+) -> ToolDecorator: ...
+def tool(
+    function: object = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> object:
     """Make a tool of a function, method or callable object, sync or async.
 
-    Its name, description, schema and parameter descriptions come from the function; options say the rest. A wrong
+    Its name, description, schemas and parameter descriptions come from the function; options say the rest. A wrong
     definition fails here, with a message that names the tool and the remedy.
     """
     if function is None:
@@ -35,14 +78,13 @@ def tool(
     return _declare(function, name, description, options)
 
 
-def _declare(function: Any, name: str | None, description: str | None, options: ToolOptions) -> Any:
+def _declare(function: object, name: str | None, description: str | None, options: ToolOptions) -> Tool:
     from toolwright.tools.signature import UnresolvedAnnotation, capture_locals, is_unbound_method
 
-    if isinstance(function, (Tool, ToolDeclaration)):
+    if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
     if isinstance(function, classmethod):
-        # The same as the other order of the two decorators.
-        return classmethod(_declare(function.__func__, name, description, options))
+        return ToolDeclaration(function.__func__, name, description, options, capture_locals(2), of_class=True)
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} can not be a tool; use a function, a method or a callable object")
     code = inspect.unwrap(function)
@@ -61,8 +103,13 @@ def _declare(function: Any, name: str | None, description: str | None, options: 
         return declaration
 
 
-class ToolDeclaration:
-    """A tool that can not be built yet: a method without its object, or a type that is not defined yet."""
+class ToolDeclaration(Tool):
+    """A tool that is built when it is first used: a method needs its object, and a type may be defined further down.
+
+    A method gives the tool of an instance when it is read from that instance, and calls the function when it is called.
+    """
+
+    __slots__ = ("_description", "_local_names", "_name", "_of_class", "_options")
 
     def __init__(
         self,
@@ -70,13 +117,21 @@ class ToolDeclaration:
         name: str | None,
         description: str | None,
         options: ToolOptions,
-        local_names: Any,
+        local_names: FrameLocals,
+        *,
+        of_class: bool = False,
     ) -> None:
         self.__wrapped__ = function
         self._name = name or _name_of(function)
         self._description = description
         self._options = options
         self._local_names = local_names
+        self._of_class = of_class
+
+    @property
+    def name(self) -> str:
+        """The name a model calls it by."""
+        return self._name
 
     def resolve(self) -> Tool:
         """Build the tool.
@@ -87,7 +142,7 @@ class ToolDeclaration:
         from toolwright.tools.signature import is_unbound_method, read_signature
 
         function, name = self.__wrapped__, self._name
-        if is_unbound_method(function):
+        if function is None or self._of_class or is_unbound_method(function):
             raise ToolDefinitionError(
                 f"Tool {name!r} is a method and has no object; register the method of an instance, as in obj.{name}"
             )
@@ -113,14 +168,24 @@ class ToolDeclaration:
             direct=function if signature.context_parameter is None else None,
         )
 
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self
-        bound = self.__wrapped__.__get__(instance, owner)
-        return ToolDeclaration(bound, self._name, self._description, self._options, self._local_names).resolve()
+    def with_definition(self, **changes: Unpack[DefinitionChanges]) -> Self:
+        return cast("Self", self.resolve().with_definition(**changes))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__wrapped__(*args, **kwargs)
+    def __getattr__(self, name: str) -> object:
+        # Reached only for what building sets and `__init__` does not.
+        if name not in Tool.__slots__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        built = self.resolve()
+        for slot in Tool.__slots__:
+            setattr(self, slot, getattr(built, slot))
+        return getattr(built, name)
+
+    def __get__(self, instance: object, owner: type, /) -> Any:
+        bound_to, bind = owner if self._of_class else instance, getattr(self.__wrapped__, "__get__", None)
+        if bound_to is None or bind is None:
+            return self
+        bound = bind(bound_to, owner)
+        return ToolDeclaration(bound, self._name, self._description, self._options, self._local_names).resolve()
 
     def __repr__(self) -> str:
         return f"<Tool {self._name!r}, not yet built>"
@@ -132,10 +197,10 @@ def as_tool(thing: Any) -> Tool:
     Raises:
         ToolDefinitionError: it is nothing that can be a tool.
     """
-    if isinstance(thing, Tool):
-        return thing
     if isinstance(thing, ToolDeclaration):
         return thing.resolve()
+    if isinstance(thing, Tool):
+        return thing
     if inspect.ismethod(thing) and isinstance(thing.__func__, ToolDeclaration):
         # A class method since Python 3.13, which binds the declaration as if it were a function.
         return as_tool(thing.__func__.__get__(thing.__self__, type(thing.__self__)))
@@ -173,7 +238,7 @@ def tools_of(instance: object) -> list[Tool]:
 def _is_declared(attribute: Any) -> bool:
     if isinstance(attribute, (staticmethod, classmethod)):
         attribute = attribute.__func__
-    return isinstance(attribute, (Tool, ToolDeclaration))
+    return isinstance(attribute, Tool)
 
 
 def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Invoke:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, Self, Unpack, cast, overload
 
 from msgspec.structs import replace
 
@@ -13,10 +13,26 @@ from toolwright.errors import ToolDefinitionError
 from toolwright.tools.arguments import Arguments
 from toolwright.tools.claims import Claim, compile_claims
 from toolwright.tools.context import ToolContext
-from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.definition import DefinitionChanges, ToolDefinition
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any, covariant=True)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+S = TypeVar("S")
+First = TypeVar("First", contravariant=True)
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result", covariant=True)
 
 Mode = Literal["async", "thread", "process"]
 Validate = Callable[[bytes], dict[str, Any]]
@@ -43,11 +59,21 @@ class ToolObject(Protocol):
 
     definition: ToolDefinition
 
-    async def run(self, arguments: Arguments, context: ToolContext) -> Any: ...
+    async def run(self, arguments: Arguments, context: ToolContext) -> object: ...
 
 
-class Tool:
+class _Method(Protocol[First, Rest, Result]):
+    """A function that takes its object, or its class, before all other arguments."""
+
+    def __call__(self, first: First, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Result: ...
+
+
+class Tool(Generic[P, R]):
     """A tool that can be registered and run. Make one with `@tool`, `Tool.from_schema` or `Tool.from_object`.
+
+    `Tool[P, R]` is the tool of a function with the parameters `P` that returns `R`, and calling it calls that function
+    itself: nothing is validated, recorded or retried. A parameter of the type `ToolContext` is given like any other
+    then; `toolwright.testing` has a context for it. `R` is a coroutine where the function is async.
 
     `validate` turns JSON bytes into keyword arguments; `invoke` runs the code with them. Both are built once, here,
     and so are the claims: what one call costs is paid as far as possible when the tool is defined.
@@ -113,6 +139,37 @@ class Tool:
     def name(self) -> str:
         """The name a model calls it by."""
         return self.definition.name
+
+    def with_definition(self, **changes: Unpack[DefinitionChanges]) -> Self:
+        """Return a tool that runs the same code under a changed definition; the id stays.
+
+        A changed input schema holds beside the tool's own: arguments must fit both.
+        """
+        changed = object.__new__(type(self))
+        for slot in Tool.__slots__:
+            if hasattr(self, slot):
+                object.__setattr__(changed, slot, getattr(self, slot))
+        changed.definition = definition = replace(self.definition, **changes)
+        _refuse_deps_elsewhere(definition, self.needs)
+        if "secret" in changes:
+            _require_secret(definition, _properties(definition.input_schema))
+        if "concurrency" in changes:
+            changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
+        if "input_schema" in changes:
+            changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
+        if "output_schema" in changes or "hints" in changes:
+            changed.check_output = _output_check(definition)
+        if changed.prepare is None and definition.hints.requires_secrets:
+            changed.prepare = _nothing_to_prepare
+        if "events" in changes:
+            changed.check_events = {
+                event: compile_output_schema(schema, owner=changed.name) for event, schema in definition.events.items()
+            }
+        if definition.isolation == "process":
+            changed.mode = "process"
+        elif self.mode == "process" and self.__wrapped__ is not None:
+            changed.mode = "async" if is_async(self.__wrapped__) else "thread"
+        return changed
 
     @classmethod
     def from_schema(
@@ -183,42 +240,23 @@ class Tool:
             function=run,
         )
 
-    def with_definition(self, **changes: Any) -> Tool:
-        """Return a tool that runs the same code under a changed definition; the id stays.
-
-        A changed input schema holds beside the tool's own: arguments must fit both.
-        """
-        changed = object.__new__(type(self))
-        for slot in Tool.__slots__:
-            if hasattr(self, slot):
-                object.__setattr__(changed, slot, getattr(self, slot))
-        changed.definition = definition = replace(self.definition, **changes)
-        _refuse_deps_elsewhere(definition, self.needs)
-        if "secret" in changes:
-            _require_secret(definition, _properties(definition.input_schema))
-        if "concurrency" in changes:
-            changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
-        if "input_schema" in changes:
-            changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
-        if "output_schema" in changes or "hints" in changes:
-            changed.check_output = _output_check(definition)
-        if changed.prepare is None and definition.hints.requires_secrets:
-            changed.prepare = _nothing_to_prepare
-        if "events" in changes:
-            changed.check_events = {
-                event: compile_output_schema(schema, owner=changed.name) for event, schema in definition.events.items()
-            }
-        if definition.isolation == "process":
-            changed.mode = "process"
-        elif self.mode == "process" and self.__wrapped__ is not None:
-            changed.mode = "async" if is_async(self.__wrapped__) else "thread"
-        return changed
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it were not decorated."""
         if self.__wrapped__ is None:
             raise TypeError(f"Tool {self.name!r} has no plain function to call; run it through a session")
-        return self.__wrapped__(*args, **kwargs)
+        return cast("R", self.__wrapped__(*args, **kwargs))
+
+    @overload
+    def __get__(self: _Method[type[S], Rest, Result], instance: S | None, owner: type[S], /) -> Tool[Rest, Result]: ...
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Self: ...
+    @overload
+    def __get__(self: _Method[S, Rest, Result], instance: S, owner: type[S], /) -> Tool[Rest, Result]: ...
+    @overload
+    def __get__(self, instance: object, owner: type, /) -> Self: ...
+    def __get__(self, instance: object, owner: type, /) -> object:
+        """The tool itself: one that is built needs no object. `ToolDeclaration` binds methods."""
+        return self
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"

@@ -93,7 +93,7 @@ class Performance:
             return self._saw(what, f"error {error.failure.code} {error.failure.message}")
         return self._saw(what, result)
 
-    async def _step(self, place: str, name: str, policy: str, end: str) -> Any:
+    async def _step(self, place: str, name: str, policy: Any, end: str) -> Any:
         ledger, ctx, call = self.ledger, self.ctx, self.call
 
         async def do() -> str:
