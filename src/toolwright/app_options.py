@@ -41,7 +41,7 @@ class AppOptions(TypedDict, total=False):
     master_key: KeyProvider | None
 
 
-class ProcessOptions(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """The options that differ from one process that opens an app to the next; `App.open` explains each of them."""
 
     sync: Literal["full", "normal"]
@@ -52,13 +52,13 @@ class ProcessOptions(TypedDict, total=False):
     worker: bool | None
 
 
-class OpenOptions(ProcessOptions, total=False):
+class OpenOptions(RunOptions, total=False):
     """The options of `App.open`."""
 
     master_key: KeyProvider | None
 
 
-class RuntimeOptions(AppOptions, ProcessOptions, total=False):
+class RuntimeOptions(AppOptions, RunOptions, total=False):
     """The options of `Runtime.open`: those of an `App`, and those of opening it."""
 
 

@@ -73,16 +73,16 @@ class ServiceError(ToolwrightError):
         self.code = code
 
 
-class ProcessError(ServiceError):
+class RunError(ServiceError):
     """A process, a schedule or a trigger is refused, such as with code "session_limit"."""
 
 
-class RunRefused(ProcessError):
+class RunRefused(RunError):
     """The policy of its starter does not let a run, schedule or trigger be started: `code` is "denied",
     "needs_approval" where nobody is asked, or "policy_error"."""
 
 
-class ScheduleError(ProcessError):
+class ScheduleError(RunError):
     """A schedule is refused: its timing can not be read, never comes, or is past, or its policy is not known."""
 
 

@@ -17,7 +17,7 @@ from toolwright import (
     tool,
     tools_of,
 )
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 
 
 @pytest.mark.promise("APP-03")
@@ -85,11 +85,11 @@ async def test_a_run_of_a_tool_that_other_processes_do_not_have_is_refused_when_
     async with fail_after(5), Runtime.open(tmp_path / "agent.db", tools=[start], worker=False) as runtime:
         session = runtime.session("s", tools=[dig])
         said = r"'dig' belongs to session 's' in this process only, .*: App\(tools=\[\.\.\.\]\)"
-        with pytest.raises(ProcessError, match=said):
+        with pytest.raises(RunError, match=said):
             await session.spawn("dig")
-        with pytest.raises(ProcessError, match=said):
+        with pytest.raises(RunError, match=said):
             await session.schedule("dig", cron="0 6 * * *")
-        with pytest.raises(ProcessError, match=said):
+        with pytest.raises(RunError, match=said):
             await session.on("ore", "dig")
         assert (await session.call("start")).failure.code == "own_tool"
         assert await runtime.runs() == []

@@ -11,7 +11,7 @@ import pytest
 from tests.crash.workers import HastyClock
 from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolContext, tool
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.testing import Running, note, say
 
 
@@ -240,7 +240,7 @@ async def eager(limit: int) -> None:
         for _ in range(limit + 1):
             try:
                 await runtime.session("s").spawn("work")
-            except ProcessError as refusal:
+            except RunError as refusal:
                 say(str(refusal))
                 return
             say("started")

@@ -159,7 +159,7 @@ class Faltering:
         return getattr(self._inner, name)
 
 
-class FalteringProcesses(Faltering):
+class FalteringRuns(Faltering):
     async def finish(self, *given: Any) -> Any:
         self._left -= 1
         if self._left == 0:
@@ -178,7 +178,7 @@ async def test_a_worker_that_is_alone_ends_later_what_its_store_could_not_write(
         return "done"
 
     store = SqliteStore(crashes.store)
-    services = Faltering(store.services, processes=FalteringProcesses(store.services.processes))
+    services = Faltering(store.services, processes=FalteringRuns(store.services.processes))
     around: Any = Faltering(store, services=services)
     clock = HastyClock(100.0, wholly=True)
     async with fail_after(10), Runtime.open(around, tools=[work], worker=True, clock=clock) as runtime:

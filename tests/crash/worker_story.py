@@ -10,11 +10,11 @@ import msgspec
 
 from tests.crash.workers import CHOICE, FENCED, INSIDE, PER_SESSION, PER_WORKER, REPEATED, SURE, worker
 from toolwright.testing import CrashKit, Ended, Running
-from toolwright.testing.crash_points import POINTS, PROCESS_POINTS
+from toolwright.testing.crash_points import POINTS, RUN_POINTS
 
 OVER = ("completed", "failed", "cancelled", "abandoned")
 ALL_POINTS = [
-    *PROCESS_POINTS,
+    *RUN_POINTS,
     *(point for point in POINTS if " wait " not in point and "taken back" not in point),
     *INSIDE,
 ]

@@ -8,7 +8,7 @@ from tests.effects.older import rows
 from tests.effects.test_bundles import COUNTS, MANY, ended, intents, key
 from tests.support import fail_after
 from toolwright import Image, Runtime, Success, ToolCall, ToolContext, ToolError, tool
-from toolwright.effects.effect import PROCESS_SCOPE
+from toolwright.effects.effect import RUN_SCOPE
 from toolwright.effects.journal import Ended
 from toolwright.effects.waits import Resolution, WaitKey
 from toolwright.errors import StoreError
@@ -141,7 +141,7 @@ async def test_a_bundle_that_says_nothing_any_more_goes_even_if_the_first_batch_
     await store.journal.begin(intents())
     await store.journal.finish_all(ended(range(MANY)))
     with pytest.raises(StoreError, match="no longer this worker's"):
-        await store.journal.begin(intents(1, scope=f"{PROCESS_SCOPE}p1"))
+        await store.journal.begin(intents(1, scope=f"{RUN_SCOPE}p1"))
     await let_write(store, False)
     with pytest.raises(StoreError):
         await store.journal.begin(intents(1, scope="other"))

@@ -8,7 +8,7 @@ from tests.conformance.databases import InFile
 from tests.effects.older import rows
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, ToolContext, tool
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.journal import Ended, Intent
 from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
@@ -223,7 +223,7 @@ async def test_a_wait_that_was_resolved_before_its_call_came_to_it_belongs_to_th
 
 @pytest.mark.promise("EFF-12")
 def test_calls_of_a_process_have_rows_of_their_own_for_these_change_hands_with_its_lease():
-    row = ("s", f"{PROCESS_SCOPE}p1", "c", "b", 0, "look", "look", b"{}", "tool", None, 1.0, "owner")
+    row = ("s", f"{RUN_SCOPE}p1", "c", "b", 0, "look", "look", b"{}", "tool", None, 1.0, "owner")
     batch = [(*row[:2], f"c{n}", *row[3:]) for n in range(MANY)]
     assert Bundle.of(batch) is None
     assert Bundle.of([(row[0], "", *row[2:]) for row in batch]) is not None

@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import ConnectionRequired, Policy, ToolContext, ToolError, tool
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.session.services.quotas import Quotas, Room
 
 
@@ -364,7 +364,7 @@ async def test_secrets_are_refused_among_what_is_kept_of_a_run(stage: Stage, fil
     await stage.close(first)
     session = (await stage.open(file, echo)).session("s")  # which has not looked at its secrets yet
     for options in ({"args": {"text": f"use {SECRET}"}}, {"title": f"with {SECRET}"}):
-        with pytest.raises(ProcessError, match="secret") as caught:
+        with pytest.raises(RunError, match="secret") as caught:
             await session.spawn("echo", **options)
         assert SECRET not in str(caught.value)
     assert await session.runs() == []

@@ -11,7 +11,7 @@ import pytest
 from tests.processes.conftest import Stage
 from tests.support import fail_after
 from toolwright import Pending, Policy, Runtime, ToolContext, tool
-from toolwright.errors import ProcessError, RuntimeClosed, ServiceError, ToolwrightError
+from toolwright.errors import RunError, RuntimeClosed, ServiceError, ToolwrightError
 
 
 @tool(supports_background=True)
@@ -157,7 +157,7 @@ async def test_signals_sent_before_it_begins_while_it_runs_and_none_after(stage:
     assert await run.signal("go", 3) == 3
     await run.signal("go", "stop")
     assert (await stage.until(run.wait())).value == [1, 2, 3]
-    with pytest.raises(ProcessError, match="it is over") as caught:
+    with pytest.raises(RunError, match="it is over") as caught:
         await run.signal("go", 4)
     assert caught.value.code == "over"
 
@@ -167,7 +167,7 @@ async def test_a_run_that_was_cancelled_before_it_began_takes_no_signals(stage: 
     session = (await stage.open(place, echo, worker=False)).session("s")
     run = await session.spawn("echo")
     await run.cancel()
-    with pytest.raises(ProcessError, match="over"):
+    with pytest.raises(RunError, match="over"):
         await run.signal("go")
 
 
@@ -231,7 +231,7 @@ async def test_a_session_that_was_revoked_takes_no_signals_for_its_runs(stage: S
     session = (await stage.open(file, echo, worker=False)).session("s")
     run = await session.spawn("echo")
     await session.revoke()
-    with pytest.raises(ProcessError, match="revoked"):
+    with pytest.raises(RunError, match="revoked"):
         await run.signal("go")
 
 
@@ -275,9 +275,9 @@ async def test_another_session_needs_a_grant(stage: Stage, place: str | Path):
     runtime = await stage.open(place, endless)
     run = await runtime.session("s").spawn("endless")
     other = runtime.session("t")
-    with pytest.raises(ProcessError) as unknown:
+    with pytest.raises(RunError) as unknown:
         await other.run("bg_ghost")
-    with pytest.raises(ProcessError) as foreign:
+    with pytest.raises(RunError) as foreign:
         await other.run(run.id)
     assert str(foreign.value).replace(run.id, "bg_ghost") == str(unknown.value)
     await run.grant("t")
@@ -285,7 +285,7 @@ async def test_another_session_needs_a_grant(stage: Stage, place: str | Path):
     assert await other.runs() == []
     assert await granted.cancel("by its friend")
     assert (await stage.until(granted.wait())).reason == "by its friend"
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await runtime.session("u").run(run.id)
 
 
@@ -456,7 +456,7 @@ async def test_a_session_that_only_a_worker_opened_may_still_be_given_its_policy
 
     await stage.until_so(begun)
     session = runtime.session("s", policy=Policy(background_per_session=1))
-    with pytest.raises(ProcessError, match="Maximum 1"):
+    with pytest.raises(RunError, match="Maximum 1"):
         await session.spawn("endless")
     with pytest.raises(ToolwrightError, match="open already"):
         runtime.session("s", policy=Policy())
@@ -511,7 +511,7 @@ async def test_any_tool_runs_in_the_background_where_the_policy_says_so(stage: S
         return text
 
     refusing = (await stage.open(":memory:", plain)).session("s")
-    with pytest.raises(ProcessError, match="does not support background execution: plain"):
+    with pytest.raises(RunError, match="does not support background execution: plain"):
         await refusing.spawn("plain")
     session = (await stage.open(place, plain, policy=Policy(background_tools="all"))).session("s")
     run = await session.spawn("plain", {"text": "a"})

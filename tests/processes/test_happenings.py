@@ -10,7 +10,7 @@ from tests.processes.conftest import Stage
 from tests.support import fail_after
 from toolwright import ToolContext, tool
 from toolwright.background.run_events import TYPES
-from toolwright.errors import ProcessError, ServiceError, ToolDefinitionError
+from toolwright.errors import RunError, ServiceError, ToolDefinitionError
 from toolwright.events import CallEmitted
 from toolwright.tools.definition import RESERVED_EVENTS
 
@@ -122,14 +122,14 @@ async def test_an_event_that_is_not_as_declared_is_refused(
 
 @pytest.mark.promise("PROC-02")
 async def test_a_key_that_was_used_for_something_else_is_a_conflict(stage: Stage, place: str | Path):
-    caught: list[ProcessError] = []
+    caught: list[RunError] = []
 
     @tool(supports_background=True, events={"count": int})
     async def work(ctx: ToolContext) -> None:
         await ctx.emit("count", 1, key="k")
         try:
             await ctx.emit("count", 2, key="k")
-        except ProcessError as error:
+        except RunError as error:
             caught.append(error)
 
     session = (await stage.open(place, work)).session("s")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import ToolContext, tool
-from toolwright.errors import ProcessError, ServiceError
+from toolwright.errors import RunError, ServiceError
 from toolwright.stores.sqlite.admin.maintenance import Pruned, check, prune, stats
 
 
@@ -79,17 +79,17 @@ async def test_a_session_takes_its_runs_with_it_and_leaves_those_of_others(stage
         await stage.until(run.wait())
     assert [info.id for info in await runtime.sessions()] == ["s", "t"]
     assert await runtime.delete_session("s")
-    with pytest.raises(ProcessError, match="no longer in the store"):
+    with pytest.raises(RunError, match="no longer in the store"):
         await gone.refresh()
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await runtime.session("t").run("one")
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await runtime.session("s").run("two")
     assert (await stays.wait()).value == "hi"
     # The id is free again, and whoever had a grant of the old run has none of the new one.
     anew = await runtime.session("s").spawn("echo", {"text": "new"}, id="one")
     assert (await stage.until(anew.wait())).value == "new"
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await runtime.session("t").run("one")
 
 

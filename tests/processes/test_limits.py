@@ -7,7 +7,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import Policy, ToolContext, tool
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 
 
 @tool(supports_background=True)
@@ -25,7 +25,7 @@ async def test_a_session_has_five_active_runs_at_most(stage: Stage, place: str |
     runtime = await stage.open(place, endless)
     session = runtime.session("s")
     runs = [await session.spawn("endless") for _ in range(5)]
-    with pytest.raises(ProcessError) as caught:
+    with pytest.raises(RunError) as caught:
         await session.spawn("endless")
     assert caught.value.code == "session_limit"
     assert str(caught.value) == (
@@ -35,7 +35,7 @@ async def test_a_session_has_five_active_runs_at_most(stage: Stage, place: str |
     await runs[2].cancel()
     await stage.until(runs[2].wait())
     await session.spawn("endless")
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await session.spawn("endless")
     assert len(await session.runs()) == 6
 
@@ -56,7 +56,7 @@ async def test_the_limit_of_a_session_holds_when_two_runtimes_start_runs_at_once
         *(sessions[number % 2].spawn("endless") for number in range(30)), return_exceptions=True
     )
     started = [answer for answer in answers if not isinstance(answer, BaseException)]
-    refused = [answer for answer in answers if isinstance(answer, ProcessError)]
+    refused = [answer for answer in answers if isinstance(answer, RunError)]
     assert (len(started), len(refused)) == (5, 25)
     assert len(await sessions[0].runs()) == 5
 
@@ -69,7 +69,7 @@ async def test_a_worker_has_sixty_four_active_runs_at_most_also_under_a_storm(st
     answers = await asyncio.gather(
         *(runtimes[number % 2].session(f"s{number}").spawn("endless") for number in range(100)), return_exceptions=True
     )
-    refused = [answer for answer in answers if isinstance(answer, ProcessError)]
+    refused = [answer for answer in answers if isinstance(answer, RunError)]
     assert len(refused) == 36
     assert {error.code for error in refused} == {"worker_limit"}
     assert str(refused[0]) == (
@@ -85,7 +85,7 @@ async def test_two_workers_take_twice_as_many(stage: Stage, file: Path):
     await stage.pass_time(1)
     for number in range(4):
         await first.session(f"s{number}").spawn("endless")
-    with pytest.raises(ProcessError, match="maximum 4"):
+    with pytest.raises(RunError, match="maximum 4"):
         await first.session("more").spawn("endless")
     await stage.pass_time(2)
     runs = [run for number in range(4) for run in await first.session(f"s{number}").runs()]
@@ -100,7 +100,7 @@ async def test_limits_hold_after_a_restart(stage: Stage, file: Path):
         await first.session("s").spawn("endless")
     await stage.close(first)
     session = (await stage.open(file, endless, worker=False)).session("s")
-    with pytest.raises(ProcessError) as caught:
+    with pytest.raises(RunError) as caught:
         await session.spawn("endless")
     assert caught.value.code == "session_limit"
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Runtime, tool
-from toolwright.errors import ProcessError, ScheduleError
+from toolwright.errors import RunError, ScheduleError
 
 
 @tool(supports_background=True, readonly=True)
@@ -37,7 +37,7 @@ async def test_the_owner_lists_and_steers_the_runs_of_every_session(tmp_path: Pa
         assert (await handle.wait()).status == "cancelled"
         types = [event.type async for event in handle.events()]
         assert (types[0], types[-1]) == ("queued", "cancelled")
-        with pytest.raises(ProcessError, match="There is no run 'bg_none' in the store"):
+        with pytest.raises(RunError, match="There is no run 'bg_none' in the store"):
             await runtime.run("bg_none")
 
 

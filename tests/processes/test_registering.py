@@ -6,7 +6,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import RetryPolicy, ToolContext, tool
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 
 
 @tool(supports_background=True, display_name="Echo it")
@@ -48,7 +48,7 @@ async def test_a_run_of_the_same_id_and_content_is_the_same_run(stage: Stage, pl
 async def test_an_id_that_is_another_runs_is_refused(stage: Stage, place: str | Path, other: dict[str, object]):
     session = (await stage.open(place, echo, worker=False)).session("s")
     await session.spawn("echo", {"text": "a"}, id="mine")
-    with pytest.raises(ProcessError, match="'mine' is that of another process") as caught:
+    with pytest.raises(RunError, match="'mine' is that of another process") as caught:
         await session.spawn("echo", **{"args": {"text": "a"}, "id": "mine", **other})
     assert caught.value.code == "conflict"
     assert len(await session.runs()) == 1
@@ -58,7 +58,7 @@ async def test_an_id_that_is_another_runs_is_refused(stage: Stage, place: str | 
 async def test_the_id_of_another_sessions_run_is_a_conflict_and_shows_nothing_of_it(stage: Stage, place: str | Path):
     runtime = await stage.open(place, echo, worker=False)
     await runtime.session("s").spawn("echo", {"text": "secret text"}, id="mine")
-    with pytest.raises(ProcessError) as caught:
+    with pytest.raises(RunError) as caught:
         await runtime.session("t").spawn("echo", {"text": "secret text"}, id="mine")
     assert caught.value.code == "conflict"
     assert "secret text" not in str(caught.value)
@@ -105,7 +105,7 @@ async def test_a_run_that_a_call_started_says_which(stage: Stage, place: str | P
 @pytest.mark.parametrize("bad", ["", " ", "a/b", "..", ".", "a\nb", "x" * 300, 5, "\ud800"])
 async def test_an_id_that_could_not_be_a_folder_is_refused(stage: Stage, bad: object):
     session = (await stage.open(":memory:", echo)).session("s")
-    with pytest.raises(ProcessError, match="id"):
+    with pytest.raises(RunError, match="id"):
         await session.spawn("echo", id=bad)
 
 
@@ -143,7 +143,7 @@ async def test_what_can_not_run_in_the_background_is_refused_in_these_words(
     async def plain() -> None: ...
 
     session = (await stage.open(place, echo, plain)).session("s")
-    with pytest.raises(ProcessError) as caught:
+    with pytest.raises(RunError) as caught:
         await session.spawn(name, args)  # type: ignore[arg-type]
     assert str(caught.value) == told
     assert await session.runs() == []
@@ -171,7 +171,7 @@ async def test_what_can_not_run_in_the_background_is_refused_in_these_words(
 )
 async def test_options_that_mean_nothing_are_refused(stage: Stage, options: dict[str, object]):
     session = (await stage.open(":memory:", echo)).session("s")
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await session.spawn("echo", **options)  # type: ignore[arg-type]
     assert await session.runs() == []
 
@@ -218,7 +218,7 @@ async def test_a_tool_that_takes_a_secret_is_not_started_with_one_that_would_be_
         session.schedule("unlock", {"pin": "pin-8841"}, cron="* * * * *"),
         session.on("topic", "unlock", {"pin": "pin-8841"}),
     ):
-        with pytest.raises(ProcessError, match="takes a secret as 'pin'"):
+        with pytest.raises(RunError, match="takes a secret as 'pin'"):
             await start
     assert await session.runs() == []
 
@@ -231,9 +231,9 @@ async def test_arguments_that_can_never_fit_are_refused_when_they_are_given(stag
 
     session = (await stage.open(place, repeat)).session("s")
     for args in ({}, {"times": "often"}, {"times": 1, "more": 2}):
-        with pytest.raises(ProcessError, match="The arguments do not fit tool 'repeat'"):
+        with pytest.raises(RunError, match="The arguments do not fit tool 'repeat'"):
             await session.spawn("repeat", args)
-        with pytest.raises(ProcessError, match="The arguments do not fit tool 'repeat'"):
+        with pytest.raises(RunError, match="The arguments do not fit tool 'repeat'"):
             await session.schedule("repeat", args, cron="* * * * *")
     assert await session.runs() == []
     assert await session.schedules() == []
@@ -250,5 +250,5 @@ async def test_a_title_that_holds_a_secret_is_refused_for_schedules_and_triggers
         session.schedule("work", cron="* * * * *", title="with correct horse battery"),
         session.on("topic", "work", title="with correct horse battery"),
     ):
-        with pytest.raises(ProcessError, match="The title holds the value of a secret"):
+        with pytest.raises(RunError, match="The title holds the value of a secret"):
             await start

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.background.background_run import Options, Process, Progress, Registration
+from toolwright.background.background_run import Options, BackgroundRun, Progress, Registration
 from toolwright.background.ending import make_ending
 from toolwright.background.store import Limits, Piece, Report
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.session.services.quotas import Quotas
 from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
-from toolwright.testing.conformance.background import CASE_CLOCK, TimedProcesses
+from toolwright.testing.conformance.background import CASE_CLOCK, TimedRuns
 from toolwright.tools.outcome import ToolOutcome
 
 LIMITS = Limits(per_session=1_000, per_worker=1_000)
@@ -21,14 +21,14 @@ QUOTAS = Quotas()
 
 
 @pytest.fixture(params=["memory", "file"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TimedProcesses]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TimedRuns]:
     if request.param == "memory":
         services = SqliteServiceStores.in_memory(CASE_CLOCK)
-        yield TimedProcesses(services.processes)
+        yield TimedRuns(services.processes)
         await services.close()
     else:
         file = SqliteStore(tmp_path / "agent.db", sync="normal", clock=CASE_CLOCK)
-        yield TimedProcesses(file.services.processes)
+        yield TimedRuns(file.services.processes)
         await file.close()
 
 
@@ -36,11 +36,11 @@ def registration(id: str = "p1", *, at: float = 0.0, tool: str = "work") -> Regi
     return Registration(id=id, session="s", tool=tool, arguments=b"{}", title="t", options=Options(), at=at)
 
 
-async def claimed(store: TimedProcesses, worker: str, now: float, most: int = 10) -> list[Process]:
+async def claimed(store: TimedRuns, worker: str, now: float, most: int = 10) -> list[BackgroundRun]:
     return [one.process for one in await store.claim(worker, ["work"], now, now + 30, most)]
 
 
-async def twice_claimed(store: TimedProcesses) -> tuple[Process, Process]:
+async def twice_claimed(store: TimedRuns) -> tuple[BackgroundRun, BackgroundRun]:
     """A process as its first worker knows it, and as the second does."""
     await store.register([registration()], LIMITS, None)
     (first,) = await claimed(store, "one", 0)
@@ -48,12 +48,12 @@ async def twice_claimed(store: TimedProcesses) -> tuple[Process, Process]:
     return first, second
 
 
-def success(process: Process) -> ToolOutcome:
+def success(process: BackgroundRun) -> ToolOutcome:
     return ToolOutcome(process.id, process.tool, "success", b'"fine"')
 
 
 @pytest.mark.promise("PROC-04")
-async def test_the_former_holder_can_not_end_a_process_and_the_new_one_can_once(store: TimedProcesses):
+async def test_the_former_holder_can_not_end_a_process_and_the_new_one_can_once(store: TimedRuns):
     first, second = await twice_claimed(store)
     assert (first.token, second.token) == (1, 2)
     assert not await store.finish(make_ending(first, success(first), 32), QUOTAS)
@@ -67,7 +67,7 @@ async def test_the_former_holder_can_not_end_a_process_and_the_new_one_can_once(
 
 
 @pytest.mark.promise("PROC-04")
-async def test_the_former_holder_can_neither_report_nor_append_nor_renew_nor_hand_back(store: TimedProcesses):
+async def test_the_former_holder_can_neither_report_nor_append_nor_renew_nor_hand_back(store: TimedRuns):
     first, second = await twice_claimed(store)
     before = await store.find("p1")
     report = Report(id="p1", token=1, at=32, pieces=[Piece("stdout", "x")], progress=Progress(1), tail="x")
@@ -81,7 +81,7 @@ async def test_the_former_holder_can_neither_report_nor_append_nor_renew_nor_han
 
 
 @pytest.mark.promise("PROC-04")
-async def test_a_lease_that_has_passed_is_the_holders_until_somebody_takes_it(store: TimedProcesses):
+async def test_a_lease_that_has_passed_is_the_holders_until_somebody_takes_it(store: TimedRuns):
     await store.register([registration()], LIMITS, None)
     (held,) = await claimed(store, "one", 0)
     report = Report(id="p1", token=1, at=500, status_text="still here")
@@ -92,7 +92,7 @@ async def test_a_lease_that_has_passed_is_the_holders_until_somebody_takes_it(st
 
 
 @pytest.mark.promise("PROC-04")
-async def test_what_a_worker_claimed_without_hearing_of_it_is_handed_back(store: TimedProcesses):
+async def test_what_a_worker_claimed_without_hearing_of_it_is_handed_back(store: TimedRuns):
     """Its answer was lost in a fault: nobody holds the process, and its worker is alive."""
     await store.register([registration("held"), registration("unheard")], LIMITS, None)
     await claimed(store, "one", 0)
@@ -102,7 +102,7 @@ async def test_what_a_worker_claimed_without_hearing_of_it_is_handed_back(store:
 
 
 @pytest.mark.promise("PROC-04")
-async def test_one_of_many_workers_gets_each_process(store: TimedProcesses):
+async def test_one_of_many_workers_gets_each_process(store: TimedRuns):
     await store.register([registration(f"p{number}") for number in range(50)], LIMITS, None)
     found = await asyncio.gather(*(claimed(store, f"w{number}", 0, 7) for number in range(10)))
     ids = [process.id for each in found for process in each]
@@ -112,7 +112,7 @@ async def test_one_of_many_workers_gets_each_process(store: TimedProcesses):
 
 
 @pytest.mark.promise("PROC-04")
-async def test_what_was_left_is_taken_first_and_then_the_oldest(store: TimedProcesses):
+async def test_what_was_left_is_taken_first_and_then_the_oldest(store: TimedRuns):
     await store.register([registration("left")], LIMITS, None)
     await claimed(store, "one", 0)
     await store.register([registration(name, at=5) for name in ("zebra", "ant", "mole")], LIMITS, None)
@@ -125,7 +125,7 @@ async def test_what_was_left_is_taken_first_and_then_the_oldest(store: TimedProc
 
 
 @pytest.mark.promise("PROC-02")
-async def test_numbers_rise_over_all_that_is_written(store: TimedProcesses):
+async def test_numbers_rise_over_all_that_is_written(store: TimedRuns):
     await store.register([registration()], LIMITS, None)
     (held,) = await claimed(store, "one", 0)
     numbers = []
@@ -133,7 +133,7 @@ async def test_numbers_rise_over_all_that_is_written(store: TimedProcesses):
         numbers.append(await store.append("p1", 1, "note", b"%d" % count, f"k{count}", 1))
         await store.report([Report(id="p1", token=1, at=1, pieces=[Piece("stdout", "x")], progress=Progress(count))])
     assert await store.append("p1", 1, "note", b"3", "k3", 2) == numbers[3]
-    with pytest.raises(ProcessError):
+    with pytest.raises(RunError):
         await store.append("p1", 1, "completed", b"{}", None, 2)
     assert await store.finish(make_ending(held, success(held), 3), QUOTAS)
     assert await store.append("p1", 1, "note", b"9", None, 4) is None

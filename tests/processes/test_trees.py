@@ -7,7 +7,7 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import Policy, ToolContext, tool
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 
 POLICY = Policy(background_per_session=50)
 
@@ -64,7 +64,7 @@ async def test_a_child_is_cancelled_without_its_parent(stage: Stage, place: str 
 
 @pytest.mark.promise("PROC-09")
 async def test_a_run_that_was_cancelled_starts_no_more(stage: Stage, place: str | Path):
-    refused: list[ProcessError] = []
+    refused: list[RunError] = []
     going, go = asyncio.Event(), asyncio.Event()
 
     @tool(supports_background=True)
@@ -75,7 +75,7 @@ async def test_a_run_that_was_cancelled_starts_no_more(stage: Stage, place: str 
         except asyncio.CancelledError:
             try:
                 await ctx.runs.spawn("grow", {"depth": 0})
-            except ProcessError as error:
+            except RunError as error:
                 refused.append(error)
             raise
 

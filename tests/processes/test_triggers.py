@@ -9,7 +9,7 @@ import pytest
 from tests.effects.conftest import file, open_runtime, place
 from tests.support import fail_after
 from toolwright import Policy, RetryPolicy, Runtime, ToolContext, ToolError, tool
-from toolwright.errors import ProcessError, ServiceError
+from toolwright.errors import RunError, ServiceError
 from toolwright.stores.sqlite.admin.maintenance import prune
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
@@ -33,7 +33,7 @@ async def outcomes(runs) -> list:
 
 
 async def refusal(awaitable) -> tuple[str, str]:
-    with pytest.raises(ProcessError) as refused:
+    with pytest.raises(RunError) as refused:
         await awaitable
     return refused.value.code, str(refused.value)
 
@@ -282,7 +282,7 @@ async def test_what_can_not_occur_is_refused(open_runtime, topic, payload, key, 
 async def test_a_session_may_have_only_so_many_triggers_also_when_many_add_them_at_once(place, open_runtime):
     session = (await open_runtime(place, ship)).session("s")
     added = await asyncio.gather(*(session.on("t", "ship") for _ in range(120)), return_exceptions=True)
-    refused = [one for one in added if isinstance(one, ProcessError)]
+    refused = [one for one in added if isinstance(one, RunError)]
     assert (len(refused), {error.code for error in refused}) == (20, {"trigger_limit"})
     assert len(await session.triggers()) == 100
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolContext, tool
-from toolwright.errors import ProcessError, ScheduleError
+from toolwright.errors import RunError, ScheduleError
 
 
 @tool(supports_background=True)
@@ -105,7 +105,7 @@ async def test_a_datetime_without_a_zone_is_refused(stage, place):
 )
 async def test_what_could_not_run_in_the_background_is_not_scheduled(stage, place, name, args, told, code):
     session = (await stage.open(place, report, quick)).session("s1")
-    with pytest.raises(ProcessError) as caught:
+    with pytest.raises(RunError) as caught:
         await session.schedule(name, args, cron="* * * * *")
     assert (str(caught.value), caught.value.code) == (told, code)
 
@@ -119,7 +119,7 @@ async def test_a_secret_in_clear_is_not_kept_in_a_schedule(stage, place):
 
     session = (await stage.open(place, report, plan)).session("s1")
     await session.secrets.set("token", "hunter2-hunter2")
-    with pytest.raises(ProcessError, match="The arguments hold the value of a secret"):
+    with pytest.raises(RunError, match="The arguments hold the value of a secret"):
         await session.schedule("report", {"of": "say hunter2-hunter2"}, cron="* * * * *")
     outcome = await session.call("plan", of="hunter2-hunter2")
     assert outcome.status == "failure"

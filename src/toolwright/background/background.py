@@ -9,13 +9,13 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 from toolwright.argument_checks import require_seconds
-from toolwright.background.background_run import Process, scope_of
+from toolwright.background.background_run import BackgroundRun, scope_of
 from toolwright.background.change_watch import Bell
 from toolwright.background.claimed_run import Running
 from toolwright.background.event_collector import Sink
 from toolwright.background.handle import Desk, Run
 from toolwright.background.spawn import LONGEST, Runs, limits_of, require_background
-from toolwright.background.store import Claimed, ProcessStore
+from toolwright.background.store import Claimed, RunStore
 from toolwright.background.triggers import Triggers, TriggerStore, occur
 from toolwright.background.worker import Turn, Worker
 from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of
@@ -23,9 +23,9 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.journal_controller import JournaledController
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.session.parts import Starter
 from toolwright.session.services.quotas import Marker, Marks, Quotas, require_name
 from toolwright.session.session import Session
@@ -42,7 +42,7 @@ class Place(Protocol):
     def rules(self) -> RuleBook: ...
 
     @property
-    def process_store(self) -> ProcessStore: ...
+    def run_store(self) -> RunStore: ...
 
     @property
     def trigger_store(self) -> TriggerStore: ...
@@ -83,9 +83,9 @@ class Processes:
     def desk(self) -> Desk:
         """What handles of processes need."""
         place = self._place
-        bell = Bell(place.process_store, place.clock, alone=place.alone)
+        bell = Bell(place.run_store, place.clock, alone=place.alone)
         return Desk(
-            place.process_store,
+            place.run_store,
             bell,
             place.clock,
             place.quotas,
@@ -103,7 +103,7 @@ class Processes:
         desk, parent, call = self.desk, None, origin.call
         if call is not None and isinstance(marker, Marks):
             desk = desk.guarded(guard(desk.store))
-            parent = call.scope.removeprefix(PROCESS_SCOPE) if call.scope.startswith(PROCESS_SCOPE) else None
+            parent = call.scope.removeprefix(RUN_SCOPE) if call.scope.startswith(RUN_SCOPE) else None
         return Runs(
             desk,
             session.id,
@@ -125,11 +125,11 @@ class Processes:
         """The run of an id, whosever it is, for the owner of the store.
 
         Raises:
-            ProcessError: there is none.
+            RunError: there is none.
         """
         process = await self.desk.store.find(require_name("id of a run", id))
         if process is None:
-            raise ProcessError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
+            raise RunError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
         return Run(self.desk, process)
 
     def triggers(
@@ -232,7 +232,7 @@ class Processes:
             max_crashes=place.policy.max_crashes,
         )
 
-    def _batch(self, worker: Worker, done: bool, process: Process, sink: Sink) -> Batch:
+    def _batch(self, worker: Worker, done: bool, process: BackgroundRun, sink: Sink) -> Batch:
         session = self._place.session_of(process.session)
         if not done:
             require_background(session.tools_of_runs(), process.tool, session.policy)

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.clock import rfc3339
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
-from toolwright.errors import ProcessError
+from toolwright.effects.effect import RUN_SCOPE, CallKey
+from toolwright.errors import RunError
 from toolwright.ids import uuid7
 from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import ToolOutcome
@@ -70,7 +70,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     authority: bytes = b""
     """JSON of what it may do, as far as its starter may (`calls/authorise/authority.py`); empty for no restrictions."""
 
-    def same_as(self, other: Process) -> bool:
+    def same_as(self, other: BackgroundRun) -> bool:
         """True when a process that is there is this one."""
         arguments = jsonx.canonical(jsonx.decode(self.arguments))
         return (self.session, self.tool, arguments, self.title, self.options, self.parent) == (
@@ -83,7 +83,7 @@ class Registration(Struct, frozen=True, kw_only=True):
         )
 
 
-class Process(Struct, frozen=True, kw_only=True):
+class BackgroundRun(Struct, frozen=True, kw_only=True):
     """A process as the store has it. `tail` is the end of its output; instants are seconds since the epoch.
 
     `token` rises with each worker that takes it: what a worker with an older one writes is refused.
@@ -181,20 +181,20 @@ class Process(Struct, frozen=True, kw_only=True):
         return shown
 
 
-def require_process_id(id: Any) -> str:
+def require_run_id(id: Any) -> str:
     """An id that a caller chose: it becomes the name of a folder, and part of what the session is told.
 
     Raises:
-        ProcessError: it is not usable.
+        RunError: it is not usable.
     """
     if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise ProcessError(
+        raise RunError(
             f"The id {id!r:.200} of a run is not usable; use 1 to 128 letters, digits, or any of _ . : -, no dot first"
         )
     return id
 
 
-def new_process_id() -> str:
+def new_run_id() -> str:
     """An id that no other process has, in the order of time."""
     return f"{PREFIX}{uuid7().replace('-', '')}"
 
@@ -207,4 +207,4 @@ def artifact_paths(process: str) -> dict[str, str]:
 
 def scope_of(process: str) -> str:
     """The scope of the calls of the process of an id."""
-    return f"{PROCESS_SCOPE}{process}"
+    return f"{RUN_SCOPE}{process}"

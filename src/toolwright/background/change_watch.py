@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable
 
-from toolwright.background.store import ProcessStore
+from toolwright.background.store import RunStore
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
 
@@ -20,7 +20,7 @@ POLL = 0.2
 class Bell:
     """All who watch processes of one store. `alone` says that no other process can change any."""
 
-    def __init__(self, store: ProcessStore, clock: Clock, *, alone: bool) -> None:
+    def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:
         self._store = store
         self._clock = clock
         self._alone = alone

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import Process, Status
+from toolwright.background.background_run import BackgroundRun, Status
 from toolwright.background.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
 from toolwright.background.event_collector import Sink
-from toolwright.background.store import Claimed, ProcessStore
+from toolwright.background.store import Claimed, RunStore
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
@@ -41,12 +41,12 @@ class Running:
     def __init__(
         self,
         claimed: Claimed,
-        store: ProcessStore,
+        store: RunStore,
         clock: Clock,
         alarms: Alarms,
         quotas: Quotas,
         sink: Sink,
-        start: Callable[[Process, Sink], Batch],
+        start: Callable[[BackgroundRun, Sink], Batch],
         flush: Callable[[Sink], Awaitable[None]],
         max_crashes: int,
     ) -> None:
@@ -77,7 +77,7 @@ class Running:
         return self._process.id
 
     @property
-    def process(self) -> Process:
+    def process(self) -> BackgroundRun:
         """The process, as it was when it was claimed."""
         return self._process
 

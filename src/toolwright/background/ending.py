@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.background.background_run import Process, Status
+from toolwright.background.background_run import BackgroundRun, Status
 from toolwright.background.output import capped, printed, render
-from toolwright.background.store import Ending, Piece, ProcessStore
+from toolwright.background.store import Ending, Piece, RunStore
 from toolwright.errors import ServiceError
 from toolwright.session.services.quotas import Quotas
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -25,32 +25,32 @@ _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _TEXTS = {"completed": "Completed", "failed": "Failed", "cancelled": "Cancelled", "abandoned": "Abandoned"}
 
 
-def timed_out(process: Process) -> ToolOutcome:
+def timed_out(process: BackgroundRun) -> ToolOutcome:
     """The outcome of a process whose time was up."""
     message = f"The run did not finish within {process.options.timeout:g} s and was stopped; it may have had an effect"
     return failed(process, Failure(category="timeout", code="timeout", message=message, source="runtime"))
 
 
-def abandoned(process: Process) -> ToolOutcome:
+def abandoned(process: BackgroundRun) -> ToolOutcome:
     """The outcome of a process that nobody goes on with."""
     message = "The worker of the run is gone, and it is not to be run again; it may have had an effect"
     return failed(process, Failure(category="internal", code="interrupted", message=message, source="runtime"))
 
 
-def failed(process: Process, failure: Failure) -> ToolOutcome:
+def failed(process: BackgroundRun, failure: Failure) -> ToolOutcome:
     """The outcome of a process that failed for a reason of the runtime's."""
     return ToolOutcome(process.id, process.tool, "failure", failure=failure, may_have_run=process.attempts > 0)
 
 
-def stopped(process: Process, *, begun: bool) -> ToolOutcome:
+def stopped(process: BackgroundRun, *, begun: bool) -> ToolOutcome:
     """The outcome of a process that was cancelled while nobody ran it; `begun` when somebody had before."""
     return ToolOutcome(process.id, process.tool, "cancelled", reason=process.cancel_reason, may_have_run=begun)
 
 
 async def end(
-    store: ProcessStore,
+    store: RunStore,
     quotas: Quotas,
-    process: Process,
+    process: BackgroundRun,
     outcome: ToolOutcome,
     at: float,
     gone: str | None = None,
@@ -87,7 +87,7 @@ async def end(
 
 
 def make_ending(
-    process: Process,
+    process: BackgroundRun,
     outcome: ToolOutcome,
     at: float,
     *,
@@ -162,7 +162,7 @@ def _status(outcome: ToolOutcome, gone: str | None) -> tuple[Status, str]:
     return ("abandoned" if failure.code == "interrupted" and gone is not None else "failed"), failure.message
 
 
-def _evidence(process: Process, gone: str | None) -> dict[str, Any]:
+def _evidence(process: BackgroundRun, gone: str | None) -> dict[str, Any]:
     return {
         "worker": gone,
         "attempts": process.attempts,
@@ -172,7 +172,7 @@ def _evidence(process: Process, gone: str | None) -> dict[str, Any]:
     }
 
 
-def _message(process: Process, status: Status, summary: str, files: bool, artifact_error: str | None) -> str:
+def _message(process: BackgroundRun, status: Status, summary: str, files: bool, artifact_error: str | None) -> str:
     # One line for each thing, in quotes where it is a tool's: it must not look like something that the runtime says.
     lines = [
         f"Background run {status}.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolwright.background.background_run import Process, Progress
+from toolwright.background.background_run import BackgroundRun, Progress
 from toolwright.background.output import Gathered, LogText, live_tail
 from toolwright.background.store import Report
 from toolwright.clock import Clock
@@ -24,7 +24,7 @@ class Sink:
     `dirty` is told once when there is something to report, until the report is taken.
     """
 
-    def __init__(self, process: Process, clock: Clock, dirty: Callable[[Sink], None]) -> None:
+    def __init__(self, process: BackgroundRun, clock: Clock, dirty: Callable[[Sink], None]) -> None:
         self.id = process.id
         self._token = process.token
         self._clock = clock

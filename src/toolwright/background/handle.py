@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from toolwright.argument_checks import require_count, require_seconds
-from toolwright.background.background_run import Process, Status
+from toolwright.background.background_run import BackgroundRun, Status
 from toolwright.background.change_watch import Bell
 from toolwright.background.ending import end, stopped
 from toolwright.background.output import PAGE, printed, render
-from toolwright.background.run_events import ProcessEvent
-from toolwright.background.store import Limits, ProcessStore
+from toolwright.background.run_events import RunEvent
+from toolwright.background.store import Limits, RunStore
 from toolwright.calls.authorise.authority import combine
 from toolwright.clock import Clock
 from toolwright.effects.effect import CallKey
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.waits import WaitKey
-from toolwright.errors import KeyRefused, ProcessError
+from toolwright.errors import KeyRefused, RunError
 from toolwright.session.services.quotas import Quotas, require_name, to_json
 from toolwright.session.session import require_session_id
 from toolwright.tools.outcome import ToolOutcome
@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(
         self,
-        store: ProcessStore,
+        store: RunStore,
         bell: Bell,
         clock: Clock,
         quotas: Quotas,
@@ -59,7 +59,7 @@ class Desk:
         self.redacted = redacted
         """Takes the secrets of the session of an id out of a text."""
 
-    def guarded(self, store: ProcessStore) -> Desk:
+    def guarded(self, store: RunStore) -> Desk:
         """The same for a call, which uses the store only while it may."""
         desk = copy.copy(self)
         desk.store = store
@@ -69,7 +69,7 @@ class Desk:
 class Run:
     """A process that somebody may await, follow, cancel and signal. What it shows is as it was last looked at."""
 
-    def __init__(self, desk: Desk, process: Process) -> None:
+    def __init__(self, desk: Desk, process: BackgroundRun) -> None:
         self._desk = desk
         self._process = process
 
@@ -84,7 +84,7 @@ class Run:
         return self._process.status
 
     @property
-    def process(self) -> Process:
+    def process(self) -> BackgroundRun:
         """All that is known of the process, when it was last looked at."""
         return self._process
 
@@ -93,15 +93,15 @@ class Run:
         """The outcome, once it is known."""
         return self._process.outcome
 
-    async def refresh(self) -> Process:
+    async def refresh(self) -> BackgroundRun:
         """Look at the process now.
 
         Raises:
-            ProcessError: it was removed from the store.
+            RunError: it was removed from the store.
         """
         found = await self._desk.store.find(self.id)
         if found is None:
-            raise ProcessError(f"The run {self.id!r} is no longer in the store", "not_found")
+            raise RunError(f"The run {self.id!r} is no longer in the store", "not_found")
         self._process = found
         return found
 
@@ -139,7 +139,7 @@ class Run:
             if late is not None:
                 late.cancel()
 
-    async def follow(self, after: int = 0) -> AsyncIterator[ProcessEvent]:
+    async def follow(self, after: int = 0) -> AsyncIterator[RunEvent]:
         """What happened to the process beyond an event's number, and what happens, until it is over."""
         require_count("number of an event", after, 0)
         while True:
@@ -155,7 +155,7 @@ class Run:
                 if event.last and (await self.refresh()).over and not await self._desk.store.events(self.id, after, 1):
                     return
 
-    async def events(self) -> AsyncIterator[ProcessEvent]:
+    async def events(self) -> AsyncIterator[RunEvent]:
         """What happened to the process so far."""
         after = 0
         while page := await self._desk.store.events(self.id, after, PAGE):
@@ -192,7 +192,7 @@ class Run:
         call, the run is from then on under the restrictions of that call, too.
 
         Raises:
-            ProcessError: it is not abandoned, or its session has as many active runs as it may.
+            RunError: it is not abandoned, or its session has as many active runs as it may.
         """
         if by is not None:
             require_name("name of the person", by)
@@ -209,17 +209,17 @@ class Run:
         """Send a signal, which its tool takes by `ctx.receive(name)`; return how many of this name it was sent.
 
         Raises:
-            ProcessError: the process is over.
+            RunError: the process is over.
         """
         require_name("name of a signal", name)
         if (await self.refresh()).over:
-            raise ProcessError(f"The run {self.id!r} takes no signals: it is over", "over")
+            raise RunError(f"The run {self.id!r} takes no signals: it is over", "over")
         self._desk.enter(self._process.call)
         key = WaitKey(self._process.call, "signal", name)
         try:
             return await self._desk.effects.signal(key, to_json("payload of a signal", payload))
         except KeyRefused as error:
-            raise ProcessError(f"The run {self.id!r} takes no signals: it is {error.why}", error.why) from error
+            raise RunError(f"The run {self.id!r} takes no signals: it is {error.why}", error.why) from error
 
     async def grant(self, session: str) -> None:
         """Let another session await, follow, cancel and signal the process."""

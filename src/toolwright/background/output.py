@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from toolwright.background.store import HEAD, LIVE, TAIL, Piece, ProcessStore
+from toolwright.background.store import HEAD, LIVE, TAIL, Piece, RunStore
 
 LARGEST = 16 * 1024
 """Characters of a piece: what is printed in small parts is gathered up to this."""
@@ -128,7 +128,7 @@ def capped(text: str) -> str:
     return f"{text[:HEAD]}\n[system] {missing} characters of output were left out here\n{text[-TAIL:]}"
 
 
-async def printed(store: ProcessStore, id: str) -> tuple[list[Piece], int]:
+async def printed(store: RunStore, id: str) -> tuple[list[Piece], int]:
     """What is kept of the output of a process, and how much it printed in all."""
     pieces: list[Piece] = []
     after = 0

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from toolwright.background.background_run import Process
+from toolwright.background.background_run import BackgroundRun
 from toolwright.background.change_watch import Bell
 from toolwright.background.event_collector import Sink
-from toolwright.background.store import ProcessStore, Report
+from toolwright.background.store import RunStore, Report
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 
@@ -22,7 +22,7 @@ FLUSH = 0.25
 class Reporting:
     """Writes the reports of a worker's processes; `lost` is told of one that is no longer the worker's."""
 
-    def __init__(self, store: ProcessStore, clock: Clock, bell: Bell, lost: Callable[[Report], None]) -> None:
+    def __init__(self, store: RunStore, clock: Clock, bell: Bell, lost: Callable[[Report], None]) -> None:
         self._store = store
         self._clock = clock
         self._bell = bell
@@ -75,12 +75,12 @@ class Reporting:
                 self._lost(report)
         self._bell.ring([report.id for report in reports])
 
-    async def append(self, process: Process, sink: Sink, type: str, payload: bytes, key: str | None) -> None:
+    async def append(self, process: BackgroundRun, sink: Sink, type: str, payload: bytes, key: str | None) -> None:
         """Append an event that the tool of a process declares, after all that the process said before.
 
         Raises:
             StoreError: it could not be written, or the process is no longer this worker's.
-            ProcessError: the key was used for something else.
+            RunError: the key was used for something else.
         """
         await self.flush(sink)
         now = self._clock.now()

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from toolwright.background.background_run import OVER, Progress
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.plain_data import plain_data
 
 
@@ -90,7 +90,7 @@ TYPES: dict[str, type[Struct]] = {
 """The events that every process may have, each with what its payload must be."""
 
 
-class ProcessEvent(NamedTuple):
+class RunEvent(NamedTuple):
     """Something that happened to a process. Numbers rise; some are missing where events were replaced or dropped."""
 
     process: str
@@ -113,13 +113,13 @@ def checked(type: str, payload: Any) -> bytes:
     """The JSON of an event's payload.
 
     Raises:
-        ProcessError: the type is not declared, or the payload is not what it declares.
+        RunError: the type is not declared, or the payload is not what it declares.
     """
     declared = TYPES.get(type)
     if declared is None:
-        raise ProcessError(f"The event type {type!r} is not declared; use one of {', '.join(TYPES)}")
+        raise RunError(f"The event type {type!r} is not declared; use one of {', '.join(TYPES)}")
     try:
         value = msgspec.convert(msgspec.to_builtins(payload), declared)
     except (msgspec.ValidationError, TypeError) as error:
-        raise ProcessError(f"The payload of a {type!r} event is not usable: {error}") from error
+        raise RunError(f"The payload of a {type!r} event is not usable: {error}") from error
     return msgspec.json.encode(value)

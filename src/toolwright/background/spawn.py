@@ -11,14 +11,14 @@ from toolwright.background.background_run import (
     Disposition,
     Options,
     Registration,
-    new_process_id,
-    require_process_id,
+    new_run_id,
+    require_run_id,
 )
 from toolwright.background.handle import Desk, Run
 from toolwright.background.store import Limits
 from toolwright.calls.authorise.authority import Origin, RuleBook, require_allowed
 from toolwright.calls.policy import Policy
-from toolwright.errors import InvalidArguments, ProcessError, ServiceError
+from toolwright.errors import InvalidArguments, RunError, ServiceError
 from toolwright.session.services.quotas import Marker, Room, to_json
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, find
@@ -91,12 +91,12 @@ class Runs:
 
         Raises:
             RunRefused: the policy of whoever starts it does not let it run.
-            ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
+            RunError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
         found, origin = backgroundable(self._tools(), tool, self._origin.policy), self._origin
         self._require_in_every_process(found)
         registration = Registration(
-            id=new_process_id() if id is None else require_process_id(id),
+            id=new_run_id() if id is None else require_run_id(id),
             session=self._session,
             tool=found.name,
             arguments=require_fitting(found, require_arguments(args, self._hides)),
@@ -114,13 +114,13 @@ class Runs:
         limits = limits_of(origin.policy, self._desk.quotas.resources)
         try:
             (started,) = await self._desk.store.register([registration], limits, mark)
-        except ProcessError as refused:
+        except RunError as refused:
             if refused.code == "over" and self._parent is not None:
                 await self._desk.stop(self._parent)
             raise
         process = await self._desk.store.find(started)
         if process is None:
-            raise ProcessError(f"The run {started!r} was started before, and removed since", "not_found")
+            raise RunError(f"The run {started!r} was started before, and removed since", "not_found")
         if not process.over:
             self._entered(process.call)
         self._desk.poke()
@@ -134,13 +134,13 @@ class Runs:
         """The handle of a run of this session, or of one that was granted to it.
 
         Raises:
-            ProcessError: there is none, or it is another session's.
+            RunError: there is none, or it is another session's.
         """
         known = isinstance(id, str) and encodable(id) == id
         process = await self._desk.store.find(id) if known else None
         if process is None or not await self._desk.store.granted(id, self._session):
             # The same for both: who was not given a run learns nothing of it.
-            raise ProcessError(
+            raise RunError(
                 f"There is no run {id!r:.200} in this session; list its runs to see their ids", "not_found"
             )
         return Run(self._desk, process)
@@ -159,19 +159,19 @@ def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
     """The tool of a name, which may run in the background.
 
     Raises:
-        ProcessError: there is none, or it may not.
+        RunError: there is none, or it may not.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ProcessError("Missing required parameter: tool")
+        raise RunError("Missing required parameter: tool")
     name = name.strip()
     if name == ITSELF:
-        raise ProcessError(f"{ITSELF} cannot target itself recursively")
+        raise RunError(f"{ITSELF} cannot target itself recursively")
     tool = find(tools, name)
     if tool is None:
-        raise ProcessError(f"Unknown tool: {name}", "not_found")
+        raise RunError(f"Unknown tool: {name}", "not_found")
     require_background(tools, name, policy)
     if tool.definition.secret is not None:
-        raise ProcessError(
+        raise RunError(
             f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
             "let it take the name of a secret of the session"
         )
@@ -182,30 +182,30 @@ def require_background(tools: Snapshot, name: str, policy: Policy) -> None:
     """Refuse a tool that may not run in the background, also when a run of it is there since it might.
 
     Raises:
-        ProcessError: it may not.
+        RunError: it may not.
     """
     tool = find(tools, name)
     marked = tool is None or tool.definition.hints.supports_background
     if not marked and policy.background_tools != "all":
-        raise ProcessError(f"Tool does not support background execution: {name}")
+        raise RunError(f"Tool does not support background execution: {name}")
 
 
 def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
     """The JSON of the arguments of a run.
 
     Raises:
-        ProcessError: they are not an object, or hold a secret in clear.
+        RunError: they are not an object, or hold a secret in clear.
     """
     if args is None or not isinstance(args, Mapping):
         if args is not None:
-            raise ProcessError("Missing required parameter: args (object expected)")
+            raise RunError("Missing required parameter: args (object expected)")
         args = {}
     try:
         data = to_json("arguments of a run", dict(args))
     except ServiceError as error:
-        raise ProcessError(str(error)) from error
+        raise RunError(str(error)) from error
     if hides(data):
-        raise ProcessError("The arguments hold the value of a secret, and would be kept; give the tool its name")
+        raise RunError("The arguments hold the value of a secret, and would be kept; give the tool its name")
     return data
 
 
@@ -213,12 +213,12 @@ def require_fitting(tool: Tool, arguments: bytes) -> bytes:
     """The same arguments, which fit the tool: what can never run is refused now, and not when nobody looks.
 
     Raises:
-        ProcessError: they do not.
+        RunError: they do not.
     """
     try:
         tool.validate(arguments)
     except InvalidArguments as error:
-        raise ProcessError(f"The arguments do not fit tool {tool.name!r}: {error}") from error
+        raise RunError(f"The arguments do not fit tool {tool.name!r}: {error}") from error
     return arguments
 
 
@@ -226,12 +226,12 @@ def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
     """What a run is called.
 
     Raises:
-        ProcessError: it is not text, or holds a secret in clear.
+        RunError: it is not text, or holds a secret in clear.
     """
     if title is not None and (not isinstance(title, str) or encodable(title) != title):
-        raise ProcessError(f"The title {title!r:.200} of a run is not usable; use text")
+        raise RunError(f"The title {title!r:.200} of a run is not usable; use text")
     if title and hides(jsonx.encode(title)):
-        raise ProcessError("The title holds the value of a secret, and would be shown; use another")
+        raise RunError("The title holds the value of a secret, and would be shown; use another")
     text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.name}"
     return text[:200]
 
@@ -240,16 +240,16 @@ def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Opt
     """How a run is to be run.
 
     Raises:
-        ProcessError: something of it is not usable.
+        RunError: something of it is not usable.
     """
     wrong = isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST
     if timeout is not None and wrong:
-        raise ProcessError(f"The timeout {timeout!r:.100} of a run is not usable; use seconds, up to {LONGEST:g}")
+        raise RunError(f"The timeout {timeout!r:.100} of a run is not usable; use seconds, up to {LONGEST:g}")
     if not isinstance(signal_on_completion, bool):
-        raise ProcessError(f"signal_on_completion is {signal_on_completion!r:.100}; use True or False")
+        raise RunError(f"signal_on_completion is {signal_on_completion!r:.100}; use True or False")
     if not isinstance(disposition, str) or disposition not in get_args(Disposition):
         known = ", ".join(get_args(Disposition))
-        raise ProcessError(f"The disposition {disposition!r:.100} of a run is not known; use one of {known}")
+        raise RunError(f"The disposition {disposition!r:.100} of a run is not known; use one of {known}")
     return Options(
         timeout=None if timeout is None else float(timeout),
         signal_on_completion=signal_on_completion,

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from toolwright.background.background_run import Process, Progress, Registration, Status
-from toolwright.background.run_events import ProcessEvent
+from toolwright.background.background_run import BackgroundRun, Progress, Registration, Status
+from toolwright.background.run_events import RunEvent
 from toolwright.session.services.quotas import Mark, Quotas, Room
 from toolwright.tools.outcome import ToolOutcome
 
@@ -38,7 +38,7 @@ class Claimed(NamedTuple):
     `done` says that the outcome of its call is known already, or its completion has come: only its end is missing.
     """
 
-    process: Process
+    process: BackgroundRun
     before: str | None
     done: bool = False
 
@@ -103,7 +103,7 @@ class Renewal(NamedTuple):
     cancelled: dict[str, str]
 
 
-class ProcessStore(Protocol):
+class RunStore(Protocol):
     """Processes in a database. What a method has returned is durable.
 
     A worker holds a lease on what it runs: a number of seconds by the clock of the store, which nobody sets as the wall
@@ -129,20 +129,20 @@ class ProcessStore(Protocol):
         wait.
 
         Raises:
-            ProcessError: a limit is reached ("session_limit", "worker_limit"), an id is another's ("conflict"), or the
+            RunError: a limit is reached ("session_limit", "worker_limit"), an id is another's ("conflict"), or the
                 parent is over or to be cancelled ("over").
         """
         ...
 
-    async def find(self, id: str) -> Process | None:
+    async def find(self, id: str) -> BackgroundRun | None:
         """The process of an id."""
         ...
 
-    async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[Process]:
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[BackgroundRun]:
         """Processes, the newest first."""
         ...
 
-    async def tree(self, id: str) -> builtins.list[Process]:
+    async def tree(self, id: str) -> builtins.list[BackgroundRun]:
         """A process and all below it, each after its parent."""
         ...
 
@@ -192,7 +192,7 @@ class ProcessStore(Protocol):
         """The worker ends, and counts no longer."""
         ...
 
-    async def cancel(self, id: str, reason: str, at: float) -> builtins.list[Process]:
+    async def cancel(self, id: str, reason: str, at: float) -> builtins.list[BackgroundRun]:
         """Ask a process and all below it to stop; return those that are not over. The first reason stays.
 
         What is over is asked nothing, and what it started goes on.
@@ -207,7 +207,7 @@ class ProcessStore(Protocol):
         is given.
 
         Raises:
-            ProcessError: it is not abandoned ("conflict"), or its session has as many active as it may
+            RunError: it is not abandoned ("conflict"), or its session has as many active as it may
                 ("session_limit").
         """
         ...
@@ -218,11 +218,11 @@ class ProcessStore(Protocol):
         An event of the same key is appended once.
 
         Raises:
-            ProcessError: the key was used for something else, or the type is that of an end ("conflict").
+            RunError: the key was used for something else, or the type is that of an end ("conflict").
         """
         ...
 
-    async def events(self, id: str, after: int, limit: int) -> builtins.list[ProcessEvent]:
+    async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:
         """The events beyond a number, in order."""
         ...
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 
 from toolwright import jsonx
-from toolwright.background.background_run import Options, Registration, new_process_id
+from toolwright.background.background_run import Options, Registration, new_run_id
 from toolwright.background.spawn import backgroundable, limits_of, options_of, require_arguments, title_of
 from toolwright.background.store import Limits
 from toolwright.calls.authorise.argument_patterns import matches
 from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_not_denied, source_of
 from toolwright.clock import Clock
-from toolwright.errors import ProcessError, ServiceError
+from toolwright.errors import RunError, ServiceError
 from toolwright.ids import uuid7
 from toolwright.plain_data import plain_data
 from toolwright.session.parts import Starter
@@ -61,7 +61,7 @@ class TriggerStore(Protocol):
         """Enter a trigger, and return it; one that is there already with the same content gets its new authority.
 
         Raises:
-            ProcessError: the session has as many ("trigger_limit"), or the id is another's ("conflict").
+            RunError: the session has as many ("trigger_limit"), or the id is another's ("conflict").
         """
         ...
 
@@ -85,7 +85,7 @@ class TriggerStore(Protocol):
         None when the triggers of the topic are no longer those that were known: nothing was entered.
 
         Raises:
-            ProcessError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
+            RunError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
         """
         ...
 
@@ -155,7 +155,7 @@ class Triggers:
 
         Raises:
             RunRefused: the policy of whoever adds it does not let the tool run.
-            ProcessError: the tool can not run in the background, there are too many triggers, or something is not
+            RunError: the tool can not run in the background, there are too many triggers, or something is not
                 usable.
         """
         await self._session.know_secrets()
@@ -166,7 +166,7 @@ class Triggers:
         options = options_of(timeout, signal_on_completion, "resume")
         pattern = _require_pattern(match)
         if hides(jsonx.encode(pattern)):
-            raise ProcessError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
+            raise RunError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
         if payload_as is not None:
             _require_parameter(found, payload_as, arguments)
         # With what occurred among the arguments, rules that look at them can only decide when it runs.
@@ -194,7 +194,7 @@ class Triggers:
         session under the same key, it occurs once.
 
         Raises:
-            ProcessError: the key was used for another payload ("conflict"), or something is not usable.
+            RunError: the key was used for another payload ("conflict"), or something is not usable.
         """
         named = self._new_id("occur", topic, payload) if key is None else _name("key of an occurrence", key)
         # The keys of a session are its own: it must not take one that the host, or another session, will use.
@@ -231,12 +231,12 @@ async def occur(
     call does: it holds beside that of each trigger.
 
     Raises:
-        ProcessError: it occurred with another payload, or something is not usable.
+        RunError: it occurred with another payload, or something is not usable.
     """
     _name("topic", topic)
     data = _json("payload of an occurrence", payload)
     if len(data) > LARGEST:
-        raise ProcessError(
+        raise RunError(
             f"The payload has {len(data)} bytes, and may have {LARGEST}; put it elsewhere, and say where", "too_large"
         )
     occurrence = Occurrence(
@@ -266,7 +266,7 @@ async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload
     if trigger.payload_as is not None:
         await session.know_secrets()
         if session.hides(payload):
-            raise ProcessError(
+            raise RunError(
                 f"The payload holds the value of a secret of session {trigger.session!r:.200}, and would be kept; "
                 "leave it out"
             )
@@ -280,7 +280,7 @@ async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload
     if (source := source_of(trigger.authority)) not in (None, "host"):
         origin["source"] = source
     registration = Registration(
-        id=new_process_id(),
+        id=new_run_id(),
         session=trigger.session,
         tool=trigger.tool,
         arguments=jsonx.encode(arguments),
@@ -299,31 +299,31 @@ def _name(what: str, name: Any) -> str:
     try:
         return require_name(what, name)
     except ServiceError as error:
-        raise ProcessError(str(error)) from error
+        raise RunError(str(error)) from error
 
 
 def _json(what: str, value: Any) -> bytes:
     try:
         return to_json(what, value)
     except ServiceError as error:
-        raise ProcessError(str(error)) from error
+        raise RunError(str(error)) from error
 
 
 def _require_pattern(match: Any) -> dict[str, Any]:
     if match is not None and not isinstance(match, Mapping):
-        raise ProcessError(f"The match {match!r:.200} of a trigger is not usable; use a mapping of fields")
+        raise RunError(f"The match {match!r:.200} of a trigger is not usable; use a mapping of fields")
     data = _json("match of a trigger", dict(match or {}))
     if len(data) > LARGEST:
-        raise ProcessError(f"The match of a trigger has {len(data)} bytes, and may have {LARGEST}; match less of it")
+        raise RunError(f"The match of a trigger has {len(data)} bytes, and may have {LARGEST}; match less of it")
     pattern: dict[str, Any] = jsonx.decode(data)
     return pattern
 
 
 def _require_parameter(tool: Tool, name: Any, arguments: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name:
-        raise ProcessError(f"payload_as is {name!r:.200}; use the name of a parameter of {tool.name!r}")
+        raise RunError(f"payload_as is {name!r:.200}; use the name of a parameter of {tool.name!r}")
     if name in arguments:
-        raise ProcessError(f"The payload would replace the argument {name!r}; give it another parameter, or leave one")
+        raise RunError(f"The payload would replace the argument {name!r}; give it another parameter, or leave one")
     schema = tool.definition.input_schema
     if schema.get("additionalProperties") is False and name not in schema.get("properties", {}):
-        raise ProcessError(f"Tool {tool.name!r} has no parameter {name!r} for the payload; name one that it has")
+        raise RunError(f"Tool {tool.name!r} has no parameter {name!r} for the payload; name one that it has")

@@ -10,7 +10,7 @@ from typing import Any
 from toolwright.background.change_watch import Bell
 from toolwright.background.claimed_run import Running
 from toolwright.background.report_writer import Reporting
-from toolwright.background.store import Claimed, ProcessStore, Report
+from toolwright.background.store import Claimed, RunStore, Report
 from toolwright.background.worker_counts import Tally
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
@@ -37,7 +37,7 @@ class Worker:
 
     def __init__(
         self,
-        store: ProcessStore,
+        store: RunStore,
         clock: Clock,
         bell: Bell,
         *,

@@ -16,7 +16,7 @@ from toolwright.errors import ReplayMismatch
 from toolwright.tools.outcome import Failure
 
 EffectKind = Literal["step", "sleep", "receive"]
-PROCESS_SCOPE = "process/"
+RUN_SCOPE = "process/"
 """What the scopes of processes begin with: whose worker is gone is for another worker, and for nobody else."""
 
 

@@ -10,7 +10,7 @@ from toolwright.argument_checks import require_count
 from toolwright.background.background import Processes
 from toolwright.background.handle import Run
 from toolwright.background.spawn import limits_of
-from toolwright.background.store import Limits, ProcessStore
+from toolwright.background.store import Limits, RunStore
 from toolwright.background.triggers import TriggerStore
 from toolwright.background.worker import Worker
 from toolwright.calls.active_call import identity
@@ -67,7 +67,7 @@ class Working:
         """The handle of a background run of any session.
 
         Raises:
-            ProcessError: there is none.
+            RunError: there is none.
         """
         self._shared.require_open()
         return await self._processes.find(id)
@@ -111,7 +111,7 @@ class Working:
             key: what tells it from others of the topic, such as the id of an order or of a delivery.
 
         Raises:
-            ProcessError: the key was used for another payload ("conflict"), or something is not usable.
+            RunError: the key was used for another payload ("conflict"), or something is not usable.
         """
         self._shared.require_open()
         return await self._processes.occur(topic, payload, key)
@@ -181,7 +181,7 @@ class _Place:
         return self._runtime._shared.rules
 
     @property
-    def process_store(self) -> ProcessStore:
+    def run_store(self) -> RunStore:
         return self._runtime._stores.processes
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from toolwright import jsonx
-from toolwright.background.background_run import Registration, new_process_id
+from toolwright.background.background_run import Registration, new_run_id
 from toolwright.background.store import Limits
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
@@ -73,7 +73,7 @@ def start_of(schedule: Schedule, now: float, instant: float, *, alone: bool = Fa
     """The run that a schedule starts, from what was stored with it."""
     origin = {"by": "schedule", "schedule_id": schedule.id, "instant": rfc3339(instant)}
     return Registration(
-        id=new_process_id(),
+        id=new_run_id(),
         session=schedule.session,
         tool=schedule.tool,
         arguments=jsonx.encode(schedule.arguments),

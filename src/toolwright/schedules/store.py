@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from toolwright.background.background_run import Registration
-from toolwright.background.store import Limits, ProcessStore
+from toolwright.background.store import Limits, RunStore
 from toolwright.background.triggers import TriggerStore
 from toolwright.schedules.schedule import Fired, Schedule, State
 from toolwright.session.services.quotas import Mark
@@ -96,7 +96,7 @@ class BackgroundStores(ServiceStores, Protocol):
     """The rows of the services of sessions, and of their work in the background. They see each other's at once."""
 
     @property
-    def processes(self) -> ProcessStore: ...
+    def processes(self) -> RunStore: ...
 
     @property
     def schedules(self) -> ScheduleStore: ...

@@ -30,7 +30,7 @@ class Background(Belongings):
         `options` are those of `ctx.runs.spawn`: title, timeout, signal_on_completion, disposition, id.
 
         Raises:
-            ProcessError: the tool can not run in the background, there are too many runs, or something is not usable.
+            RunError: the tool can not run in the background, there are too many runs, or something is not usable.
         """
         await self.know_secrets()
         return await self._runs.spawn(tool, args, **options)
@@ -43,7 +43,7 @@ class Background(Belongings):
         """The handle of a background run of this session, or of one that was granted to it.
 
         Raises:
-            ProcessError: there is none, or it is another session's.
+            RunError: there is none, or it is another session's.
         """
         return await self._runs.get(id)
 
@@ -55,7 +55,7 @@ class Background(Belongings):
 
         Raises:
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
-            ProcessError: the tool can not run in the background, or its arguments are not usable.
+            RunError: the tool can not run in the background, or its arguments are not usable.
         """
         try:
             return await self._schedules.add(tool, args, **options)
@@ -81,7 +81,7 @@ class Background(Belongings):
         signal_on_completion, id.
 
         Raises:
-            ProcessError: the tool can not run in the background, there are too many triggers, or something is not
+            RunError: the tool can not run in the background, there are too many triggers, or something is not
                 usable.
         """
         return await self._triggers.add(topic, tool, args, **options)

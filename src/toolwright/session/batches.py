@@ -17,7 +17,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.redact import learn_secrets
 from toolwright.calls.schedule.admission import Schedule
 from toolwright.calls.schedule.tickets import Limit
-from toolwright.effects.effect import PROCESS_SCOPE
+from toolwright.effects.effect import RUN_SCOPE
 from toolwright.effects.journal import Intent
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Channel
@@ -102,7 +102,7 @@ class Batching(Belongings):
         self._shared.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        if scope.startswith(PROCESS_SCOPE) and parent is None:
+        if scope.startswith(RUN_SCOPE) and parent is None:
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a process; use another")
         tools = self.all_tools()
         if self._offer.late != self._late:

@@ -12,7 +12,7 @@ from toolwright.calls.environment import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.effects.effect import CallKey
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.session.children import SessionState
 from toolwright.session.parts import Shared
 from toolwright.session.secrets.redactor import KnownSecrets
@@ -105,12 +105,12 @@ class Belongings:
         """Refuse a background run of a tool that only this process has.
 
         Raises:
-            ProcessError: it is the session's own, and the store is shared.
+            RunError: it is the session's own, and the store is shared.
         """
         if self._has_own_tools:
             found = self._shared.tools.snapshot().get(tool.name)
             if found is None or found.definition.id != tool.definition.id:
-                raise ProcessError(
+                raise RunError(
                     f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
                     "in another; give the tool to the app: App(tools=[...])",
                     "own_tool",

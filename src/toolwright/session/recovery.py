@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute.execute import CallRun
 from toolwright.clock import rfc3339
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
@@ -127,7 +127,7 @@ def _left(intent: Intent, error: PolicyError) -> Recovered:
 def _is_meant(entry: Entry, only_scope: str | None) -> bool:
     """True for calls of a scope, or of any but those of background runs, which workers continue."""
     scope = entry.intent.key.scope
-    return not scope.startswith(PROCESS_SCOPE) and only_scope in (None, scope)
+    return not scope.startswith(RUN_SCOPE) and only_scope in (None, scope)
 
 
 async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:

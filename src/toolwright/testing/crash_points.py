@@ -50,7 +50,7 @@ last two are those of a SQLite store, which writes for several calls at once: ev
 committed and nobody has heard of it."""
 
 
-PROCESS_POINTS = (
+RUN_POINTS = (
     "before a process is registered",
     "after a process is registered",
     "before the leases are renewed",
@@ -83,7 +83,7 @@ VERBS = {
 }
 """What the verbs of a store do, in the words of the points around them."""
 
-PROCESS_VERBS = {
+RUN_VERBS = {
     "register": "a process is registered",
     "renew": "the leases are renewed",
     "claim": "processes are claimed",
@@ -125,7 +125,7 @@ class CrashingServices:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.processes = Crashing(inner.processes, PROCESS_VERBS)
+        self.processes = Crashing(inner.processes, RUN_VERBS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

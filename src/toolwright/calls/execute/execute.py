@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolwright.calls.active_call import RunState
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import interrupt, meaning, released
-from toolwright.calls.execute.executors import ProcessPlace, ThreadPlace
+from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadPlace
 from toolwright.calls.execute.failures import deadlocked, internal
 from toolwright.calls.execute.retry import before_another
 from toolwright.calls.suspend.context_services import make_context
@@ -163,7 +163,7 @@ class CallRun(RunState):
 
     def _elsewhere(self, plan: Plan) -> Coroutine[Any, Any, Any]:
         """Run a tool that is not async: on a thread, or in a process."""
-        self.place = ThreadPlace(self) if plan.mode == "thread" else ProcessPlace(self)
+        self.place = ThreadPlace(self) if plan.mode == "thread" else ChildProcessExecutor(self)
         return self.place.run()
 
     def code_begins(self) -> None:

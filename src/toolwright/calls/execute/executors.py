@@ -88,7 +88,7 @@ class ThreadPlace:
             self._run.host.threads.take_back()
 
 
-class ProcessPlace:
+class ChildProcessExecutor:
     """A tool in a process of its own, which can be killed."""
 
     def __init__(self, run: CallRun) -> None:

@@ -21,7 +21,7 @@ from toolwright.calls.journal.unreleased import Adrift
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import waits_of
 from toolwright.clock import Clock
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
 from toolwright.tools.outcome import ToolOutcome
@@ -58,12 +58,12 @@ class StoreJournal:
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         refused: Sequence[CallRun] = ()
-        if len(waiting) < len(runs) and not scope.startswith(PROCESS_SCOPE):
+        if len(waiting) < len(runs) and not scope.startswith(RUN_SCOPE):
             refused = [run for run in runs if run.outcome is not None and not run.repeated]
         if not waiting and not refused:
             return
         # That of a run is kept with the run.
-        under = None if scope.startswith(PROCESS_SCOPE) else runs[0].owner.setting.kept_authority
+        under = None if scope.startswith(RUN_SCOPE) else runs[0].owner.setting.kept_authority
         intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
         refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
         while not await self._written(waiting, intents, refused, refusals):

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwright.background.background_run import Process
+from toolwright.background.background_run import BackgroundRun
 from toolwright.background.handle import Run
 from toolwright.background.output import LogText, render
-from toolwright.background.run_events import ProcessEvent
+from toolwright.background.run_events import RunEvent
 from toolwright.background.store import Piece
 from toolwright.cli.display.outcome_table import explain
 from toolwright.cli.display.output import Screen, echo, instant, print_json, print_json_line, print_text
@@ -217,12 +217,12 @@ async def _run(store: Path, word: str, session: str | None) -> AsyncIterator[tup
         yield runtime, await runtime.run(id)
 
 
-async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[Process]:
+async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
     async with opened(store, worker=False) as runtime:
         return [run.process for run in await runtime.runs(session, active=active, limit=limit)]
 
 
-async def _show(store: Path, word: str, session: str | None) -> tuple[list[Process], list[ProcessEvent]]:
+async def _show(store: Path, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
     async with _run(store, word, session) as (_, run):
         below = [child.process for child in await run.children()]
         events = [event async for event in run.events() if event.type != "output"]
@@ -261,7 +261,7 @@ def _write(text: str) -> None:
         print_text(text, nl=False)
 
 
-async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[Process]:
+async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[BackgroundRun]:
     ids = [await find_run(store, word, given.session) for word in words]
     console = Screen()
     async with opened(store, worker=False) as runtime:
@@ -279,21 +279,21 @@ async def _follow(store: Path, words: Sequence[str], given: options.Before) -> l
         return [await run.refresh() for run in ended]
 
 
-async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> Process:
+async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         with suppress(TimeoutError):
             await run.wait(timeout)
         return run.process
 
 
-async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, Process]:
+async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
     if not reason.strip():
         raise BadInput("--reason is empty; say why, or leave it out")
     async with _run(store, word, session) as (_, run):
         return await run.cancel(reason), run.process
 
 
-async def _resume(store: Path, word: str, session: str | None, by: str | None) -> Process:
+async def _resume(store: Path, word: str, session: str | None, by: str | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         await run.resume(by=by)
         return run.process
@@ -304,7 +304,7 @@ async def _signal(store: Path, word: str, session: str | None, name: str, value:
         return run.id, await run.signal(name, value)
 
 
-def _say_end(process: Process) -> None:
+def _say_end(process: BackgroundRun) -> None:
     if process.outcome is None:
         return
     line = state_text(process.status)

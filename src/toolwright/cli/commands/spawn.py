@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolwright.background.background_run import Process
+from toolwright.background.background_run import BackgroundRun
 from toolwright.cli.display.output import echo, print_json
 from toolwright.cli.exits import reported
 from toolwright.cli.input import options
@@ -68,7 +68,7 @@ def _how(app: str | None, tools: list[str] | None) -> str:
     return f" {shlex.join(given)}" if given else ""
 
 
-async def _spawn(start: Start, said: dict[str, Any]) -> tuple[Process, bool]:
+async def _spawn(start: Start, said: dict[str, Any]) -> tuple[BackgroundRun, bool]:
     async with opened(start.store, start.app, made=True, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from toolwright.app import App
-from toolwright.background.background_run import Process
+from toolwright.background.background_run import BackgroundRun
 from toolwright.background.worker_counts import Deed
 from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.display.styles import plain, seconds, short
@@ -172,7 +172,7 @@ class _Teller:
         self._say = say
         self._began: dict[str, float] = {}
 
-    def __call__(self, deed: Deed, process: Process) -> None:
+    def __call__(self, deed: Deed, process: BackgroundRun) -> None:
         told = _TOLD.get(deed)
         if told is None:
             return

@@ -16,9 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.background.background_run import OVER, Process, Progress
+from toolwright.background.background_run import OVER, BackgroundRun, Progress
 from toolwright.background.handle import Run
-from toolwright.background.run_events import ProcessEvent
+from toolwright.background.run_events import RunEvent
 from toolwright.cli.display.run_tables import event_text, progress_text, short_ids
 from toolwright.cli.display.styles import look_of, pick, plain, seconds, short, state_text
 from toolwright.cli.display.time_format import moment
@@ -45,7 +45,7 @@ _STATES = {
 class Followed:
     """One run as its events tell it."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: BackgroundRun) -> None:
         self.process = process
         self.state: str = process.status
         self.progress = process.progress
@@ -53,7 +53,7 @@ class Followed:
         self.ended = process.ended_at
         self.note = ""
 
-    def take(self, event: ProcessEvent) -> None:
+    def take(self, event: RunEvent) -> None:
         """Take in what happened next."""
         payload = event.payload
         self.state = _STATES.get(event.type, self.state)
@@ -133,7 +133,7 @@ class _Following:
             if self._told is not None and self._worth_a_line(event):
                 self._told(f"{moment(event.at)} {plain(run.id)} {short(row.process.title, 40)}: {_line(event)}")
 
-    def _worth_a_line(self, event: ProcessEvent) -> bool:
+    def _worth_a_line(self, event: RunEvent) -> bool:
         if event.type in ("output", "status"):
             return False
         if event.type == "progress":
@@ -143,11 +143,11 @@ class _Following:
         return True
 
 
-def _events(run: Run) -> AsyncIterator[ProcessEvent]:
+def _events(run: Run) -> AsyncIterator[RunEvent]:
     return run.follow()
 
 
-def _line(event: ProcessEvent) -> str:
+def _line(event: RunEvent) -> str:
     said = event_text(event)
     return f"{plain(event.type.replace('_', ' '))}{f', {said}' if said else ''}"
 

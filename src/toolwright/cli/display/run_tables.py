@@ -14,8 +14,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from toolwright import jsonx
-from toolwright.background.background_run import PREFIX, Process, Progress
-from toolwright.background.run_events import ProcessEvent
+from toolwright.background.background_run import PREFIX, BackgroundRun, Progress
+from toolwright.background.run_events import RunEvent
 from toolwright.cli.display.outcome_table import explain
 from toolwright.cli.display.output import instant
 from toolwright.cli.display.styles import Name, plain, readable, seconds, state_text
@@ -66,7 +66,7 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     return {id: plain(one[: room or longest]) for id, one in bare.items()}
 
 
-def run_table(processes: Sequence[Process], now: float) -> Table:
+def run_table(processes: Sequence[BackgroundRun], now: float) -> Table:
     """One line for each run."""
     names = short_ids([process.id for process in processes])
     # What names a run and how it stands is never cut; titles and labels share what room is left.
@@ -91,12 +91,12 @@ def run_table(processes: Sequence[Process], now: float) -> Table:
     return table
 
 
-def lost(process: Process, now: float) -> bool:
+def lost(process: BackgroundRun, now: float) -> bool:
     """True when the worker of a run lets its lease pass: it is dead or frozen, and no other has taken the run."""
     return not process.over and process.lease_until is not None and process.lease_until <= now
 
 
-def _status(process: Process, now: float, gone: str) -> Text:
+def _status(process: BackgroundRun, now: float, gone: str) -> Text:
     status = state_text(process.status)
     return status.append(gone, style="bold yellow") if lost(process, now) else status
 
@@ -113,7 +113,7 @@ def progress_text(progress: Progress | None) -> str:
     return plain(f"{share:.0f}% ({progress.current:g} of {progress.total:g}{unit}){label}")
 
 
-def run_data(process: Process) -> dict[str, Any]:
+def run_data(process: BackgroundRun) -> dict[str, Any]:
     """A run as plain data, with its outcome."""
     return {
         **process.to_json(),
@@ -130,13 +130,13 @@ def run_data(process: Process) -> dict[str, Any]:
     }
 
 
-def event_data(event: ProcessEvent) -> dict[str, Any]:
+def event_data(event: RunEvent) -> dict[str, Any]:
     """An event of a run as plain data."""
     payload = msgspec.to_builtins(event.payload)
     return {"number": event.number, "type": event.type, "at": instant(event.at), "payload": payload}
 
 
-def run_details(tree: Sequence[Process], events: Sequence[ProcessEvent], now: float) -> RenderableType:
+def run_details(tree: Sequence[BackgroundRun], events: Sequence[RunEvent], now: float) -> RenderableType:
     """All there is to say of a run: facts, the runs below it, what happened to it, what came of it."""
     process = tree[0]
     parts: list[RenderableType] = [_facts(process, now)]
@@ -150,7 +150,7 @@ def run_details(tree: Sequence[Process], events: Sequence[ProcessEvent], now: fl
     return Group(*parts)
 
 
-def _facts(process: Process, now: float) -> Table:
+def _facts(process: BackgroundRun, now: float) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -183,7 +183,7 @@ def _facts(process: Process, now: float) -> Table:
     return table
 
 
-def _origin(process: Process) -> str:
+def _origin(process: BackgroundRun) -> str:
     if process.parent is not None:
         return f"the run {process.parent}"
     origin = process.provenance if isinstance(process.provenance, dict) else {}
@@ -191,7 +191,7 @@ def _origin(process: Process) -> str:
     return f"{origin.get('by', '')}{f': {said}' if said else ''}"
 
 
-def _worker(process: Process, now: float) -> str:
+def _worker(process: BackgroundRun, now: float) -> str:
     if process.worker is None or process.over:
         return process.worker or ""
     if process.status == "queued":
@@ -201,7 +201,7 @@ def _worker(process: Process, now: float) -> str:
     return f"{process.worker}, {held}"
 
 
-def _tree(tree: Sequence[Process]) -> Tree:
+def _tree(tree: Sequence[BackgroundRun]) -> Tree:
     nodes: dict[str, Tree] = {}
     for process in tree:
         line = Text.assemble(
@@ -215,7 +215,7 @@ def _tree(tree: Sequence[Process]) -> Tree:
     return nodes[tree[0].id]
 
 
-def _events(events: Sequence[ProcessEvent]) -> Table:
+def _events(events: Sequence[RunEvent]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -227,7 +227,7 @@ def _events(events: Sequence[ProcessEvent]) -> Table:
     return table
 
 
-def event_text(event: ProcessEvent) -> str:
+def event_text(event: RunEvent) -> str:
     """What an event says, in one line."""
     payload = event.payload
     if not isinstance(payload, dict):  # a tool may declare events of its own

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from toolwright.background.background_run import Options, Process, Registration, Status
-from toolwright.background.store import Claimed, Ending, Limits, ProcessStore, Renewal
+from toolwright.background.background_run import Options, BackgroundRun, Registration, Status
+from toolwright.background.store import Claimed, Ending, Limits, RunStore, Renewal
 from toolwright.effects.store import Store
 from toolwright.errors import ServiceError
 from toolwright.schedules.schedule import Schedule
@@ -49,10 +49,10 @@ CASE_CLOCK = CaseClock()
 """What a `Database` gives to the stores that it opens for these cases, as the clock of their leases."""
 
 
-class TimedProcesses:
-    """A `ProcessStore` for cases, which say when each verb is asked for and until when a lease lasts."""
+class TimedRuns:
+    """A `RunStore` for cases, which say when each verb is asked for and until when a lease lasts."""
 
-    def __init__(self, processes: ProcessStore) -> None:
+    def __init__(self, processes: RunStore) -> None:
         self._processes = processes
 
     def __getattr__(self, verb: str) -> Any:
@@ -82,11 +82,11 @@ class TimedProcesses:
 
 
 class TimedServices:
-    """What a store keeps beside calls, with its processes as `TimedProcesses`."""
+    """What a store keeps beside calls, with its processes as `TimedRuns`."""
 
     def __init__(self, services: BackgroundStores) -> None:
         self._services = services
-        self.processes = TimedProcesses(services.processes)
+        self.processes = TimedRuns(services.processes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._services, name)
@@ -129,34 +129,34 @@ def registration(
     )
 
 
-async def claim(stores: TimedServices, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[Process]:
+async def claim(stores: TimedServices, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[BackgroundRun]:
     """What a worker takes, for as long as a lease is."""
     return [one.process for one in await stores.processes.claim(worker, ["work"], now, now + LEASE, most)]
 
 
-async def begun(stores: TimedServices, id: str = "p1", worker: str = "w1") -> Process:
+async def begun(stores: TimedServices, id: str = "p1", worker: str = "w1") -> BackgroundRun:
     """A new process, which a worker took at 100."""
     await stores.processes.register([registration(id)], PLENTY, None)
     (process,) = await claim(stores, worker)
     return process
 
 
-async def taken_over(stores: TimedServices) -> tuple[Process, Process]:
+async def taken_over(stores: TimedServices) -> tuple[BackgroundRun, BackgroundRun]:
     """A new process, as its worker knows it whose lease passed, and as the one does that took it at 131."""
     former = await begun(stores)
     (heir,) = await claim(stores, "w2", 131.0)
     return former, heir
 
 
-async def current(stores: TimedServices, id: str = "p1") -> Process:
+async def current(stores: TimedServices, id: str = "p1") -> BackgroundRun:
     """A process that must be there, as it is now."""
-    found: Process | None = await stores.processes.find(id)
+    found: BackgroundRun | None = await stores.processes.find(id)
     assert found is not None, f"The process {id!r} is not there."
     return found
 
 
 def ending(
-    process: Process,
+    process: BackgroundRun,
     status: Status = "completed",
     *,
     at: float = 200.0,
@@ -178,7 +178,7 @@ def ending(
     )
 
 
-async def end(stores: TimedServices, process: Process) -> None:
+async def end(stores: TimedServices, process: BackgroundRun) -> None:
     """End a process that must be its holder's."""
     assert await stores.processes.finish(ending(process), QUOTAS)
 

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import Options, Process, Registration
+from toolwright.background.background_run import Options, BackgroundRun, Registration
 from toolwright.background.store import Limits
 from toolwright.session.services.quotas import Mark, Room
 from toolwright.testing.conformance.background import (
@@ -40,7 +40,7 @@ async def a_process_comes_back_as_it_was_registered(database: Database) -> None:
     )
     assert await stores.processes.register([given], PLENTY, None) == ["p1"]
     found = await current(other)
-    assert found == Process(
+    assert found == BackgroundRun(
         id="p1",
         session="s1",
         tool="work",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolwright.background.store import Limits
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,
@@ -55,7 +55,7 @@ async def a_limit_holds_however_many_register_at_once(database: Database) -> Non
         ),
         return_exceptions=True,
     )
-    refused = [found for found in tried if isinstance(found, ProcessError)]
+    refused = [found for found in tried if isinstance(found, RunError)]
     assert [error.code for error in refused] == ["session_limit"] * 7
     assert len(await owners[0].processes.list("s1")) == 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.background.background_run import Disposition, Options, Process, scope_of
+from toolwright.background.background_run import Disposition, Options, BackgroundRun, scope_of
 from toolwright.background.store import Claimed, Limits
 from toolwright.effects.effect import CallKey, Kept
 from toolwright.effects.store import Store
@@ -142,7 +142,7 @@ async def a_process_takes_signals_from_when_it_is_registered_until_it_is_over(da
     assert await store.waits.signals(go) == [b"1", b"2"]
 
 
-async def _begun(store: Store, disposition: Disposition) -> Process:
+async def _begun(store: Store, disposition: Disposition) -> BackgroundRun:
     """A process of a worker, with a call that began, and an effect of it."""
     new = registration(disposition, options=Options(disposition=disposition))
     await services_of(store).processes.register([new], PLENTY, None)
@@ -153,7 +153,7 @@ async def _begun(store: Store, disposition: Disposition) -> Process:
     return process
 
 
-async def _taken(store: Store, id: str) -> Process:
+async def _taken(store: Store, id: str) -> BackgroundRun:
     """A process that a worker of its own takes at 100."""
     stores = services_of(store)
     await stores.processes.renew(f"worker of {id}", [], 100.0, 130.0, 5)
@@ -162,7 +162,7 @@ async def _taken(store: Store, id: str) -> Process:
     return process
 
 
-async def _succeeded(store: Store, process: Process, now: float = 131.0) -> Claimed:
+async def _succeeded(store: Store, process: BackgroundRun, now: float = 131.0) -> Claimed:
     """A process that another worker takes over from its own."""
     stores, heir = services_of(store), f"heir of {process.id}"
     await stores.processes.renew(heir, [], now, now + 999.0, 5)

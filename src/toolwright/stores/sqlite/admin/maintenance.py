@@ -14,9 +14,9 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from toolwright.effects.effect import PROCESS_SCOPE
+from toolwright.effects.effect import RUN_SCOPE
 from toolwright.errors import ToolwrightError
-from toolwright.stores.sqlite.admin.pruning import PARTS, prune_calls, prune_occurrences, prune_processes
+from toolwright.stores.sqlite.admin.pruning import PARTS, prune_calls, prune_occurrences, prune_runs
 from toolwright.stores.sqlite.background.schedules import prune_firings
 from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sqlite.core.codec import one
@@ -128,7 +128,7 @@ async def check(path: str | Path) -> list[str]:
                 f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls {here})"
                 f" AND NOT EXISTS (SELECT 1 FROM bundled_calls {here})"
                 # A process may be sent signals before its call begins, and also if it never does.
-                f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{PROCESS_SCOPE}' || processes.id)",
+                f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{RUN_SCOPE}' || processes.id)",
             )
             if count:
                 told.append(f"{count} {part} belong to no call")
@@ -189,7 +189,7 @@ async def prune(
             if sessions is None:  # what occurred is no session's
                 counts["occurrences"] = prune_occurrences(connection, before, dry_run)
             only = None if sessions is None else json.dumps(list(sessions))
-            while prune_processes(connection, only, before, counts, dry_run):
+            while prune_runs(connection, only, before, counts, dry_run):
                 pass
             counts["firings"] = prune_firings(connection, before, sessions, dry_run)
         if dry_run:

@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from toolwright.effects.effect import PROCESS_SCOPE
+from toolwright.effects.effect import RUN_SCOPE
 from toolwright.stores.sqlite.background.run_rows import PENDING
 from toolwright.stores.sqlite.calls.intent_bundles import untie
 from toolwright.stores.sqlite.core.codec import KEY, one
@@ -51,9 +51,9 @@ def _prune_chunk(
     ]
     # In the same transaction as the removal: a call that begins meanwhile may belong to one of these.
     needed = _needed(connection, session, scope) if old else set()
-    if old and scope.startswith(PROCESS_SCOPE):
+    if old and scope.startswith(RUN_SCOPE):
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING}"
-        if one(connection, query, (scope.removeprefix(PROCESS_SCOPE),)) is not None:
+        if one(connection, query, (scope.removeprefix(RUN_SCOPE),)) is not None:
             needed.update(old)  # Its worker may be about to end it, or another to go on with it.
     for call_id in old:
         if call_id in needed:
@@ -100,7 +100,7 @@ def _links(call_id: str, parent: str | None, batch: str) -> Iterator[tuple[str, 
         yield "family", parent
 
 
-def prune_processes(
+def prune_runs(
     connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
 ) -> bool:
     """Prune the next processes that are over, those below before those above; True when there may be more."""
@@ -120,7 +120,7 @@ def prune_processes(
             connection.execute(
                 "DELETE FROM signals WHERE session = ? AND scope = ? AND NOT EXISTS (SELECT 1 FROM calls"
                 " WHERE calls.session = signals.session AND calls.scope = signals.scope)",
-                (session, f"{PROCESS_SCOPE}{id}"),
+                (session, f"{RUN_SCOPE}{id}"),
             )
             counts["signals"] += connection.changes()
             for table in ("process_events", "process_grants"):

@@ -10,17 +10,17 @@ from typing import Any
 
 import apsw
 
-from toolwright.background.background_run import Process, Registration, scope_of
+from toolwright.background.background_run import BackgroundRun, Registration, scope_of
 from toolwright.background.store import Claimed, Limits
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.stores.sqlite.background.run_resources import add_resource, update_resource
 from toolwright.stores.sqlite.background.run_rows import (
     ACTIVE,
     LEASED,
     PENDING,
     add_event,
-    find_process,
-    insert_process,
+    read_run,
+    insert_run,
 )
 from toolwright.stores.sqlite.calls.journal import NOBODY
 from toolwright.stores.sqlite.calls.waits import completion_came
@@ -31,16 +31,16 @@ _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
 
 
-def enter_process(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
+def enter_run(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
     """Enter a process, to be taken at once or held until there is room. `now` is by the clock of leases.
 
     Raises:
-        ProcessError: a limit is reached, and those that are too many are not to wait.
+        RunError: a limit is reached, and those that are too many are not to wait.
     """
     if registration.parent is not None:
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
         if one(connection, query, (registration.parent,)) is None:
-            raise ProcessError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
+            raise RunError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
     full = _session_is_full(connection, registration.session, limits)
     # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
     if full and (not limits.queue or registration.parent is not None):
@@ -50,7 +50,7 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
         most: int = one(connection, query, (now,)) or limits.per_worker
         query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
         if one(connection, query, (most,)) >= most:
-            raise ProcessError(
+            raise RunError(
                 f"Worker is already running the maximum {most} active background runs. "
                 "Try again after an existing run finishes.",
                 "worker_limit",
@@ -58,7 +58,7 @@ def enter_process(connection: apsw.Connection, registration: Registration, limit
     if registration.alone:
         query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
         full = full or one(connection, query, (registration.schedule,)) is not None
-    insert_process(connection, registration, "held" if full else "queued")
+    insert_run(connection, registration, "held" if full else "queued")
     add_resource(connection, registration, limits.resources)
     add_event(connection, registration.id, "queued", {}, registration.at)
 
@@ -69,26 +69,26 @@ def _session_is_full(connection: apsw.Connection, session: str, limits: Limits) 
     return active >= limits.per_session
 
 
-def _session_limit(limits: Limits) -> ProcessError:
-    return ProcessError(
+def _session_limit(limits: Limits) -> RunError:
+    return RunError(
         f"Maximum {limits.per_session} active background runs per session. "
         "Wait for an existing run to finish before starting another.",
         "session_limit",
     )
 
 
-def reopen_process(
+def reopen_run(
     connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None
 ) -> None:
     """Queue an abandoned process again; what was in doubt of its calls and steps is forgotten, and runs again.
 
     Raises:
-        ProcessError: it is not abandoned, or its session has as many active as it may.
+        RunError: it is not abandoned, or its session has as many active as it may.
     """
-    process = find_process(connection, id)
+    process = read_run(connection, id)
     if process is None or process.status != "abandoned":
         state = "no longer in the store" if process is None else process.status
-        raise ProcessError(f"The run {id!r} is {state}; only an abandoned run can be resumed", "conflict")
+        raise RunError(f"The run {id!r} is {state}; only an abandoned run can be resumed", "conflict")
     if _session_is_full(connection, process.session, limits):
         raise _session_limit(limits)
     scope = (process.session, scope_of(id))
@@ -125,7 +125,7 @@ def reopen_process(
     update_resource(connection, process.session, id, at)
 
 
-def take_process(connection: apsw.Connection, process: Process, worker: str, at: float, until: float) -> Claimed:
+def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, at: float, until: float) -> Claimed:
     """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
     scope = scope_of(process.id)
     # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end. So does a completion that
@@ -152,12 +152,12 @@ def take_process(connection: apsw.Connection, process: Process, worker: str, at:
     )
     started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
     add_event(connection, process.id, "started", started, at)
-    taken = find_process(connection, process.id)
+    taken = read_run(connection, process.id)
     assert taken is not None
     return Claimed(taken, process.worker, done)
 
 
-def _crashes(connection: apsw.Connection, process: Process, scope: str) -> int:
+def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) -> int:
     """How many workers in a row are gone with a process that got no step further. One that waited does not count."""
     if process.status != "running":
         return process.crashes

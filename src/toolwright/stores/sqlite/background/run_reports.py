@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.background.background_run import OVER, scope_of
-from toolwright.background.run_events import Output, ProcessEvent
+from toolwright.background.run_events import Output, RunEvent
 from toolwright.background.store import HEAD, TAIL, Ending, Piece, Report
 from toolwright.effects.effect import CallKey
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.session.services.content import Content
 from toolwright.session.services.files import Writing
 from toolwright.session.services.messages import NewMessage
@@ -100,7 +100,7 @@ def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, 
     return number + 1, Piece(output.stream, output.text).cost
 
 
-def end_process(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool:
+def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool:
     """End a process, with its artifacts and its message; False when it is over, or another's."""
     query = f"SELECT session, state FROM processes WHERE id = ? AND token = ? AND {PENDING}"
     row: Any = connection.execute(query, (ending.id, ending.token)).fetchone()
@@ -171,24 +171,24 @@ def append_event(
     if one(connection, f"SELECT 1 FROM processes WHERE id = ? AND token = ? AND {LEASED}", (id, token)) is None:
         return None
     if type in OVER:
-        raise ProcessError(f"A {type!r} event ends a process; let it end", "conflict")
+        raise RunError(f"A {type!r} event ends a process; let it end", "conflict")
     if key is not None:
         known: Any = connection.execute(
             "SELECT number, type, payload FROM process_events WHERE process = ? AND key = ?", (id, key)
         ).fetchone()
         if known is not None:
             if known[1:] != (type, payload):
-                raise ProcessError(f"The key {key!r} of process {id!r} is that of another event", "conflict")
+                raise RunError(f"The key {key!r} of process {id!r} is that of another event", "conflict")
             return int(known[0])
     return put_event(connection, id, type, payload, at, key)
 
 
-def list_events(connection: apsw.Connection, id: str, after: int, limit: int) -> list[ProcessEvent]:
+def list_events(connection: apsw.Connection, id: str, after: int, limit: int) -> list[RunEvent]:
     """The events of a process beyond a number."""
     query = (
         "SELECT number, type, at, payload FROM process_events WHERE process = ? AND number > ? ORDER BY number LIMIT ?"
     )
     return [
-        ProcessEvent(id, number, type, at, jsonx.decode(payload))
+        RunEvent(id, number, type, at, jsonx.decode(payload))
         for number, type, at, payload in connection.execute(query, (id, after, limit))
     ]

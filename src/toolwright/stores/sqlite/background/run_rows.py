@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from toolwright import jsonx
-from toolwright.background.background_run import Options, Process, Progress, Registration
+from toolwright.background.background_run import Options, BackgroundRun, Progress, Registration
 from toolwright.background.run_events import checked
 from toolwright.stores.sqlite.core.codec import one, packed, unpacker
 from toolwright.tools.outcome import ToolOutcome
@@ -26,20 +26,20 @@ _progress = msgspec.json.Decoder(Progress).decode
 _outcome = unpacker(ToolOutcome)
 
 
-def find_process(connection: apsw.Connection, id: str) -> Process | None:
+def read_run(connection: apsw.Connection, id: str) -> BackgroundRun | None:
     """The process of an id."""
     row: Any = connection.execute(f"SELECT {COLUMNS} FROM processes WHERE id = ?", (id,)).fetchone()
-    return None if row is None else to_process(row)
+    return None if row is None else to_run(row)
 
 
-def to_process(row: Any) -> Process:
+def to_run(row: Any) -> BackgroundRun:
     """The process of a row of `COLUMNS`."""
     (id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at) = row[
         :12
     ]
     (started_at, ended_at, deadline, worker, token, lease_until, attempts, crashes, cancel_reason) = row[12:21]
     progress, tail, log_chars, outcome, authority = row[21:]
-    return Process(
+    return BackgroundRun(
         id=id,
         session=session,
         parent=parent,
@@ -69,7 +69,7 @@ def to_process(row: Any) -> Process:
     )
 
 
-def insert_process(connection: apsw.Connection, new: Registration, state: str) -> None:
+def insert_run(connection: apsw.Connection, new: Registration, state: str) -> None:
     """Enter a process that is not there yet."""
     connection.execute(
         "INSERT INTO processes (id, session, parent, schedule, alone, tool, arguments, title, options, provenance,"

@@ -10,14 +10,14 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from toolwright.background.background_run import Process, Registration
-from toolwright.background.run_events import ProcessEvent
+from toolwright.background.background_run import BackgroundRun, Registration
+from toolwright.background.run_events import RunEvent
 from toolwright.background.store import Claimed, Ending, Limits, Renewal, Report
-from toolwright.errors import ProcessError
+from toolwright.errors import RunError
 from toolwright.session.services.quotas import Mark, Quotas
-from toolwright.stores.sqlite.background.run_leases import enter_process, queue_again, reopen_process, take_process
-from toolwright.stores.sqlite.background.run_reports import append_event, end_process, list_events, write_report
-from toolwright.stores.sqlite.background.run_rows import COLUMNS, LEASED, PENDING, add_event, find_process, to_process
+from toolwright.stores.sqlite.background.run_leases import enter_run, queue_again, reopen_run, take_run
+from toolwright.stores.sqlite.background.run_reports import append_event, end_run, list_events, write_report
+from toolwright.stores.sqlite.background.run_rows import COLUMNS, LEASED, PENDING, add_event, read_run, to_run
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.owners import dead_among
@@ -34,8 +34,8 @@ _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 
 
-class SqliteProcessStore:
-    """`ProcessStore` in SQLite. `owner` is the sign of life of this process in the file, if it has one."""
+class SqliteRunStore:
+    """`RunStore` in SQLite. `owner` is the sign of life of this process in the file, if it has one."""
 
     def __init__(self, changes: Changes, owner: str | None = None, place: StorePlace | None = None) -> None:
         self._changes = changes
@@ -44,28 +44,28 @@ class SqliteProcessStore:
         self._clock = changes.clock
 
     async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
             for registration in registrations:
-                known = find_process(connection, registration.id)
+                known = read_run(connection, registration.id)
                 if known is None:
-                    enter_process(connection, registration, limits, self._changes.lease_time())
+                    enter_run(connection, registration, limits, self._changes.lease_time())
                 elif not registration.same_as(known):
-                    raise ProcessError(
+                    raise RunError(
                         f"The id {registration.id!r} is that of another process; give each its own", "conflict"
                     )
             return [registration.id for registration in registrations]
 
         return await self._changes.change(mark, work)
 
-    async def find(self, id: str) -> Process | None:
-        """Part of `ProcessStore`."""
-        found = await self._changes.read(lambda connection: find_process(connection, id))
+    async def find(self, id: str) -> BackgroundRun | None:
+        """Part of `RunStore`."""
+        found = await self._changes.read(lambda connection: read_run(connection, id))
         return None if found is None else self._shown(found)
 
-    async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[Process]:
-        """Part of `ProcessStore`."""
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 1_000) -> builtins.list[BackgroundRun]:
+        """Part of `RunStore`."""
         query = (
             f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
             f" AND {PENDING if active else '1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
@@ -73,19 +73,19 @@ class SqliteProcessStore:
         if session is not None:
             query = query.replace("(?1 IS NULL OR session = ?1)", "session = ?1")
         found = await self._changes.read(
-            lambda connection: [to_process(row) for row in connection.execute(query, (session, limit))]
+            lambda connection: [to_run(row) for row in connection.execute(query, (session, limit))]
         )
         return [self._shown(process) for process in found]
 
-    async def tree(self, id: str) -> builtins.list[Process]:
-        """Part of `ProcessStore`."""
+    async def tree(self, id: str) -> builtins.list[BackgroundRun]:
+        """Part of `RunStore`."""
         found = await self._changes.read(lambda connection: _tree(connection, id))
         return [self._shown(process) for process in found]
 
     async def claim(
         self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
     ) -> builtins.list[Claimed]:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         known = json.dumps(list(tools))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
@@ -101,14 +101,14 @@ class SqliteProcessStore:
                 " ORDER BY created_at, rowid LIMIT ?",
                 (known, most - len(rows)),
             ).fetchall()
-            return [take_process(connection, to_process(row), worker, at, now + lease) for row in rows]
+            return [take_run(connection, to_run(row), worker, at, now + lease) for row in rows]
 
         return [one._replace(process=self._shown(one.process)) for one in await self._changes.attempt(work)]
 
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
 
         def work(connection: apsw.Connection) -> Renewal:
@@ -131,7 +131,7 @@ class SqliteProcessStore:
         return await self._changes.attempt(work)
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
 
         def work(connection: apsw.Connection) -> builtins.list[str]:
             return [report.id for report in reports if not write_report(connection, report)]
@@ -139,25 +139,25 @@ class SqliteProcessStore:
         return await self._changes.attempt(work)
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
-        """Part of `ProcessStore`."""
-        return await self._changes.attempt(lambda connection: end_process(connection, ending, quotas))
+        """Part of `RunStore`."""
+        return await self._changes.attempt(lambda connection: end_run(connection, ending, quotas))
 
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
 
         await self._changes.attempt(lambda connection: queue_again(connection, worker, held, at))
 
     async def leave(self, worker: str) -> None:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         await self._changes.attempt(
             lambda connection: connection.execute("DELETE FROM workers WHERE name = ?", (worker,)).fetchall()
         )
 
-    async def cancel(self, id: str, reason: str, at: float) -> builtins.list[Process]:
-        """Part of `ProcessStore`."""
+    async def cancel(self, id: str, reason: str, at: float) -> builtins.list[BackgroundRun]:
+        """Part of `RunStore`."""
 
-        def work(connection: apsw.Connection) -> builtins.list[Process]:
-            known = find_process(connection, id)
+        def work(connection: apsw.Connection) -> builtins.list[BackgroundRun]:
+            known = read_run(connection, id)
             if known is None or known.over:
                 return []  # what it started goes on, as it did when it ended
             for process in _tree(connection, id):
@@ -170,25 +170,25 @@ class SqliteProcessStore:
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
         """Queue an abandoned process again."""
-        await self._changes.attempt(lambda connection: reopen_process(connection, id, by, limits, at, authority))
+        await self._changes.attempt(lambda connection: reopen_run(connection, id, by, limits, at, authority))
 
     async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         return await self._changes.attempt(
             lambda connection: append_event(connection, id, token, type, payload, key, at)
         )
 
-    async def events(self, id: str, after: int, limit: int) -> builtins.list[ProcessEvent]:
-        """Part of `ProcessStore`."""
+    async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:
+        """Part of `RunStore`."""
         return await self._changes.read(lambda connection: list_events(connection, id, after, limit))
 
     async def grant(self, id: str, session: str) -> None:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         statement = "INSERT OR IGNORE INTO process_grants VALUES (?, ?)"
         await self._changes.attempt(lambda connection: connection.execute(statement, (id, session)).fetchall())
 
     async def granted(self, id: str, session: str) -> bool:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         query = (
             "SELECT 1 FROM processes WHERE id = ?1 AND session = ?2"
             " UNION ALL SELECT 1 FROM process_grants WHERE process = ?1 AND session = ?2"
@@ -196,7 +196,7 @@ class SqliteProcessStore:
         return await self._changes.read(lambda connection: one(connection, query, (id, session)) is not None)
 
     async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
 
         def work(connection: apsw.Connection) -> tuple[int, builtins.list[str]]:
             now: int = one(connection, "SELECT value FROM meta WHERE name = 'changed'")
@@ -208,11 +208,11 @@ class SqliteProcessStore:
         return await self._changes.read(work)
 
     async def cancelled(self, worker: str) -> dict[str, str]:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
-        """Part of `ProcessStore`."""
+        """Part of `RunStore`."""
         known = _KNOWN.replace("?", "?4")
         query = (
             f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
@@ -226,7 +226,7 @@ class SqliteProcessStore:
 
         return await self._changes.read(work)
 
-    def _shown(self, process: Process) -> Process:
+    def _shown(self, process: BackgroundRun) -> BackgroundRun:
         """A process with the end of its lease as an instant of the wall clock, for people to read."""
         if process.lease_until is None:
             return process
@@ -247,9 +247,9 @@ class SqliteProcessStore:
             connection.execute("DELETE FROM workers WHERE name = ?", (name,))
 
 
-def _tree(connection: apsw.Connection, id: str) -> list[Process]:
+def _tree(connection: apsw.Connection, id: str) -> list[BackgroundRun]:
     query = f"{_TREE} SELECT {COLUMNS} FROM below JOIN processes USING (id) ORDER BY depth, created_at, processes.rowid"
-    return [to_process(row) for row in connection.execute(query, (id,))]
+    return [to_run(row) for row in connection.execute(query, (id,))]
 
 
 def _cancelled(connection: apsw.Connection, worker: str) -> list[Any]:

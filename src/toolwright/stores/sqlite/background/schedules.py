@@ -19,7 +19,7 @@ from toolwright.schedules.schedule import Fired, Schedule, State
 from toolwright.schedules.store import Firing
 from toolwright.schedules.timing import Timing
 from toolwright.session.services.quotas import Mark
-from toolwright.stores.sqlite.background.run_leases import enter_process
+from toolwright.stores.sqlite.background.run_leases import enter_run
 from toolwright.stores.sqlite.background.run_rows import PENDING
 from toolwright.stores.sqlite.core.codec import KEY, one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
@@ -131,7 +131,7 @@ class SqliteScheduleStore:
         def work(connection: apsw.Connection) -> str | None:
             if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
                 return None
-            enter_process(connection, registration, limits, self._changes.lease_time())
+            enter_run(connection, registration, limits, self._changes.lease_time())
             connection.execute(
                 "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
             )
@@ -176,7 +176,7 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
     if firing.unless_active and one(connection, active, (id,)) is not None:
         what = "skipped"
     elif firing.registration is not None:
-        enter_process(connection, firing.registration, limits, now)
+        enter_run(connection, firing.registration, limits, now)
         run = firing.registration.id
     connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
     return run

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.background.background_run import Options
 from toolwright.background.triggers import Occurrence, Start
-from toolwright.errors import ProcessError
-from toolwright.stores.sqlite.background.run_leases import enter_process
+from toolwright.errors import RunError
+from toolwright.stores.sqlite.background.run_leases import enter_run
 from toolwright.stores.sqlite.core.codec import one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.tools.background_protocols import Trigger
@@ -34,7 +34,7 @@ class SqliteTriggerStore:
         def work(connection: apsw.Connection) -> Trigger:
             for known in _select(connection, "session = ? AND id = ?", trigger.session, trigger.id):
                 if replace(trigger, created_at=known.created_at, authority=known.authority) != known:
-                    raise ProcessError(
+                    raise RunError(
                         f"The id {trigger.id!r} is that of another trigger; remove that one first, or use another id",
                         "conflict",
                     )
@@ -46,7 +46,7 @@ class SqliteTriggerStore:
                 return replace(known, authority=trigger.authority)
             query = "SELECT count(*) FROM triggers WHERE session = ?"
             if one(connection, query, (trigger.session,)) >= most:
-                raise ProcessError(
+                raise RunError(
                     f"The session may have {most} triggers, and has as many; remove one", "trigger_limit"
                 )
             _insert(connection, trigger)
@@ -81,7 +81,7 @@ class SqliteTriggerStore:
             before: Any = connection.execute(query, (occurrence.topic, occurrence.key)).fetchone()
             if before is not None:
                 if before[0] != occurrence.digest:
-                    raise ProcessError(
+                    raise RunError(
                         f"The key {occurrence.key!r} of topic {occurrence.topic!r} was used for another payload; give "
                         "each occurrence its own",
                         "conflict",
@@ -90,7 +90,7 @@ class SqliteTriggerStore:
             if _select(connection, "topic = ?", occurrence.topic) != list(known):
                 return None
             for start in starts:
-                enter_process(connection, start.registration, start.limits, self._changes.lease_time())
+                enter_run(connection, start.registration, start.limits, self._changes.lease_time())
             ids = [start.registration.id for start in starts]
             connection.execute(
                 "INSERT INTO occurrences VALUES (?, ?, ?, ?, ?)",

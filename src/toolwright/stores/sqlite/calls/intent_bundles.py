@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.ids import uuid7
 from toolwright.stores.sqlite.core.codec import KEY, one
 
@@ -58,7 +58,7 @@ class Bundle:
 
         `authority` is that of all of them.
         """
-        if len(rows) < FEWEST or rows[0][1].startswith(PROCESS_SCOPE):
+        if len(rows) < FEWEST or rows[0][1].startswith(RUN_SCOPE):
             return None
         columns = list(zip(*rows, strict=True))
         distinct = [len(set(columns[place])) for place in (0, 1, 3, 10, 2)]

@@ -12,7 +12,7 @@ import apsw
 from msgspec import UNSET
 from msgspec.structs import astuple, replace
 
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey, Kept
+from toolwright.effects.effect import RUN_SCOPE, CallKey, Kept
 from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.errors import StoreError
 from toolwright.stores.sqlite.calls.intent_bundles import Bundle, Bundles, is_mine, remove, untie
@@ -74,7 +74,7 @@ class SqliteJournalStore:
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
         rerun = all(intent.rerun for intent in intents)
-        of_process = bool(intents) and intents[0].key.scope.startswith(PROCESS_SCOPE)
+        of_process = bool(intents) and intents[0].key.scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
         bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_process else self._bundles.over()
@@ -126,7 +126,7 @@ class SqliteJournalStore:
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
         if of_process:
-            return self._begin_of_process(intents[0].key.scope, work, not rerun)
+            return self._begin_of_run(intents[0].key.scope, work, not rerun)
         job = self._writer.do(work_and_look_up if refused else work, synced=not rerun)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
@@ -134,11 +134,11 @@ class SqliteJournalStore:
             self._bundles.put_back(over, job)
         return job
 
-    async def _begin_of_process(
+    async def _begin_of_run(
         self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
     ) -> list[Entry | None]:
         """Begin calls of a process while a worker of this owner has it: one that was frozen begins nothing more."""
-        id = scope.removeprefix(PROCESS_SCOPE)
+        id = scope.removeprefix(RUN_SCOPE)
 
         def held(connection: apsw.Connection) -> list[Entry | None] | None:
             return work(connection) if one(connection, _HELD, (id, self.owner)) is not None else None
@@ -217,7 +217,7 @@ class SqliteJournalStore:
                 return False
             for table in ("effects", "crashes", "waits", "signals"):
                 # A process may be sent signals before its call begins: they are not the call's to forget.
-                if table != "signals" or not key.scope.startswith(PROCESS_SCOPE):
+                if table != "signals" or not key.scope.startswith(RUN_SCOPE):
                     connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
             return True
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright.background.background_run import OVER
-from toolwright.effects.effect import PROCESS_SCOPE, CallKey
+from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.waits import (
     INBOX,
     Arrivals,
@@ -245,9 +245,9 @@ def _revoked(connection: apsw.Connection, session: str) -> Resolution | None:
     return None if blob is None else _decode(blob)
 
 
-def _refusal_of_process(connection: apsw.Connection, key: CallKey) -> Refused | None:
+def _refusal_of_run(connection: apsw.Connection, key: CallKey) -> Refused | None:
     """As below, for a call that has not begun: that of a process may be spoken to while it still waits for a worker."""
-    if not key.scope.startswith(PROCESS_SCOPE):
+    if not key.scope.startswith(RUN_SCOPE):
         return Refused("unknown")
     state = one(connection, "SELECT state FROM processes WHERE id = ? AND session = ?", (key.call_id, key.session))
     if state is None:
@@ -258,7 +258,7 @@ def _refusal_of_process(connection: apsw.Connection, key: CallKey) -> Refused | 
 def _refusal(connection: apsw.Connection, key: CallKey) -> Refused | None:
     """Why nothing more may come in for a call; None where it may."""
     finished = one(connection, f"SELECT outcome IS NOT NULL FROM every_call WHERE {KEY}", key)
-    if finished is None and (refused := _refusal_of_process(connection, key)) is not None:
+    if finished is None and (refused := _refusal_of_run(connection, key)) is not None:
         return refused
     if one(connection, "SELECT 1 FROM revoked WHERE session = ?", (key.session,)) is not None:
         return Refused("revoked")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolwright.clock import Clock
-from toolwright.stores.sqlite.background.runs import SqliteProcessStore
+from toolwright.stores.sqlite.background.runs import SqliteRunStore
 from toolwright.stores.sqlite.background.schedules import SqliteScheduleStore
 from toolwright.stores.sqlite.background.triggers import SqliteTriggerStore
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
@@ -32,7 +32,7 @@ class SqliteServiceStores:
         self.connections = SqliteConnectionStore(changes)
         self.kv = SqliteKeyValueStore(changes)
         self.messages = SqliteMessageStore(changes)
-        self.processes = SqliteProcessStore(changes, owner, place)
+        self.processes = SqliteRunStore(changes, owner, place)
         self.resources = SqliteResourceStore(changes)
         self.schedules = SqliteScheduleStore(changes)
         self.triggers = SqliteTriggerStore(changes)
