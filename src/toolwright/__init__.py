@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.runtime import Runtime
     from toolwright.session.inbox import Resolved
     from toolwright.session.recovery import Recovered, Unfinished
-    from toolwright.session.services.quotas import Quotas, Room
     from toolwright.session.session import Session
+    from toolwright.stores.contracts.sessions import Quotas, Room
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.call import ToolCall
     from toolwright.tools.capability import Capability
@@ -82,7 +82,7 @@ _HOMES = {
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
     "ProjectedCall": "toolwright.calls.hooks",
-    "Quotas": "toolwright.session.services.quotas",
+    "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
     "Unfinished": "toolwright.session.recovery",
     "Resolved": "toolwright.session.inbox",
@@ -91,7 +91,7 @@ _HOMES = {
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "RetryPolicy": "toolwright.tools.retry",
-    "Room": "toolwright.session.services.quotas",
+    "Room": "toolwright.stores.contracts.sessions",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",

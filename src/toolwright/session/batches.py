@@ -17,13 +17,12 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.redact import learn_secrets
 from toolwright.calls.schedule.admission import Schedule
 from toolwright.calls.schedule.tickets import Limit
-from toolwright.effects.effect import RUN_SCOPE
-from toolwright.effects.journal import Intent
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
 from toolwright.session.core import Belongings
 from toolwright.session.idle import wait_for_idle
+from toolwright.stores.contracts.journal import RUN_SCOPE, Intent
 from toolwright.tools.call import ToolCall
 from toolwright.tools.capability import Capability
 from toolwright.tools.outcome import ToolOutcome, encodable

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
-from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
 from toolwright.session.services.quotas import require_name
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome

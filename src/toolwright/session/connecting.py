@@ -7,10 +7,10 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.calls.suspend.connection_wait import provider_of
-from toolwright.effects.waits import Resolution
 from toolwright.errors import KeyRefused
 from toolwright.session.core import Belongings
 from toolwright.session.services.connections import MOST, require_provider, to_detail
+from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.service_protocols import Connection
 
 

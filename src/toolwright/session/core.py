@@ -11,7 +11,6 @@ from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.environment import CallHost
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
-from toolwright.effects.effect import CallKey
 from toolwright.errors import RunError
 from toolwright.session.children import SessionState
 from toolwright.session.parts import Shared
@@ -26,6 +25,7 @@ from toolwright.session.services.resources import Resources
 from toolwright.session.services.session_services import SessionServices
 from toolwright.session.services.spilled_outputs import keep_output
 from toolwright.session.tool_catalogue import Offer, SessionCatalogue
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot

@@ -16,14 +16,15 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.schedule.deadlock import Running
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.effect import CallKey
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool
 from toolwright.session.secrets.vault import Vault
-from toolwright.session.services.quotas import Marker, Quotas
-from toolwright.session.services.session_services import ServiceStores
+from toolwright.session.services.quotas import Marker
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import ServiceStores
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import Snapshot

@@ -10,17 +10,17 @@ from typing import Any
 
 import apsw
 
-from toolwright.background.background_run import BackgroundRun, Registration, scope_of
-from toolwright.background.store import Claimed, Limits
 from toolwright.errors import RunError
+from toolwright.stores.contracts.background_run import BackgroundRun, Registration, scope_of
+from toolwright.stores.contracts.run_store import Claimed, Limits
 from toolwright.stores.sqlite.background.run_resources import add_resource, update_resource
 from toolwright.stores.sqlite.background.run_rows import (
     ACTIVE,
     LEASED,
     PENDING,
     add_event,
-    read_run,
     insert_run,
+    read_run,
 )
 from toolwright.stores.sqlite.calls.journal import NOBODY
 from toolwright.stores.sqlite.calls.waits import completion_came

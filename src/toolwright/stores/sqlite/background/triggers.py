@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.background.background_run import Options
-from toolwright.background.triggers import Occurrence, Start
 from toolwright.errors import RunError
+from toolwright.stores.contracts.background_run import Options
+from toolwright.stores.contracts.triggers import Occurrence, Start
 from toolwright.stores.sqlite.background.run_leases import enter_run
 from toolwright.stores.sqlite.core.codec import one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
@@ -46,9 +46,7 @@ class SqliteTriggerStore:
                 return replace(known, authority=trigger.authority)
             query = "SELECT count(*) FROM triggers WHERE session = ?"
             if one(connection, query, (trigger.session,)) >= most:
-                raise RunError(
-                    f"The session may have {most} triggers, and has as many; remove one", "trigger_limit"
-                )
+                raise RunError(f"The session may have {most} triggers, and has as many; remove one", "trigger_limit")
             _insert(connection, trigger)
             return trigger
 
