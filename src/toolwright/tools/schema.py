@@ -13,6 +13,7 @@ import msgspec
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.large_json import has_few_parts
+from toolwright.tools.checking_cost import MOST_LISTED, CheckingCost, cost_of_json_schema
 from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
     ArgumentProblem,
@@ -97,8 +98,13 @@ class _Compiled:
     accepts: Callable[[Any], bool]
     errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
     require: Callable[[Any], None]
+    cost: CheckingCost | None
 
     def problems(self, value: Any, raw: bytes) -> list[ArgumentProblem]:
+        if self.cost is not None and not self.cost.fits_value(value, MOST_LISTED):
+            # That it does not fit is found in a moment, and why takes time that grows with each level.
+            message = "does not fit, and is nested too deeply, or in too many parts, for its problems to be listed"
+            return [ArgumentProblem("$", message, preview(value), "a value that fits the schema")]
         # The validator finds all errors in one call: of a value with many parts, only the first is asked for.
         errors = self.errors(value) if has_few_parts(raw, _FEW_LISTS, MOST_PROBLEMS) else self._first(value)
         return [problem for error in errors for problem in _problems_of(self.schema, value, error)]
@@ -150,7 +156,8 @@ def _compile(schema: Schema, owner: str) -> _Compiled:
         raise ToolDefinitionError(
             f"Tool {owner!r} has an invalid JSON Schema: {error}; use plain JSON, nested less than 250 deep."
         ) from None
-    return _Compiled(plain, validator.is_valid, validator.iter_errors, validator.validate)
+    cost = cost_of_json_schema(plain)
+    return _Compiled(plain, validator.is_valid, validator.iter_errors, validator.validate, cost)
 
 
 def _never_fetch(uri: str) -> NoReturn:

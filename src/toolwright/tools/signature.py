@@ -32,6 +32,7 @@ from toolwright.tools.annotations import (
     parameters_of,
     resolve_annotation,
 )
+from toolwright.tools.checking_cost import MOST_TYPED, cost_of_core_schema
 from toolwright.tools.docstring import documentation_of
 from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
@@ -294,7 +295,26 @@ def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any], owner: str) ->
         except ValidationError as error:
             raise InvalidArguments(_problems_of(error, raw, schema)) from None
 
-    return validate
+    cost = cost_of_core_schema(adapter.core_schema)
+    if cost is None:
+        return validate
+    short = cost.short(MOST_TYPED)
+
+    def validate_if_cheap(raw: bytes) -> dict[str, Any]:
+        if len(raw) > short and not cost.fits(raw, MOST_TYPED):
+            raise InvalidArguments([_too_costly(raw)])
+        return validate(raw)
+
+    return validate_if_cheap
+
+
+def _too_costly(raw: bytes) -> ArgumentProblem:
+    return ArgumentProblem(
+        "$",
+        "nested too deeply, or in too many parts, to be checked, for a part may have one of several forms",
+        f"{len(raw)} bytes of JSON",
+        "fewer levels of nesting or fewer items; divide them among several calls",
+    )
 
 
 def _eager(adapter: TypeAdapter[Any], owner: str) -> Any:
