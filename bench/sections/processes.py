@@ -83,8 +83,8 @@ async def starting(effort: Effort) -> Pairing:
 
 async def claiming(effort: Effort) -> Pairing:
     """Claim some of many, beside some of few; the quickest of a few claims, for they are short."""
-    from toolwright.background.background_run import Options, Registration
-    from toolwright.background.store import Limits
+    from toolwright.stores.contracts.background_run import Options, Registration
+    from toolwright.stores.contracts.run_store import Limits
     from toolwright.stores.sqlite.store import SqliteStore
 
     limits = Limits(queue=True)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from toolwright.runtime.runtime import Runtime
     from toolwright.session.inbox import Resolved
     from toolwright.session.recovery import Recovered, Unfinished
-    from toolwright.session.services.quotas import Quotas, Room
     from toolwright.session.session import Session
+    from toolwright.stores.contracts.sessions import Quotas, Room
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, TriggerOptions
     from toolwright.tools.call import ToolCall
@@ -85,7 +85,7 @@ _HOMES = {
     "PolicyError": "toolwright.errors",
     "PolicySettings": "toolwright.calls.policy",
     "ProjectedCall": "toolwright.calls.hooks",
-    "Quotas": "toolwright.session.services.quotas",
+    "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
     "RegistryError": "toolwright.errors",
     "ReplaceArguments": "toolwright.calls.hooks",
@@ -93,7 +93,7 @@ _HOMES = {
     "Request": "toolwright.calls.policy",
     "Resolved": "toolwright.session.inbox",
     "RetryPolicy": "toolwright.tools.retry",
-    "Room": "toolwright.session.services.quotas",
+    "Room": "toolwright.stores.contracts.sessions",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from toolwright.app_options import AppOptions, Lifespan, OpenOptions, check_options, require_known
 from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector
 from toolwright.calls.policy import Policy
-from toolwright.effects.store import Store
 from toolwright.runtime.opening import Opening
 from toolwright.session.secrets.master_keys import KeyProvider
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools, require_capability
 from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.scopes import RegistryView

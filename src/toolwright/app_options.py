@@ -16,7 +16,7 @@ from toolwright.calls.record import CallLog
 from toolwright.clock import Clock
 from toolwright.errors import ToolwrightError
 from toolwright.session.secrets.master_keys import KeyProvider
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import ToolSource
 from toolwright.tools.session_protocols import ModelClient

@@ -11,7 +11,7 @@ from tests.support import fail_after
 from toolwright import Policy, Rule, ToolCall, ToolDefinitionError
 from toolwright.builtin.bash import STATE_KEY, BashLimits, bash, bash_tool
 from toolwright.session.services.files import Files
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 QUICK = BashLimits(seconds=1, commands=2_000, loops=2_000, memory=4_000_000)
 

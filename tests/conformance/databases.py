@@ -6,11 +6,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Entry, Intent
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
-from toolwright.effects.store import Store
+from toolwright.stores.contracts.journal import CallKey, Entry, Intent
+from toolwright.stores.contracts.store import Store
 from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance import InMemory

@@ -16,8 +16,7 @@ import pytest
 from tests.crash.disk import Disk, RecordingVFS, Step
 from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolCall, tool
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent
+from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.sqlite.core import writer
 from toolwright.stores.sqlite.store import SqliteStore
 

@@ -2,15 +2,13 @@
 
 import pytest
 
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Resolution, Standing, Wait, WaitKey
+from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.waits import Resolution, Standing, Wait, WaitKey
 from toolwright.stores.sqlite.store import SqliteStore
 
 PROGRAM = """
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
+from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.store import SqliteStore
 
 key = CallKey("s", "", "c1")

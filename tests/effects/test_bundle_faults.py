@@ -8,10 +8,9 @@ from tests.effects.older import rows
 from tests.effects.test_bundles import COUNTS, MANY, ended, intents, key
 from tests.support import fail_after
 from toolwright import Image, Runtime, Success, ToolCall, ToolContext, ToolError, tool
-from toolwright.effects.effect import RUN_SCOPE
-from toolwright.effects.journal import Ended
-from toolwright.effects.waits import Resolution, WaitKey
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import RUN_SCOPE, Ended
+from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.stores.sqlite.admin.maintenance import check
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock

@@ -8,10 +8,9 @@ from tests.conformance.databases import InFile
 from tests.effects.older import rows
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, ToolContext, tool
-from toolwright.effects.effect import RUN_SCOPE, CallKey
-from toolwright.effects.journal import Ended, Intent
-from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Intent
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin.history import batches, calls
 from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
 from toolwright.stores.sqlite.calls.intent_bundles import FEWEST, LARGEST, Bundle

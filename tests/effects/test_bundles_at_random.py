@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from tests.effects.older import rows
 from tests.support import fail_after
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Ended, Entry, Intent
-from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.contracts.journal import CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin.history import batches, calls
 from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore

@@ -9,10 +9,9 @@ import pytest
 from tests.effects.older import make_version_1, rows
 from tests.support import fail_after
 from toolwright import ToolCall, tool
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin import pruning
 from toolwright.stores.sqlite.admin.maintenance import Pruned, Retention, check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore

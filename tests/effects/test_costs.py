@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Resolution, Wait, WaitKey
+from toolwright.stores.contracts.journal import CallKey, Intent, Kept
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome
 

@@ -7,10 +7,9 @@ import pytest
 from tests.effects.older import rows
 from tests.support import fail_after
 from toolwright import ToolCall, tool
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.contracts.journal import CallKey, Intent
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin.history import batches, calls
 from toolwright.stores.sqlite.core.side_connection import visit
 from toolwright.stores.sqlite.store import SqliteStore

@@ -7,9 +7,8 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.stores.sqlite.store import SqliteStore
 

@@ -10,7 +10,7 @@ import pytest
 from tests.processes.conftest import Stage
 from toolwright import ConnectionRequired, Policy, ToolContext, ToolError, tool
 from toolwright.errors import RunError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 
 @tool(supports_background=True)

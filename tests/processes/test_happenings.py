@@ -9,9 +9,9 @@ import pytest
 from tests.processes.conftest import Stage
 from tests.support import fail_after
 from toolwright import ToolContext, tool
-from toolwright.background.run_events import TYPES
 from toolwright.errors import RunError, ServiceError, ToolDefinitionError
 from toolwright.events import CallEmitted
+from toolwright.stores.contracts.run_events import TYPES
 from toolwright.tools.definition import RESERVED_EVENTS
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.processes.conftest import Stage
 from toolwright import Runtime, ToolContext, tool
-from toolwright.background.background_run import Options, Registration
-from toolwright.background.store import Limits
+from toolwright.stores.contracts.background_run import Options, Registration
+from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.sqlite.admin.history import calls
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock

@@ -7,7 +7,7 @@ import pytest
 from tests.effects.conftest import file, open_runtime, place
 from tests.support import fail_after
 from toolwright import Policy, ToolContext, ToolError, tool
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 __all__ = ["file", "open_runtime", "place"]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.background.background_run import BackgroundRun, Options, Progress, Registration
 from toolwright.background.ending import make_ending
-from toolwright.background.store import Limits, Piece, Report
 from toolwright.errors import RunError
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.background_run import BackgroundRun, Options, Progress, Registration
+from toolwright.stores.contracts.run_store import Limits, Piece, Report
+from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance.background import CASE_CLOCK, TimedRuns

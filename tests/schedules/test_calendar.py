@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.schedules.almanac import Expression, Field, draw_field, every, utc
-from toolwright.schedules.timing import Timing, due_between, latest_due, next_after
+from toolwright.schedules.timing import due_between, latest_due, next_after
+from toolwright.stores.contracts.schedule import Timing
 
 NEW_YEAR = utc("2026-01-01T00:00").timestamp()
 DAY = 86_400

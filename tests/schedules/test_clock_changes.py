@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from tests.schedules.almanac import Stretch, draw_expression, utc
-from toolwright.schedules.timing import Timing, due_between, latest_due, next_after
+from toolwright.schedules.timing import due_between, latest_due, next_after
+from toolwright.stores.contracts.schedule import Timing
 
 # Where and when the clocks changed: the first minute of the new time, in UTC. Lawmakers leave the past alone.
 CHANGES = {

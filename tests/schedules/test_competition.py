@@ -13,8 +13,8 @@ import pytest
 from tests.schedules.almanac import Expression, Field, Stretch, draw_expression, every, utc
 from tests.support import fail_after
 from toolwright import Runtime, tool
-from toolwright.background.store import Limits
 from toolwright.schedules.firing import Scheduler
+from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.sqlite.admin.maintenance import prune
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock

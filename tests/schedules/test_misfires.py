@@ -8,7 +8,8 @@ import pytest
 from tests.schedules.almanac import utc
 from toolwright.errors import ScheduleError
 from toolwright.schedules.misfires import GRACE, MOST_CAUGHT_UP, Firing, after_pause, due_now, read_misfire
-from toolwright.schedules.timing import Timing, next_after
+from toolwright.schedules.timing import next_after
+from toolwright.stores.contracts.schedule import Timing
 from toolwright.testing import FakeClock
 
 NINE = utc("2026-06-01T09:00").timestamp()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.schedules.almanac import utc
 from toolwright.errors import ScheduleError, ToolwrightError
 from toolwright.schedules.parse_timing import read_schedule, read_timing
-from toolwright.schedules.timing import Timing
+from toolwright.stores.contracts.schedule import Timing
 
 NOW = utc("2026-06-01T12:00").timestamp()
 LATER = utc("2026-06-01T13:30").timestamp()

@@ -10,7 +10,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import ConnectionRequired, Pending, ToolCall, ToolContext, jsonx, tool
 from toolwright.errors import ArchiveError, ServiceError, StoreError, ToolwrightError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 NOW = 1_700_000_000.0
 BLOB = b"hello\n"

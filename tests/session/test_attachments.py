@@ -8,7 +8,7 @@ import pytest
 
 from toolwright import Image, Success, ToolCall, ToolContext, tool
 from toolwright.errors import ConversionError, ServiceError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 from toolwright.testing import FakeClock
 from toolwright.wire import anthropic, mcp, openai_chat, openai_responses, plain
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolwright import Runtime
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 
 class Tree:

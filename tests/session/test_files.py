@@ -8,7 +8,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 from toolwright.testing import FakeClock
 
 MIB = 1024 * 1024

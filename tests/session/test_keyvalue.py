@@ -4,7 +4,7 @@ import pytest
 
 from toolwright import ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 from toolwright.testing import FakeClock
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Pending, ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 from toolwright.testing import FakeClock
 
 

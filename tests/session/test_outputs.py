@@ -6,7 +6,7 @@ import re
 import pytest
 
 from toolwright import Policy, ToolCall, ToolContext, ToolError, tool
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 MARKER = re.compile(r"\[… \d+ bytes in \d+ lines omitted(?:; the whole is in ([^\n]*?))? …\]")
 IDS = [

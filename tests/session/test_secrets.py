@@ -11,7 +11,7 @@ from tests.session.leaks import files_beside
 from toolwright import RetryPolicy, ToolCall, ToolContext, ToolError, tool
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.secrets.master_keys import GivenKeys
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.sessions import Quotas, Room
 from toolwright.testing import FakeClock
 
 VALUE = 'sk-live-4242/éà+"quoted"'

@@ -9,26 +9,28 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 from toolwright.argument_checks import require_seconds
-from toolwright.background.background_run import BackgroundRun, scope_of
 from toolwright.background.change_watch import Bell
 from toolwright.background.claimed_run import Running
 from toolwright.background.event_collector import Sink
 from toolwright.background.handle import Desk, Run
 from toolwright.background.spawn import LONGEST, Runs, limits_of, require_background
-from toolwright.background.store import Claimed, RunStore
-from toolwright.background.triggers import Triggers, TriggerStore, occur
+from toolwright.background.triggers import Triggers, occur
 from toolwright.background.worker import Turn, Worker
 from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
-from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import RunError
 from toolwright.session.parts import Starter
-from toolwright.session.services.quotas import Marker, Marks, Quotas, require_name
+from toolwright.session.services.quotas import Marker, Marks, require_name
 from toolwright.session.session import Session
+from toolwright.stores.contracts.background_run import BackgroundRun, scope_of
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
+from toolwright.stores.contracts.run_store import Claimed, RunStore
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.triggers import TriggerStore
 from toolwright.tools.call import ToolCall
 
 

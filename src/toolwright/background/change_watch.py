@@ -7,9 +7,9 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable
 
-from toolwright.background.store import RunStore
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
 

@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import BackgroundRun, Status
 from toolwright.background.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
 from toolwright.background.event_collector import Sink
-from toolwright.background.store import Claimed, RunStore
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 from toolwright.effects.alarms import Alarms
@@ -23,7 +21,9 @@ from toolwright.errors import (
     StoreError,
     ToolwrightError,
 )
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.run_store import Claimed, RunStore
+from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.background")

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.background.background_run import BackgroundRun, Status
 from toolwright.background.output import capped, printed, render
-from toolwright.background.store import Ending, Piece, RunStore
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.run_store import Ending, Piece, RunStore
+from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 log = logging.getLogger("toolwright.background")

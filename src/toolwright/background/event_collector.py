@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolwright.background.background_run import BackgroundRun, Progress
 from toolwright.background.output import Gathered, LogText, live_tail
-from toolwright.background.store import Report
 from toolwright.clock import Clock
 from toolwright.events import AnyEvent, CallOutput, CallProgress, CallStatus, CallWaiting
+from toolwright.stores.contracts.background_run import BackgroundRun, Progress
+from toolwright.stores.contracts.run_store import Report
 from toolwright.tools.outcome import encodable
 
 WORDS = 500

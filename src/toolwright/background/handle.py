@@ -8,20 +8,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from toolwright.argument_checks import require_count, require_seconds
-from toolwright.background.background_run import BackgroundRun, Status
 from toolwright.background.change_watch import Bell
 from toolwright.background.ending import end, stopped
 from toolwright.background.output import PAGE, printed, render
-from toolwright.background.run_events import RunEvent
-from toolwright.background.store import Limits, RunStore
 from toolwright.calls.authorise.authority import combine
 from toolwright.clock import Clock
-from toolwright.effects.effect import CallKey
 from toolwright.effects.journal_controller import JournaledController
-from toolwright.effects.waits import WaitKey
 from toolwright.errors import KeyRefused, RunError
-from toolwright.session.services.quotas import Quotas, require_name, to_json
+from toolwright.session.services.quotas import require_name, to_json
 from toolwright.session.session import require_session_id
+from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.run_events import RunEvent
+from toolwright.stores.contracts.run_store import Limits, RunStore
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.waits import WaitKey
 from toolwright.tools.outcome import ToolOutcome
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from toolwright.background.store import HEAD, LIVE, TAIL, Piece, RunStore
+from toolwright.stores.contracts.run_store import HEAD, LIVE, TAIL, Piece, RunStore
 
 LARGEST = 16 * 1024
 """Characters of a piece: what is printed in small parts is gathered up to this."""

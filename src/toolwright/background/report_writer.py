@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from toolwright.background.background_run import BackgroundRun
 from toolwright.background.change_watch import Bell
 from toolwright.background.event_collector import Sink
-from toolwright.background.store import Report, RunStore
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.background_run import BackgroundRun
+from toolwright.stores.contracts.run_store import Report, RunStore
 
 log = logging.getLogger("toolwright.background")
 

@@ -7,19 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
 from toolwright import jsonx
-from toolwright.background.background_run import (
-    Disposition,
-    Options,
-    Registration,
-    new_run_id,
-    require_run_id,
-)
 from toolwright.background.handle import Desk, Run
-from toolwright.background.store import Limits
 from toolwright.calls.authorise.authority import Origin, RuleBook, require_allowed
 from toolwright.calls.policy import Policy
 from toolwright.errors import InvalidArguments, RunError, ServiceError
-from toolwright.session.services.quotas import Marker, Room, to_json
+from toolwright.session.services.quotas import Marker, to_json
+from toolwright.stores.contracts.background_run import Disposition, Options, Registration, new_run_id, require_run_id
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.sessions import Room
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool

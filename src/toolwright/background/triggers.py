@@ -7,24 +7,22 @@ did not, and whoever was interrupted says it again under the same key.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
-
-from msgspec import Struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 from toolwright import jsonx
-from toolwright.background.background_run import Options, Registration, new_run_id
 from toolwright.background.spawn import backgroundable, limits_of, options_of, require_arguments, title_of
-from toolwright.background.store import Limits
 from toolwright.calls.authorise.argument_patterns import matches
 from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_not_denied, source_of
 from toolwright.clock import Clock
 from toolwright.errors import RunError, ServiceError
 from toolwright.ids import uuid7
-from toolwright.plain_data import plain_data
 from toolwright.session.parts import Starter
-from toolwright.session.services.quotas import Marker, Quotas, require_name, to_json
+from toolwright.session.services.quotas import Marker, require_name, to_json
 from toolwright.session.session import Session
+from toolwright.stores.contracts.background_run import Options, Registration, new_run_id
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.triggers import Occurrence, Start, TriggerStore
 from toolwright.tools.background_protocols import Trigger
 from toolwright.tools.tool import Tool
 
@@ -32,62 +30,6 @@ MOST = 100
 """How many triggers a session may have."""
 LARGEST = 256 * 1024
 """Bytes of a payload, and of what a trigger must find in it."""
-
-
-class Occurrence(Struct, frozen=True, kw_only=True):
-    """Something that occurred. `digest` stands for its payload."""
-
-    topic: str
-    key: str
-    digest: str
-    at: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The occurrence as plain data; instants are RFC 3339 text."""
-        return plain_data(self)
-
-
-class Start(NamedTuple):
-    """A process that an occurrence starts, and the limits of its session."""
-
-    registration: Registration
-    limits: Limits
-
-
-class TriggerStore(Protocol):
-    """Triggers in a database. What a method has returned is durable."""
-
-    async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
-        """Enter a trigger, and return it; one that is there already with the same content gets its new authority.
-
-        Raises:
-            RunError: the session has as many ("trigger_limit"), or the id is another's ("conflict").
-        """
-        ...
-
-    async def list_triggers(self, session: str) -> list[Trigger]:
-        """Those of a session, the oldest first."""
-        ...
-
-    async def triggers_of(self, topic: str) -> list[Trigger]:
-        """Those of a topic, of all sessions, the oldest first."""
-        ...
-
-    async def remove_trigger(self, session: str, id: str) -> bool:
-        """Remove a trigger of a session; False when there is none."""
-        ...
-
-    async def occur(
-        self, occurrence: Occurrence, known: Sequence[Trigger], starts: Sequence[Start]
-    ) -> list[str] | None:
-        """Enter what occurred with the processes that it starts, and return their ids; the same ids if it is there.
-
-        None when the triggers of the topic are no longer those that were known: nothing was entered.
-
-        Raises:
-            RunError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
-        """
-        ...
 
 
 class Place(Protocol):

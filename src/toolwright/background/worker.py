@@ -10,11 +10,11 @@ from typing import Any
 from toolwright.background.change_watch import Bell
 from toolwright.background.claimed_run import Running
 from toolwright.background.report_writer import Reporting
-from toolwright.background.store import Claimed, Report, RunStore
 from toolwright.background.worker_counts import Tally
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
+from toolwright.stores.contracts.run_store import Claimed, Report, RunStore
 
 log = logging.getLogger("toolwright.background")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from toolwright.background.background_run import BackgroundRun, Status
+from toolwright.stores.contracts.background_run import BackgroundRun, Status
 
 Deed = Literal["started", "taken_over", "completed", "failed", "cancelled", "abandoned", "handed_back", "lost"]
 """What a worker may do with a process. What another worker had begun is started, and "taken_over"; "lost" is

@@ -13,9 +13,8 @@ from toolwright.calls.redact import Stream
 from toolwright.calls.schedule.tickets import Ticket
 from toolwright.calls.tool_plan import Plan, RunOwner
 from toolwright.effects.controller import CallEffects, Watch
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Wait
+from toolwright.stores.contracts.journal import CallKey, Intent
+from toolwright.stores.contracts.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from toolwright import jsonx
 from toolwright.calls.active_call import identity
 from toolwright.calls.execute.failures import Cancelled
 from toolwright.calls.journal.replay import AGAIN, LEFT
-from toolwright.effects.waits import Resolution, WaitKey, failure_of
+from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 

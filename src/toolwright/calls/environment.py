@@ -14,10 +14,10 @@ from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.redact import Keeper, Redactor
 from toolwright.calls.schedule.admission import Schedule
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.effect import CallKey
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.event_bus import Channel
 from toolwright.limited_children import ChildPool
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.session_protocols import ModelClient

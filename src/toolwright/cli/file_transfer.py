@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from toolwright.cli.exits import BadInput
 from toolwright.ids import new_id
-from toolwright.session.services.content import PIECE
+from toolwright.stores.contracts.sessions import PIECE
 
 STREAM = "-"
 """What stands for stdin or stdout where a path is expected."""

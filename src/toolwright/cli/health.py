@@ -12,10 +12,10 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from toolwright import jsonx
-from toolwright.background.background_run import OVER
 from toolwright.background.worker import Worker
 from toolwright.cli.exits import BadInput
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.background_run import OVER
 
 PATIENCE = 5.0
 """Seconds that a loop and a store may take to answer, and a client to ask."""

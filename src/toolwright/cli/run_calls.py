@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolwright.app import App
-from toolwright.background.background_run import PREFIX
 from toolwright.calls.batch import Batch
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallRecord
 from toolwright.cli.display.output import echo
 from toolwright.cli.exits import BadInput, exit_code
 from toolwright.cli.input.stores import MEMORY
-from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import INBOX
 from toolwright.errors import BatchFailed
 from toolwright.event_bus import Subscription
 from toolwright.events import CallWaiting
 from toolwright.runtime.runtime import Runtime
+from toolwright.stores.contracts.background_run import PREFIX
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import INBOX
 from toolwright.stores.sqlite.admin.history import calls as past_calls
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome

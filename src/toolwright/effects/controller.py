@@ -33,8 +33,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
-from toolwright.effects.effect import CallKey, Effect
-from toolwright.effects.waits import Remembered, Resolution, Standing, Wait, WaitKey
+from toolwright.effects.effect import Effect
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import Remembered, Resolution, Standing, Wait, WaitKey
 from toolwright.tools.outcome import Failure
 
 

@@ -7,25 +7,15 @@ of the call and a name within it, never a position: work that runs side by side 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.errors import ReplayMismatch
-from toolwright.tools.outcome import Failure
+from toolwright.stores.contracts.journal import CallKey, Kept
 
 EffectKind = Literal["step", "sleep", "receive"]
-RUN_SCOPE = "process/"
-"""What the scopes of processes begin with: whose worker is gone is for another worker, and for nobody else."""
-
-
-class CallKey(NamedTuple):
-    """What names one execution of a call."""
-
-    session: str
-    scope: str
-    call_id: str
 
 
 class Effect(Struct, frozen=True, gc=False):
@@ -44,21 +34,6 @@ class Effect(Struct, frozen=True, gc=False):
     def label(self) -> str:
         """What names it within its call."""
         return f"{self.kind}:{self.name}"
-
-
-class Kept(Struct, frozen=True, gc=False):
-    """What a journal has of an effect. Without `done`, it began and may have happened.
-
-    `payload` is the JSON of its result; `failure` stands for an error, with its code and message. A failure without
-    `done` is one after which it may be tried again.
-    """
-
-    label: str
-    input: bytes
-    at: float
-    done: bool = False
-    payload: bytes = b"null"
-    failure: Failure | None = None
 
 
 def require_same_input(effect: Effect, kept: Kept) -> None:

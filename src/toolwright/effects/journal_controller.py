@@ -8,21 +8,12 @@ from collections.abc import Awaitable, Callable
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
-from toolwright.effects.effect import CallKey, Effect, Kept, require_same_input
-from toolwright.effects.journal import JournalStore
+from toolwright.effects.effect import Effect, require_same_input
+from toolwright.effects.wait_keys import KeyRing, failure_of
 from toolwright.effects.waiting_room import WaitingRoom, Watcher
-from toolwright.effects.waits import (
-    BY_CALL,
-    KeyRing,
-    Remembered,
-    Resolution,
-    Standing,
-    Wait,
-    WaitKey,
-    WaitStore,
-    failure_of,
-)
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.contracts.journal import CallKey, JournalStore, Kept
+from toolwright.stores.contracts.waits import BY_CALL, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
 from toolwright.tools.outcome import Failure
 
 

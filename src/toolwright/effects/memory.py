@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.effects.memory_rows import CallRow, MemoryDatabase
-from toolwright.effects.waits import (
+from toolwright.effects.wait_keys import was_answered
+from toolwright.errors import StoreError
+from toolwright.ids import uuid7
+from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.waits import (
     INBOX,
     Arrivals,
     Decided,
@@ -24,10 +26,7 @@ from toolwright.effects.waits import (
     Wait,
     WaitKey,
     WaitKind,
-    was_answered,
 )
-from toolwright.errors import StoreError
-from toolwright.ids import uuid7
 from toolwright.tools.outcome import ToolOutcome
 
 NOBODY = ""

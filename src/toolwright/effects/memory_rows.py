@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Entry
-from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey
+from toolwright.stores.contracts.journal import CallKey, Entry, Kept
+from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
 
 
 class CallRow:

@@ -11,17 +11,9 @@ from typing import Any
 from toolwright.clock import Clock, Timer
 from toolwright.effects.alarms import Alarm, Alarms
 from toolwright.effects.controller import Opened
-from toolwright.effects.waits import (
-    Refused,
-    Remembered,
-    Resolution,
-    Standing,
-    Wait,
-    WaitKey,
-    WaitStore,
-    was_answered,
-)
+from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import KeyRefused, StoreError
+from toolwright.stores.contracts.waits import Refused, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
 
 log = logging.getLogger("toolwright.effects")
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from toolwright.argument_checks import require_path
 from toolwright.clock import Clock
 from toolwright.session.archive.admin import KeptSessions
-from toolwright.session.archive.format import Exported, Imported, SessionInfo
+from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.parts import Shared
 from toolwright.session.session import Session
+from toolwright.stores.contracts.archives import SessionInfo
 
 
 class Archiving:

@@ -10,8 +10,6 @@ from toolwright.argument_checks import require_count
 from toolwright.background.background import Processes
 from toolwright.background.handle import Run
 from toolwright.background.spawn import limits_of
-from toolwright.background.store import Limits, RunStore
-from toolwright.background.triggers import TriggerStore
 from toolwright.background.worker import Worker
 from toolwright.calls.active_call import identity
 from toolwright.calls.authorise.authority import Origin, RuleBook, origin_of, restrict
@@ -19,14 +17,16 @@ from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
-from toolwright.effects.store import Store
 from toolwright.errors import ScheduleError
 from toolwright.schedules.firing import Scheduler
 from toolwright.schedules.schedules import ScheduleDesk, ScheduleHandle, Schedules
-from toolwright.schedules.store import BackgroundStores
 from toolwright.session.parts import Shared, Starter
-from toolwright.session.services.quotas import Marker, Quotas, Unmarked
+from toolwright.session.services.quotas import Marker, Unmarked
 from toolwright.session.session import Session, require_session_id
+from toolwright.stores.contracts.run_store import Limits, RunStore
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import BackgroundStores, Store
+from toolwright.stores.contracts.triggers import TriggerStore
 
 
 class Working:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.session.secrets.master_keys import EnvironmentKeys, KeyProvider
-from toolwright.session.secrets.secrets import SecretStore
+from toolwright.stores.contracts.sessions import SecretStore
 from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
 from toolwright.clock import Clock, SystemClock
-from toolwright.effects.store import Store
 from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import JsonLinesSink
@@ -27,9 +26,10 @@ from toolwright.runtime.requirements import require_met, require_readable_secret
 from toolwright.runtime.stores import Keeping
 from toolwright.session.parts import Shared
 from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
-from toolwright.session.services.quotas import Quotas
 from toolwright.session.session import Session, require_session_id
 from toolwright.session.tool_catalogue import Offer
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.tool import Tool

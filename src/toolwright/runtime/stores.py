@@ -10,13 +10,12 @@ from toolwright.calls.journal.store import StoreJournal
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
-from toolwright.effects.store import Store
 from toolwright.errors import StoreError
 from toolwright.session.parts import Shared
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.secrets import rotate
 from toolwright.session.secrets.vault import Vault
-from toolwright.session.services.session_services import ServiceStores
+from toolwright.stores.contracts.store import ServiceStores, Store
 
 if TYPE_CHECKING:
     from toolwright.stores.sqlite.sessions.services import SqliteServiceStores

@@ -6,14 +6,14 @@ import asyncio
 import logging
 
 from toolwright import jsonx
-from toolwright.background.background_run import Registration, new_run_id
-from toolwright.background.store import Limits
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.schedules.misfires import Due, due_now
 from toolwright.schedules.misfires import Firing as Instant
-from toolwright.schedules.schedule import Schedule
-from toolwright.schedules.store import Firing, ScheduleStore
+from toolwright.stores.contracts.background_run import Registration, new_run_id
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.schedule import Schedule
+from toolwright.stores.contracts.schedule_store import Firing, ScheduleStore
 
 log = logging.getLogger("toolwright.schedules")
 

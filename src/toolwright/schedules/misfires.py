@@ -10,19 +10,16 @@ clock has come to the stored instant, however long; `run now` does not wait for 
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from toolwright.errors import ScheduleError
-from toolwright.schedules.timing import Timing, due_between, latest_due, next_after
+from toolwright.schedules.timing import due_between, latest_due, next_after
+from toolwright.stores.contracts.schedule import MISFIRES, Misfire, Timing
 
 GRACE = 60.0
 MOST_CAUGHT_UP = 100
 _MINUTE = 60.0
-
-Misfire: TypeAlias = Literal["skip", "once", "all"]
-MISFIRES: tuple[Misfire, ...] = get_args(Misfire)
 
 
 class Firing(msgspec.Struct, frozen=True):

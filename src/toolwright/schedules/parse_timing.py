@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 
 from toolwright.errors import ScheduleError
 from toolwright.schedules.expressions import never_fires, read_expression
-from toolwright.schedules.timing import Timing, next_after
+from toolwright.schedules.timing import next_after
 from toolwright.schedules.zones import find_zone
+from toolwright.stores.contracts.schedule import Timing
 
 NEITHER = "schedule must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"
 BOTH = "schedule must not include both cron_expression and scheduled_at; provide exactly one"

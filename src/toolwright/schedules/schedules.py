@@ -18,17 +18,25 @@ from toolwright.background.spawn import (
     require_fitting,
     title_of,
 )
-from toolwright.background.store import Limits
 from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_allowed
 from toolwright.clock import Clock
 from toolwright.errors import ScheduleError
 from toolwright.schedules.firing import start_of
-from toolwright.schedules.misfires import Misfire, after_pause, read_misfire
+from toolwright.schedules.misfires import after_pause, read_misfire
 from toolwright.schedules.parse_timing import read_form, require_next
-from toolwright.schedules.schedule import Fired, Overlap, Schedule, new_schedule_id, read_overlap, require_schedule_id
-from toolwright.schedules.store import ScheduleStore
 from toolwright.schedules.timing import due_between
 from toolwright.session.services.quotas import Marker, require_name
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.schedule import (
+    Fired,
+    Misfire,
+    Overlap,
+    Schedule,
+    new_schedule_id,
+    read_overlap,
+    require_schedule_id,
+)
+from toolwright.stores.contracts.schedule_store import ScheduleStore
 from toolwright.tools.registry import Snapshot, find
 from toolwright.tools.tool import Tool
 

@@ -17,23 +17,14 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import msgspec
-
 from toolwright.schedules.expressions import matches_every_hour, walls
 from toolwright.schedules.zones import find_zone
+from toolwright.stores.contracts.schedule import Timing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _MINUTE = 60
 _DAY = 86_400
-
-
-class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When something is to be done: over and over by `cron`, or once `at` an instant (seconds since the epoch)."""
-
-    cron: str | None = None
-    at: float | None = None
-    timezone: str = "UTC"
 
 
 def next_after(timing: Timing, instant: float) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.effects.effect import CallKey
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.errors import ServiceError
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.quotas import require_name

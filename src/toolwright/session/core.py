@@ -28,9 +28,6 @@ from toolwright.calls.schedule.admission import Schedule
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.suspend.connection_wait import provider_of
 from toolwright.calls.suspend.suspend import enter
-from toolwright.effects.effect import RUN_SCOPE, CallKey
-from toolwright.effects.journal import Intent
-from toolwright.effects.waits import Resolution
 from toolwright.errors import KeyRefused, RunError, ToolwrightError
 from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
@@ -43,6 +40,8 @@ from toolwright.session.services.quotas import Marker, Marks, Unmarked
 from toolwright.session.services.session_services import SessionServices
 from toolwright.session.services.spilled_outputs import keep_output
 from toolwright.session.tool_catalogue import Offer, SessionCatalogue
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
+from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.call import ToolCall
 from toolwright.tools.capability import Capability

@@ -20,9 +20,9 @@ from toolwright.calls.authorise.approvals import (
 )
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
-from toolwright.effects.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.errors import KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data
+from toolwright.stores.contracts.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN
 from toolwright.tools.outcome import Failure
 from toolwright.tools.tool import Tool

@@ -27,9 +27,9 @@ from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool
 from toolwright.session.secrets.vault import Vault
-from toolwright.session.services.quotas import Quotas
-from toolwright.session.services.session_services import ServiceStores
 from toolwright.session.tool_catalogue import Late
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.tools.registry import ToolSource
 from toolwright.tools.session_protocols import ModelClient
 from toolwright.tools.tool import Tool
@@ -102,8 +102,10 @@ class SharedParts:
     effects: JournaledController
     new_journal: Callable[[], Any]
     """Gives the journal of a new session."""
-    stores: Callable[[], ServiceStores]
+    stores: Callable[[], BackgroundStores]
     """Gives the stores of the services and of background work. In memory they are made at the first use."""
+    alone: bool
+    """True when no other process can see the calls and the background work of this one."""
     durable: bool
     """True when these stores outlive the process, so that others read and write them, too."""
     vault: Vault

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute.execute import CallRun
 from toolwright.clock import rfc3339
-from toolwright.effects.effect import RUN_SCOPE, CallKey
-from toolwright.effects.journal import Entry, Intent, JournalStore
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
 from toolwright.session.session import Session
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 

@@ -15,9 +15,9 @@ import apsw
 from toolwright.calls import context as setting
 from toolwright.calls import tool_plan as plan
 from toolwright.calls.execute.process_pool import ProcessPool
-from toolwright.effects.store import Store
 from toolwright.runtime import stores as keeping
 from toolwright.session import parts as shared
+from toolwright.stores.contracts.store import Store
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.testing.inside_program import crash_point, writing

@@ -8,7 +8,8 @@ from typing import Any
 from tests.effects.interleaving.ledger import Ledger, plain, shown
 from tests.effects.interleaving.scripts import RERUN
 from toolwright import jsonx
-from toolwright.effects.waits import WaitKey, was_answered
+from toolwright.effects.wait_keys import was_answered
+from toolwright.stores.contracts.waits import WaitKey
 
 CODES = {
     *("scripted", "again", "flaky", "refused", "interrupted", "expired", "denied", "approval_expired"),

@@ -13,10 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Ended, Entry, Intent
-from toolwright.effects.waits import Refused, Standing, WaitKey
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import CallKey, Ended, Entry, Intent
+from toolwright.stores.contracts.waits import Refused, Standing, WaitKey
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
 

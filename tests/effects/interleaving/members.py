@@ -14,8 +14,8 @@ from tests.effects.interleaving.ledger import Ledger
 from tests.effects.interleaving.loop import LoopClock, Process, SeededLoop
 from tests.effects.interleaving.scripts import make_tools
 from toolwright import Batch, KeyRefused, Policy, Runtime, RuntimeClosed, StoreError, ToolRegistry
-from toolwright.effects.effect import CallKey
 from toolwright.effects.memory_rows import MemoryDatabase
+from toolwright.stores.contracts.journal import CallKey
 
 TOOLS = ToolRegistry(make_tools())
 

@@ -14,8 +14,8 @@ from tests.effects.interleaving.judge import judge_world
 from tests.effects.interleaving.members import Member, Processes
 from tests.effects.interleaving.scripts import LEDGER, NAMES, random_script
 from toolwright import Batch
-from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import WaitKey
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import WaitKey
 
 ACTS = {
     "batch": 8,

@@ -12,8 +12,8 @@ from typing import Any
 from tests.effects.interleaving.ledger import Ledger
 from tests.effects.interleaving.loop import PROCESS
 from toolwright import Pending, RetryPolicy, Tool, ToolContext, ToolError, tool
-from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import WaitKey
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import WaitKey
 
 LEDGER: list[Ledger] = []
 """The book of the world that is played now."""

@@ -22,9 +22,9 @@ from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejec
 from toolwright.calls.redact import shown_arguments
 from toolwright.calls.suspend.suspend import enter, say_waiting
 from toolwright.effects.controller import EffectController, Opened
-from toolwright.effects.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.plain_data import plain_data
+from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Decision, Failure, Verdict, encodable

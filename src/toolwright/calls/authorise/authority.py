@@ -19,9 +19,9 @@ from toolwright import jsonx
 from toolwright.calls.authorise.authorise import Judge, authorise
 from toolwright.calls.policy import Policy, Rule
 from toolwright.calls.prepare.prepare import PreparedCall
-from toolwright.effects.effect import CallKey
 from toolwright.errors import PolicyError, RuleUnknown, RunRefused
 from toolwright.ids import uuid7
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import Failure
 from toolwright.tools.tool import Tool

@@ -19,7 +19,7 @@ from toolwright.calls.execute.retry import before_another
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import complete, park
 from toolwright.calls.tool_plan import Plan
-from toolwright.effects.waits import Resolution
+from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
 
 log = logging.getLogger("toolwright.calls")

@@ -13,7 +13,7 @@ from toolwright.calls.execute.failures import internal
 from toolwright.calls.hooks import Answer, ask
 from toolwright.calls.prepare.before_hooks import ANSWERS
 from toolwright.calls.suspend.connection_wait import waits_of
-from toolwright.effects.journal import JournalStore
+from toolwright.stores.contracts.journal import JournalStore
 from toolwright.tools.outcome import Failure, ToolError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from toolwright.calls.execute.execute import CallRun
 from toolwright.calls.journal.replay import AGAIN, require_same
-from toolwright.effects.effect import CallKey
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.outcome import ToolOutcome
 
 

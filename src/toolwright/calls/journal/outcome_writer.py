@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from toolwright.calls.execute.execute import CallRun
 from toolwright.clock import Clock
-from toolwright.effects.journal import Ended, JournalStore
+from toolwright.stores.contracts.journal import Ended, JournalStore
 from toolwright.tools.outcome import ToolOutcome
 
 Then = Callable[[CallRun, ToolOutcome, Exception | None], None]

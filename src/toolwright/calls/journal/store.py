@@ -21,9 +21,8 @@ from toolwright.calls.journal.unreleased import Adrift
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import waits_of
 from toolwright.clock import Clock
-from toolwright.effects.effect import RUN_SCOPE, CallKey
-from toolwright.effects.journal import Ended, Entry, Intent, JournalStore
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
 from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from toolwright.clock import Clock, Timer
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import JournalStore
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import CallKey, JournalStore
 
 RETRY = 1.0
 """Seconds between two attempts."""

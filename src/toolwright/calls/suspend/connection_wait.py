@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
 from toolwright.calls.suspend.suspend import enter
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.waits import Resolution, Wait, WaitKey, failure_of
+from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import KeyRefused, StoreError
+from toolwright.stores.contracts.journal import CallKey, Kept
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.tools.outcome import ConnectionRequired
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from toolwright.calls.suspend.suspend import enter, step_in, step_out
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
 from toolwright.effects.journal_controller import interrupted
-from toolwright.effects.waits import Wait, WaitKey, expired, failure_of
+from toolwright.effects.wait_keys import expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
+from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 

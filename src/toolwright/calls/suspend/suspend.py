@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from toolwright.calls.active_call import about, identity
 from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
 from toolwright.calls.redact import publish
-from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.events import CallWaiting
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import CallRun

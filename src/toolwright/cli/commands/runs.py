@@ -11,11 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from toolwright.background.background_run import BackgroundRun
 from toolwright.background.handle import Run
 from toolwright.background.output import LogText, render
-from toolwright.background.run_events import RunEvent
-from toolwright.background.store import Piece
 from toolwright.cli.display.outcome_table import explain
 from toolwright.cli.display.output import Screen, echo, instant, print_json, print_json_line, print_text
 from toolwright.cli.display.run_progress import follow_runs
@@ -26,6 +23,9 @@ from toolwright.cli.input import options
 from toolwright.cli.input.arguments import read_json
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.runtime.runtime import Runtime
+from toolwright.stores.contracts.background_run import BackgroundRun
+from toolwright.stores.contracts.run_events import RunEvent
+from toolwright.stores.contracts.run_store import Piece
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run; its beginning is enough.")]
 _MOST = 10_000

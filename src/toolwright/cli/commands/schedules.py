@@ -27,9 +27,9 @@ from toolwright.cli.input.spawn_arguments import Start, read_start
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
-from toolwright.schedules.schedule import Fired, Schedule
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
+from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.stores.sqlite.admin.history import schedules_called
 
 Result = TypeVar("Result")

@@ -23,7 +23,8 @@ from toolwright.cli.exits import BadInput, reported
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import app_of_store
 from toolwright.cli.input.stores import opened, require_store, store_to_fill
-from toolwright.session.archive.format import Exported, Imported, SessionInfo
+from toolwright.session.archive.format import Exported, Imported
+from toolwright.stores.contracts.archives import SessionInfo
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a session.")]
 _LAST = 10

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolwright.background.background_run import BackgroundRun
 from toolwright.cli.display.output import echo, print_json
 from toolwright.cli.exits import reported
 from toolwright.cli.input import options
 from toolwright.cli.input.spawn_arguments import Start, read_start
 from toolwright.cli.input.stores import opened
 from toolwright.cli.run_calls import shown_command
+from toolwright.stores.contracts.background_run import BackgroundRun
 from toolwright.stores.sqlite.admin.history import workers
 
 

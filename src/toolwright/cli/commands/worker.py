@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from toolwright.app import App
-from toolwright.background.background_run import BackgroundRun
 from toolwright.background.worker_counts import Deed
 from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.display.styles import plain, seconds, short
@@ -27,6 +26,7 @@ from toolwright.cli.health import Health
 from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import opened, store_to_fill
+from toolwright.stores.contracts.background_run import BackgroundRun
 from toolwright.tools.registry import Catalogue
 
 Say = Callable[[str], None]

@@ -16,12 +16,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from toolwright.background.background_run import OVER, BackgroundRun, Progress
 from toolwright.background.handle import Run
-from toolwright.background.run_events import RunEvent
 from toolwright.cli.display.run_tables import event_text, progress_text, short_ids
 from toolwright.cli.display.styles import look_of, pick, plain, seconds, short, state_text
 from toolwright.cli.display.time_format import moment
+from toolwright.stores.contracts.background_run import OVER, BackgroundRun, Progress
+from toolwright.stores.contracts.run_events import RunEvent
 
 Found = Callable[[], Awaitable[Sequence[Run]]]
 """The runs to follow, as of now: some may have come since it was last asked."""

@@ -14,14 +14,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from toolwright import jsonx
-from toolwright.background.background_run import PREFIX, BackgroundRun, Progress
-from toolwright.background.run_events import RunEvent
 from toolwright.cli.display.outcome_table import explain
 from toolwright.cli.display.output import instant
 from toolwright.cli.display.styles import Name, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import length, moment, until
 from toolwright.cli.exits import BadInput
-from toolwright.schedules.schedule import PREFIX as SCHEDULE
+from toolwright.stores.contracts.background_run import PREFIX, BackgroundRun, Progress
+from toolwright.stores.contracts.run_events import RunEvent
+from toolwright.stores.contracts.schedule import PREFIX as SCHEDULE
 from toolwright.stores.sqlite.admin.history import Named, runs_called
 from toolwright.tools.outcome import ToolOutcome
 

@@ -11,8 +11,9 @@ import apsw
 from toolwright import jsonx
 from toolwright.calls.authorise.approvals import Approval
 from toolwright.cli.exits import BadInput
-from toolwright.effects.effect import CallKey
-from toolwright.effects.waits import INBOX, KeyRing, WaitKey
+from toolwright.effects.wait_keys import KeyRing
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import INBOX, WaitKey
 from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.archive.exporting import write_archive
-from toolwright.session.archive.format import ArchiveStore, Exported, Imported, SessionSink
+from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.archive.importing import opened_archive
-from toolwright.session.services.quotas import Quotas
 from toolwright.session.session import Session, require_session_id
+from toolwright.stores.contracts.archives import ArchiveStore, SessionSink
+from toolwright.stores.contracts.sessions import Quotas
 
 
 class KeptSessions:

@@ -13,7 +13,8 @@ from toolwright import jsonx
 from toolwright.errors import ArchiveError
 from toolwright.ids import new_id
 from toolwright.private_files import create_private
-from toolwright.session.archive.format import FORMAT, MANIFEST, TABLES, VERSION, Exported, Manifest, SessionRows
+from toolwright.session.archive.format import FORMAT, MANIFEST, VERSION, Exported, Manifest
+from toolwright.stores.contracts.archives import TABLES, SessionRows
 
 JUST_MADE = 5.0
 """Seconds after which a file that nobody writes to is not one that is just being made."""

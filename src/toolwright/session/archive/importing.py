@@ -21,18 +21,16 @@ from typing import IO, Any
 import msgspec
 
 from toolwright.errors import ArchiveError, ServiceError
-from toolwright.session.archive.format import (
-    BLOB,
-    FORMAT,
-    MANIFEST,
+from toolwright.session.archive.format import BLOB, FORMAT, MANIFEST, VERSION, Imported, Manifest
+from toolwright.session.services.connections import DETAIL_BYTES, MOST
+from toolwright.session.services.paths import SLASHES
+from toolwright.session.services.quotas import require_name
+from toolwright.stores.contracts.archives import (
     TABLES,
-    VERSION,
     AttachmentRow,
     ConnectionRow,
     FileRow,
-    Imported,
     KeyValueRow,
-    Manifest,
     MessageRow,
     ResourceRow,
     Row,
@@ -40,9 +38,7 @@ from toolwright.session.archive.format import (
     SessionSink,
     Table,
 )
-from toolwright.session.services.connections import DETAIL_BYTES, MOST
-from toolwright.session.services.paths import SLASHES
-from toolwright.session.services.quotas import Quotas, Room, require_name
+from toolwright.stores.contracts.sessions import Quotas, Room
 
 PIECE = 1024 * 1024
 _MANIFEST_BYTES = 64 * 1024

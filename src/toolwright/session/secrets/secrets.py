@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -11,8 +11,9 @@ from toolwright.calls.redact import SEALED, off_loop
 from toolwright.clock import Clock
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.secrets.encodings import SHORTEST
-from toolwright.session.secrets.vault import Sealed, Vault
-from toolwright.session.services.quotas import Mark, Marker, Room, require_name
+from toolwright.session.secrets.vault import Vault
+from toolwright.session.services.quotas import Marker, require_name
+from toolwright.stores.contracts.sessions import Room, Sealed, SecretStore
 from toolwright.tools.outcome import encodable
 from toolwright.tools.service_protocols import KeyInfo
 
@@ -21,46 +22,6 @@ if TYPE_CHECKING:
 
 LONGEST = 16 * 1024
 """Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
-
-
-StepKey = tuple[str, str, str, str]
-"""Session, scope, call and label of a step."""
-
-
-class SecretStore(Protocol):
-    """What a database must offer; it sees sealed values only. A marked change is made once, as `Mark` says."""
-
-    async def get_secret(self, session: str, name: str) -> Sealed | None: ...
-
-    async def set_secret(
-        self, session: str, name: str, row: Sealed, at: float, room: Room, mark: Mark | None
-    ) -> None: ...
-
-    async def delete_secret(self, session: str, name: str, mark: Mark | None) -> bool: ...
-
-    async def list_secrets(self, session: str) -> list[KeyInfo]: ...
-
-    async def all_secrets(self, session: str) -> list[tuple[str, Sealed]]: ...
-
-    async def secrets_after(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, Sealed]]:
-        """Of every session, in the order of session and name, those after the given ones."""
-        ...
-
-    async def rewrap_secrets(self, changes: list[tuple[str, str, Sealed, Sealed]]) -> int:
-        """Put new rows in the place of old ones, where these still stand, and return how many did."""
-        ...
-
-    async def keep_fingerprints(self, before: Sealed | None, row: Sealed) -> Sealed:
-        """Keep the key of fingerprints in the place of what was kept before, and return the one that stands."""
-        ...
-
-    async def sealed_steps_after(self, after: StepKey, limit: int) -> list[tuple[StepKey, bytes]]:
-        """The results of steps that are sealed, of every session, in the order of their keys, after a key."""
-        ...
-
-    async def rewrap_steps(self, changes: list[tuple[StepKey, bytes, bytes]]) -> int:
-        """Put new results in the place of old ones, where these still stand, and return how many did."""
-        ...
 
 
 class Secrets:

@@ -11,22 +11,13 @@ import hmac
 import secrets
 from typing import Any, NoReturn
 
-from msgspec import Struct
-
 from toolwright import jsonx
 from toolwright.errors import SecretsError
 from toolwright.session.secrets.master_keys import SIZE, KeyProvider
+from toolwright.stores.contracts.sessions import Sealed
 
 _NONCE = 12
 _FINGERPRINTS = ("", "key of fingerprints")  # no session has this id
-
-
-class Sealed(Struct, frozen=True, gc=False):
-    """A value that only its master key opens: the id of that key, the value's own key sealed by it, and the value."""
-
-    master: str
-    wrapped: bytes
-    sealed: bytes
 
 
 class Vault:

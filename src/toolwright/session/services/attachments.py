@@ -8,41 +8,24 @@ import builtins
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from toolwright.calls.redact import redact_content
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Mark, Marker, Room, require_name
+from toolwright.session.services.quotas import Marker, require_name
+from toolwright.stores.contracts.sessions import AttachmentStore, Room
 from toolwright.tools.outcome import GONE, Attachment, Image, ToolOutcome
 from toolwright.tools.service_protocols import AttachmentInfo
 
 if TYPE_CHECKING:
     from toolwright.session.secrets.redactor import KnownSecrets
-    from toolwright.session.secrets.secrets import SecretStore
+    from toolwright.stores.contracts.sessions import SecretStore
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-
-
-class AttachmentStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
-
-    async def put_attachment(
-        self, session: str, content: bytes, name: str, media_type: str, at: float, room: Room, mark: Mark | None
-    ) -> float:
-        """Keep content under its hash, and return since when; content that is there gets this name and type."""
-        ...
-
-    async def get_attachment(self, session: str, digest: bytes) -> bytes | None: ...
-
-    async def list_attachments(self, session: str) -> list[AttachmentInfo]:
-        """The oldest first."""
-        ...
-
-    async def delete_attachment(self, session: str, digest: bytes, mark: Mark | None) -> bool: ...
 
 
 class Attachments:

@@ -7,36 +7,17 @@ read of it.
 from __future__ import annotations
 
 import builtins
-from typing import Any, Protocol
+from typing import Any
 
 from toolwright import jsonx
 from toolwright.errors import ServiceError
 from toolwright.session.services.quotas import require_name, to_json
+from toolwright.stores.contracts.sessions import ConnectionStore
 from toolwright.tools.service_protocols import Connection
 
 MOST = 1_000
 """How many providers a session may be connected to."""
 DETAIL_BYTES = 64 * 1024
-
-
-class ConnectionStore(Protocol):
-    """What a database must offer."""
-
-    async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
-        """Connect, in place of a connection that was there.
-
-        Raises:
-            ServiceError: there are `most` others, with code "quota".
-        """
-        ...
-
-    async def get_connection(self, session: str, provider: str) -> tuple[bytes, float] | None: ...
-
-    async def list_connections(self, session: str) -> list[tuple[str, bytes, float]]:
-        """In the order of their providers."""
-        ...
-
-    async def delete_connection(self, session: str, provider: str) -> bool: ...
 
 
 class Connections:

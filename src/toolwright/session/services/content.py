@@ -5,41 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import AsyncIterable, Iterator
-from typing import IO, Any
+from collections.abc import AsyncIterable
+from typing import Any
 
 from toolwright.errors import ServiceError, StoreError
+from toolwright.stores.contracts.sessions import PIECE, Content
 from toolwright.tools.outcome import encodable
-
-PIECE = 1024 * 1024
-"""Bytes of a piece: content is kept, read and handed on in pieces of this size."""
-
-
-class Content:
-    """Bytes that are to be written: in memory, or in a file that ends with it. Close it when it is written."""
-
-    __slots__ = ("_file", "_memory", "digest", "size")
-
-    def __init__(self, memory: bytes, file: IO[bytes] | None, digest: bytes, size: int) -> None:
-        self._memory = memory
-        self._file = file
-        self.digest = digest
-        self.size = size
-
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """The content in pieces, from its beginning each time it is asked for; called on the thread of a store."""
-        if self._file is None:
-            if self.size <= PIECE:
-                return iter((self._memory,) if self.size else ())
-            view = memoryview(self._memory)
-            return (view[start : start + PIECE] for start in range(0, self.size, PIECE))
-        self._file.seek(0)
-        return iter(lambda file=self._file: file.read(PIECE), b"")  # type: ignore[misc]
-
-    def close(self) -> None:
-        """Let go of the file, if there is one."""
-        if self._file is not None:
-            self._file.close()
 
 
 def to_bytes(path: str, content: Any) -> bytes:

@@ -8,61 +8,18 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import NoReturn, Protocol
-
-from msgspec import Struct
+from typing import NoReturn
 
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
-from toolwright.session.services.content import PIECE, Content, hold, spool, to_bytes
-from toolwright.session.services.grep import Portion, Search, run_search
+from toolwright.session.services.content import hold, spool, to_bytes
+from toolwright.session.services.grep import Search, run_search
 from toolwright.session.services.paths import ROOT, clean_path
-from toolwright.session.services.quotas import Mark, Marker, Quotas, Room, Unmarked
+from toolwright.session.services.quotas import Marker, Unmarked
+from toolwright.stores.contracts.sessions import PIECE, Content, FilesStore, Portion, Quotas, Writing
 from toolwright.tools.service_protocols import FileInfo, GrepMatch
 
 _HASH = re.compile("([0-9a-f]{64})?")
-
-
-class Writing(Struct, frozen=True, gc=False):
-    """How a file is to be written, beside its path and content."""
-
-    at: float
-    room: Room
-    expected: str | None = None
-    readonly: bool | None = None
-    host: bool = False
-    """True for the host, who may change what tools may not."""
-
-
-class FilesStore(Protocol):
-    """What a database must offer; paths are clean. A marked change is made once, as `Mark` says.
-
-    A directory has an entry of its own, but for the root. A change makes the directories above an entry.
-    """
-
-    async def find_file(self, session: str, path: str) -> FileInfo | None: ...
-
-    async def read_file(self, session: str, path: str) -> tuple[FileInfo, bytes] | None: ...
-
-    async def read_piece(self, session: str, file: FileInfo, number: int) -> bytes | None:
-        """A piece of a file, counted from 0; None when the file has other content now."""
-        ...
-
-    async def write_file(
-        self, session: str, path: str, content: Content, writing: Writing, mark: Mark | None
-    ) -> FileInfo: ...
-
-    async def make_directory(self, session: str, path: str, at: float, room: Room, mark: Mark | None) -> FileInfo: ...
-
-    async def list_files(self, session: str, path: str) -> list[FileInfo]:
-        """What stands in a directory, by name; empty when there is no directory of this path."""
-        ...
-
-    async def delete_file(self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None) -> int: ...
-
-    async def scan_files(self, session: str, path: str, after: Portion | None) -> Portion:
-        """Some of the content at and below a path, in the order of paths, that follows a portion."""
-        ...
 
 
 class Files:

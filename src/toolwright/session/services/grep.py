@@ -10,12 +10,11 @@ import asyncio
 import fnmatch
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from msgspec import Struct
-
 from toolwright.errors import ServiceError
+from toolwright.stores.contracts.sessions import Piece, Portion
 from toolwright.tools.outcome import encodable
 from toolwright.tools.service_protocols import GrepMatch
 
@@ -30,23 +29,6 @@ LONGEST = 8 * 1024 * 1024
 """Bytes of a line that are searched at once; a longer one is searched in parts."""
 _SNIFFED = 8192
 _NEWLINE = 10
-
-
-class Piece(Struct, frozen=True, gc=False):
-    """A piece of a file, counted from 0, and whether it is the last of it."""
-
-    path: str
-    number: int
-    last: bool
-    content: bytes
-
-
-class Portion(Struct, frozen=True):
-    """As much content as is read at once. `hash` is that of the file whose piece comes last."""
-
-    pieces: Sequence[Piece]
-    hash: str | None
-    final: bool
 
 
 class Search:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from toolwright import jsonx
 from toolwright.clock import Clock
-from toolwright.session.services.quotas import Mark, Marker, Room, require_name, to_json
+from toolwright.session.services.quotas import Marker, require_name, to_json
+from toolwright.stores.contracts.sessions import KeyValueStore, Room
 from toolwright.tools.service_protocols import KeyInfo
-
-
-class KeyValueStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
-
-    async def get_value(self, session: str, key: str) -> bytes | None: ...
-
-    async def set_value(
-        self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None
-    ) -> None: ...
-
-    async def delete_value(self, session: str, key: str, mark: Mark | None) -> bool: ...
-
-    async def list_keys(self, session: str, prefix: str) -> list[KeyInfo]: ...
 
 
 class KeyValue:

@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
 from toolwright import jsonx
 from toolwright.calls.redact import off_loop
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.secrets.redactor import KnownSecrets
-from toolwright.session.services.quotas import Mark, Marker, Room, Unmarked, to_json
+from toolwright.session.services.quotas import Marker, Unmarked, to_json
+from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Room
 from toolwright.tools.service_protocols import Message, Sender
 
 SENDERS: tuple[str, ...] = get_args(Sender)
 PAGE = 1_000
 """How many messages are read at once: a conversation of any length is listed without one long read."""
-
-
-class NewMessage(NamedTuple):
-    """A message before it has a number. Content and metadata are JSON."""
-
-    sender: str
-    content: bytes
-    metadata: bytes
-
-
-class MessageStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
-
-    async def append_messages(
-        self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
-    ) -> tuple[int, float]:
-        """Append all messages with the next numbers, or none; return the first number and the instant.
-
-        For a mark that is known already, these are the number and the instant of the first time.
-        """
-        ...
-
-    async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
-        """Number, sender, content, metadata and instant of those beyond `after`, in order."""
-        ...
 
 
 class Messages:

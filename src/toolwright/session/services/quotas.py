@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from toolwright import jsonx
-from toolwright.argument_checks import require_count, unusable
-from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.sessions import Mark
 from toolwright.tools.outcome import encodable
-
-
-class Mark(Struct, frozen=True, gc=False):
-    """What names a change that a call makes, so that it is made once, across attempts and crashes.
-
-    A store keeps the result of a marked change with its mark, in the same transaction: asked for it again, it gives
-    that result and changes nothing.
-    """
-
-    call: CallKey
-    label: str
 
 
 class Marks:
@@ -53,58 +40,6 @@ class Unmarked:
 
 
 Marker = Marks | Unmarked
-
-
-class Room(Struct, frozen=True, gc=False):
-    """How much a session may keep in one service. A store checks it in the transaction that would add to it.
-
-    Raises:
-        ToolwrightError: a number is no whole number, or less than 0.
-    """
-
-    entries: int
-    bytes: int
-
-    def __post_init__(self) -> None:
-        require_count("room for entries", self.entries, 0)
-        require_count("room for bytes", self.bytes, 0)
-
-    def require(self, what: str, entries: int, size: int) -> None:
-        """Refuse what would not fit; the numbers are those after the change.
-
-        Raises:
-            ServiceError: it would not, with code "quota".
-        """
-        if entries > self.entries:
-            raise ServiceError(f"The session may keep {self.entries} {what}, and has as many; delete some", "quota")
-        if size > self.bytes:
-            raise ServiceError(
-                f"The session may keep {self.bytes} bytes of {what}, and this would make {size}; delete some", "quota"
-            )
-
-
-class Quotas(Struct, frozen=True, kw_only=True):
-    """How much each session may keep. Sizes in bytes.
-
-    Raises:
-        ToolwrightError: a value is no `Room`, or `file_bytes` is no whole number from 0.
-    """
-
-    files: Room = Room(20_000, 512 * 1024 * 1024)
-    file_bytes: int = 64 * 1024 * 1024
-    key_values: Room = Room(10_000, 16 * 1024 * 1024)
-    secrets: Room = Room(500, 1024 * 1024)
-    messages: Room = Room(100_000, 256 * 1024 * 1024)
-    attachments: Room = Room(5_000, 512 * 1024 * 1024)
-    resources: Room = Room(5_000, 16 * 1024 * 1024)
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            given = getattr(self, name)
-            if name == "file_bytes":
-                require_count("quota file_bytes", given, 0)
-            elif not isinstance(given, Room):
-                raise unusable(f"quota {name}", given, "Room(entries=…, bytes=…)")
 
 
 def require_name(what: str, name: Any, most_bytes: int = 255) -> str:

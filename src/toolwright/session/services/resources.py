@@ -4,49 +4,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
-from toolwright.session.services.quotas import Mark, Marker, Room, require_name, to_json
+from toolwright.session.services.quotas import Marker, require_name, to_json
+from toolwright.stores.contracts.sessions import ResourceRow, ResourceStore, Room
 from toolwright.tools.service_protocols import Resource
-
-ResourceRow = tuple[str, str, str, str, bytes, float, float]
-"""Id, kind, name, status, metadata, and the instants of the first and the last change."""
-
-
-class ResourceStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
-
-    async def upsert_resource(
-        self,
-        session: str,
-        id: str,
-        kind: str,
-        name: str,
-        status: str,
-        metadata: bytes,
-        at: float,
-        room: Room,
-        mark: Mark | None,
-    ) -> tuple[float, float]:
-        """Write all of a resource, and return the instants of its first and its last change."""
-        ...
-
-    async def set_resource_status(
-        self, session: str, id: str, status: str, at: float, room: Room, mark: Mark | None
-    ) -> ResourceRow | None:
-        """Change the status of a resource and nothing else; None when there is no such resource."""
-        ...
-
-    async def get_resource(self, session: str, id: str) -> ResourceRow | None: ...
-
-    async def list_resources(self, session: str, kind: str | None, status: str | None) -> list[ResourceRow]:
-        """In the order of their ids."""
-        ...
-
-    async def delete_resource(self, session: str, id: str, mark: Mark | None) -> bool: ...
 
 
 class Resources:

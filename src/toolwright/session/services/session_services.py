@@ -4,49 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from toolwright.clock import Clock
-from toolwright.session.archive.format import ArchiveStore
 from toolwright.session.secrets.redactor import KnownSecrets
-from toolwright.session.secrets.secrets import Secrets, SecretStore
-from toolwright.session.services.attachments import Attachments, AttachmentStore
-from toolwright.session.services.connections import Connections, ConnectionStore
-from toolwright.session.services.files import Files, FilesStore
-from toolwright.session.services.keyvalue import KeyValue, KeyValueStore
-from toolwright.session.services.messages import SENDERS, Messages, MessageStore
-from toolwright.session.services.quotas import Marker, Quotas, Unmarked
-from toolwright.session.services.resources import Resources, ResourceStore
+from toolwright.session.secrets.secrets import Secrets
+from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.connections import Connections
+from toolwright.session.services.files import Files
+from toolwright.session.services.keyvalue import KeyValue
+from toolwright.session.services.messages import SENDERS, Messages
+from toolwright.session.services.quotas import Marker, Unmarked
+from toolwright.session.services.resources import Resources
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import ServiceStores
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.session_protocols import CatalogueClient, SessionClient
-
-
-class ServiceStores(Protocol):
-    """The rows of every service, in one database."""
-
-    @property
-    def files(self) -> FilesStore: ...
-
-    @property
-    def archives(self) -> ArchiveStore: ...
-
-    @property
-    def attachments(self) -> AttachmentStore: ...
-
-    @property
-    def connections(self) -> ConnectionStore: ...
-
-    @property
-    def kv(self) -> KeyValueStore: ...
-
-    @property
-    def secrets(self) -> SecretStore: ...
-
-    @property
-    def messages(self) -> MessageStore: ...
-
-    @property
-    def resources(self) -> ResourceStore: ...
 
 
 class SessionServices:

@@ -6,9 +6,9 @@ import asyncio
 import re
 
 from toolwright import jsonx
-from toolwright.effects.effect import CallKey
 from toolwright.errors import ServiceError
 from toolwright.session.services.files import Files
+from toolwright.stores.contracts.journal import CallKey
 
 FOLDER = "/.outputs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")

@@ -11,7 +11,7 @@ import apsw
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
-from toolwright.session.secrets.vault import Sealed
+from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.sqlite.calls.journal import SqliteJournalStore
 from toolwright.stores.sqlite.calls.waits import SqliteWaitStore
 from toolwright.stores.sqlite.core.codec import one

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from toolwright.background.background_run import BackgroundRun, Options, Registration, Status
-from toolwright.background.store import Claimed, Ending, Limits, Renewal, RunStore
-from toolwright.effects.store import Store
 from toolwright.errors import ServiceError
-from toolwright.schedules.schedule import Schedule
-from toolwright.schedules.store import BackgroundStores, Firing
-from toolwright.schedules.timing import Timing
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.background_run import BackgroundRun, Options, Registration, Status
+from toolwright.stores.contracts.run_store import Claimed, Ending, Limits, Renewal, RunStore
+from toolwright.stores.contracts.schedule import Schedule, Timing
+from toolwright.stores.contracts.schedule_store import Firing
+from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.testing.conformance.cases import Database
 from toolwright.testing.conformance.controllers import raised
 from toolwright.tools.background_protocols import Trigger

@@ -6,9 +6,9 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import BackgroundRun, Options, Registration
-from toolwright.background.store import Limits
-from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.contracts.background_run import BackgroundRun, Options, Registration
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.sessions import Mark, Room
 from toolwright.testing.conformance.background import (
     PLENTY,
     begun,

@@ -8,10 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright.effects.effect import Kept
-from toolwright.effects.journal import Ended, Intent
-from toolwright.effects.waits import Refused
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import Ended, Intent, Kept
+from toolwright.stores.contracts.waits import Refused
 from toolwright.testing.conformance.cases import Database, call, cases, intent, resolved, success, wait
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome
 

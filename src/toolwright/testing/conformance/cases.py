@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from toolwright.effects.effect import CallKey
-from toolwright.effects.journal import Intent
-from toolwright.effects.store import Store
-from toolwright.effects.waits import Resolution, Wait, WaitKey, WaitKind
+from toolwright.stores.contracts.journal import CallKey, Intent
+from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey, WaitKind
 from toolwright.tools.outcome import ToolOutcome
 
 

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from toolwright.clock import Clock
 from toolwright.effects.controller import CallEffects, EffectController
-from toolwright.effects.effect import CallKey, Effect
+from toolwright.effects.effect import Effect
 from toolwright.effects.journal_controller import JournaledController
-from toolwright.effects.store import Store
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.store import Store
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.conformance.cases import Database, intent, success
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.effects.effect import Kept
+from toolwright.stores.contracts.journal import Kept
 from toolwright.testing.conformance.cases import Database, call, cases, intent, success
 from toolwright.tools.outcome import Failure
 

@@ -7,8 +7,8 @@ import asyncio
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.background.store import Report
-from toolwright.session.services.quotas import Quotas, Room
+from toolwright.stores.contracts.run_store import Report
+from toolwright.stores.contracts.sessions import Quotas, Room
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

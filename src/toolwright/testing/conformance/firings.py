@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.schedules.schedule import Fired
-from toolwright.session.services.quotas import Mark
+from toolwright.stores.contracts.schedule import Fired
+from toolwright.stores.contracts.sessions import Mark
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

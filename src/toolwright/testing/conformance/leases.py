@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import Options, Progress
-from toolwright.background.store import Claimed, Piece, Renewal, Report
+from toolwright.stores.contracts.background_run import Options, Progress
+from toolwright.stores.contracts.run_store import Claimed, Piece, Renewal, Report
 from toolwright.testing.conformance.background import (
     LEASE,
     PLENTY,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.background.store import Limits
 from toolwright.errors import RunError
+from toolwright.stores.contracts.run_store import Limits
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
-from toolwright.effects.store import Store
+from toolwright.stores.contracts.store import Store
 
 
 class InMemory:

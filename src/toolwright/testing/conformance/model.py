@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.journal import Ended, Entry
-from toolwright.effects.store import Store
-from toolwright.effects.waits import Arrivals, Remembered, Resolution, Wait, WaitKey
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import CallKey, Ended, Entry, Kept
+from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.waits import Arrivals, Remembered, Resolution, Wait, WaitKey
 from toolwright.testing.conformance.cases import Database, intent, success
 from toolwright.testing.conformance.memory import InMemory
 

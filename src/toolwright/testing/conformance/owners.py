@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.effects.effect import Kept
-from toolwright.effects.waits import WaitKey
+from toolwright.stores.contracts.journal import Kept
+from toolwright.stores.contracts.waits import WaitKey
 from toolwright.testing.conformance.cases import Database, call, cases, intent, resolved, success, wait
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from toolwright.effects.controller import CallEffects, EffectFailed, StepPolicy
-from toolwright.effects.effect import CallKey, Effect
+from toolwright.effects.effect import Effect
 from toolwright.errors import ReplayMismatch, StoreError, ToolwrightError
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.testing.conformance.cases import call
 from toolwright.testing.conformance.controllers import Bench, Died, Doing, controller_cases, raised, step, unheard
 from toolwright.tools.outcome import Failure

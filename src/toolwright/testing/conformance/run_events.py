@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.background.background_run import OVER, Progress
-from toolwright.background.store import HEAD, TAIL, Piece, Report
+from toolwright.stores.contracts.background_run import OVER, Progress
+from toolwright.stores.contracts.run_store import HEAD, TAIL, Piece, Report
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

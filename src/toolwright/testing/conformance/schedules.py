@@ -6,11 +6,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.background.background_run import Options
 from toolwright.errors import ScheduleError
-from toolwright.schedules.schedule import Schedule, State
-from toolwright.schedules.timing import Timing
-from toolwright.session.services.quotas import Mark
+from toolwright.stores.contracts.background_run import Options
+from toolwright.stores.contracts.schedule import Schedule, State, Timing
+from toolwright.stores.contracts.sessions import Mark
 from toolwright.testing.conformance.background import (
     PLENTY,
     claim,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from toolwright.effects.waits import Refused, Remembered, Standing, WaitKey
+from toolwright.stores.contracts.waits import Refused, Remembered, Standing, WaitKey
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 
 ALLOW = Remembered("s1", "travel.book", "allow", b'{"to":"K*"}', 200.5, "trusted", "ann")

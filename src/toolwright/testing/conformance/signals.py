@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.effects.waits import Refused, Wait, WaitKey
+from toolwright.stores.contracts.waits import Refused, Wait, WaitKey
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 
 GO = WaitKey(call(), "signal", "go")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from toolwright.background.background_run import BackgroundRun, Disposition, Options, scope_of
-from toolwright.background.store import Claimed, Limits
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.effects.store import Store
-from toolwright.effects.waits import Refused, WaitKey
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.background_run import BackgroundRun, Disposition, Options, scope_of
+from toolwright.stores.contracts.journal import CallKey, Kept
+from toolwright.stores.contracts.run_store import Claimed, Limits
+from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.waits import Refused, WaitKey
 from toolwright.testing.conformance.background import PLENTY, QUOTAS, claim, ending, refusal, registration, services_of
 from toolwright.testing.conformance.cases import Database, call, cases, intent, success, wait
 from toolwright.testing.conformance.controllers import raised

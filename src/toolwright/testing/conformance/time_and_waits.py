@@ -8,8 +8,8 @@ from typing import Any
 
 from toolwright.effects.controller import EffectController
 from toolwright.effects.effect import Effect
-from toolwright.effects.waits import Resolution, Wait, WaitKey
 from toolwright.errors import KeyRefused, StoreError
+from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.testing.conformance.cases import call, resolved
 from toolwright.testing.conformance.controllers import Bench, controller_cases, raised, unheard
 

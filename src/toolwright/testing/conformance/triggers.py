@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.background.triggers import Occurrence, Start
+from toolwright.stores.contracts.triggers import Occurrence, Start
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,

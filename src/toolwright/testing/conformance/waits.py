@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from toolwright.effects.waits import BY_CALL, Refused, Resolution, Standing, Wait, WaitKey
+from toolwright.stores.contracts.waits import BY_CALL, Refused, Resolution, Standing, Wait, WaitKey
 from toolwright.testing.conformance.cases import CANCELLED, Database, call, cases, intent, resolved, success, wait
 from toolwright.tools.outcome import Failure
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import apsw
 from msgspec import Struct
 
-from toolwright.background import background_run as processes
-from toolwright.effects.effect import CallKey
 from toolwright.errors import ToolwrightError
-from toolwright.schedules import schedule as schedules
+from toolwright.stores.contracts import background_run as processes
+from toolwright.stores.contracts import schedule as schedules
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.sqlite.core.codec import unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place

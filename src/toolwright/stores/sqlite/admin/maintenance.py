@@ -14,8 +14,8 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from toolwright.effects.effect import RUN_SCOPE
 from toolwright.errors import ToolwrightError
+from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.sqlite.admin.pruning import PARTS, prune_calls, prune_occurrences, prune_runs
 from toolwright.stores.sqlite.background.schedules import prune_firings
 from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE

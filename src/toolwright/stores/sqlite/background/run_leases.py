@@ -10,9 +10,9 @@ from typing import Any
 
 import apsw
 
-from toolwright.background.background_run import BackgroundRun, Registration, scope_of
-from toolwright.background.store import Claimed, Limits
 from toolwright.errors import RunError
+from toolwright.stores.contracts.background_run import BackgroundRun, Registration, scope_of
+from toolwright.stores.contracts.run_store import Claimed, Limits
 from toolwright.stores.sqlite.background.run_resources import add_resource, update_resource
 from toolwright.stores.sqlite.background.run_rows import (
     ACTIVE,

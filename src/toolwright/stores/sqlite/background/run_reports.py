@@ -10,15 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.background.background_run import OVER, scope_of
-from toolwright.background.run_events import Output, RunEvent
-from toolwright.background.store import HEAD, TAIL, Ending, Piece, Report
-from toolwright.effects.effect import CallKey
 from toolwright.errors import RunError
-from toolwright.session.services.content import Content
-from toolwright.session.services.files import Writing
-from toolwright.session.services.messages import NewMessage
-from toolwright.session.services.quotas import Quotas
+from toolwright.stores.contracts.background_run import OVER, scope_of
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.run_events import Output, RunEvent
+from toolwright.stores.contracts.run_store import HEAD, TAIL, Ending, Piece, Report
+from toolwright.stores.contracts.sessions import Content, NewMessage, Quotas, Writing
 from toolwright.stores.sqlite.background.run_resources import update_resource
 from toolwright.stores.sqlite.background.run_rows import LEASED, PENDING, add_event, next_change, put_event
 from toolwright.stores.sqlite.calls.waits import completion_came

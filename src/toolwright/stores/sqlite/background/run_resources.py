@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 
 from toolwright import jsonx
-from toolwright.background.background_run import Registration, artifact_paths
-from toolwright.session.services.quotas import Room
+from toolwright.stores.contracts.background_run import Registration, artifact_paths
+from toolwright.stores.contracts.sessions import Room
 from toolwright.stores.sqlite.core.codec import one
 
 KIND = "background_run"

@@ -8,8 +8,8 @@ import apsw
 import msgspec
 
 from toolwright import jsonx
-from toolwright.background.background_run import BackgroundRun, Options, Progress, Registration
-from toolwright.background.run_events import checked
+from toolwright.stores.contracts.background_run import BackgroundRun, Options, Progress, Registration
+from toolwright.stores.contracts.run_events import checked
 from toolwright.stores.sqlite.core.codec import one, packed, unpacker
 from toolwright.tools.outcome import ToolOutcome
 

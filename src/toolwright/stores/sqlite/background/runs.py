@@ -10,11 +10,11 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from toolwright.background.background_run import BackgroundRun, Registration
-from toolwright.background.run_events import RunEvent
-from toolwright.background.store import Claimed, Ending, Limits, Renewal, Report
 from toolwright.errors import RunError
-from toolwright.session.services.quotas import Mark, Quotas
+from toolwright.stores.contracts.background_run import BackgroundRun, Registration
+from toolwright.stores.contracts.run_events import RunEvent
+from toolwright.stores.contracts.run_store import Claimed, Ending, Limits, Renewal, Report
+from toolwright.stores.contracts.sessions import Mark, Quotas
 from toolwright.stores.sqlite.background.run_leases import enter_run, queue_again, reopen_run, take_run
 from toolwright.stores.sqlite.background.run_reports import append_event, end_run, list_events, write_report
 from toolwright.stores.sqlite.background.run_rows import COLUMNS, LEASED, PENDING, add_event, read_run, to_run

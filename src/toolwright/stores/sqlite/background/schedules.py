@@ -12,13 +12,12 @@ import apsw
 import msgspec
 
 from toolwright import jsonx
-from toolwright.background.background_run import Options, Registration
-from toolwright.background.store import Limits
 from toolwright.errors import ScheduleError
-from toolwright.schedules.schedule import Fired, Schedule, State
-from toolwright.schedules.store import Firing
-from toolwright.schedules.timing import Timing
-from toolwright.session.services.quotas import Mark
+from toolwright.stores.contracts.background_run import Options, Registration
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.schedule import Fired, Schedule, State, Timing
+from toolwright.stores.contracts.schedule_store import Firing
+from toolwright.stores.contracts.sessions import Mark
 from toolwright.stores.sqlite.background.run_leases import enter_run
 from toolwright.stores.sqlite.background.run_rows import PENDING
 from toolwright.stores.sqlite.core.codec import KEY, one, packed

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.background.background_run import Options
-from toolwright.background.triggers import Occurrence, Start
 from toolwright.errors import RunError
+from toolwright.stores.contracts.background_run import Options
+from toolwright.stores.contracts.triggers import Occurrence, Start
 from toolwright.stores.sqlite.background.run_leases import enter_run
 from toolwright.stores.sqlite.core.codec import one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes

@@ -15,8 +15,8 @@ from typing import Any
 import apsw
 import msgspec
 
-from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.ids import uuid7
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
 from toolwright.stores.sqlite.core.codec import KEY, one
 
 FEWEST = 8

@@ -12,9 +12,8 @@ import apsw
 from msgspec import UNSET
 from msgspec.structs import astuple, replace
 
-from toolwright.effects.effect import RUN_SCOPE, CallKey, Kept
-from toolwright.effects.journal import NOT_ALL, Ended, Entry, Intent
 from toolwright.errors import StoreError
+from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
 from toolwright.stores.sqlite.calls.intent_bundles import Bundle, Bundles, is_mine, remove, untie
 from toolwright.stores.sqlite.calls.waits import completion_came
 from toolwright.stores.sqlite.core.codec import KEY, one, packed, packed_all, unpacker

@@ -10,9 +10,10 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from toolwright.background.background_run import OVER
-from toolwright.effects.effect import RUN_SCOPE, CallKey
-from toolwright.effects.waits import (
+from toolwright.effects.wait_keys import was_answered
+from toolwright.stores.contracts.background_run import OVER
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
+from toolwright.stores.contracts.waits import (
     INBOX,
     Arrivals,
     Decided,
@@ -23,7 +24,6 @@ from toolwright.effects.waits import (
     Wait,
     WaitKey,
     WaitKind,
-    was_answered,
 )
 from toolwright.stores.sqlite.calls.intent_bundles import is_mine
 from toolwright.stores.sqlite.core.codec import KEY, one, packed

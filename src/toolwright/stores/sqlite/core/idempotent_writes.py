@@ -11,7 +11,7 @@ import msgspec
 
 from toolwright.clock import Clock, SystemClock
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, Room
 from toolwright.stores.sqlite.calls.intent_bundles import is_mine
 from toolwright.stores.sqlite.core.codec import KEY, one
 from toolwright.stores.sqlite.core.schema import bring_up_to_date

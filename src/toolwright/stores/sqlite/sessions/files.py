@@ -6,17 +6,9 @@ from typing import Any
 
 import apsw
 
-from toolwright.session.services.content import PIECE, Content
-from toolwright.session.services.files import (
-    Writing,
-    refuse_full,
-    require_changeable,
-    require_directory,
-    require_writable,
-)
-from toolwright.session.services.grep import Piece, Portion
+from toolwright.session.services.files import refuse_full, require_changeable, require_directory, require_writable
 from toolwright.session.services.paths import ROOT, below, parent_of
-from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.contracts.sessions import PIECE, Content, Mark, Piece, Portion, Room, Writing
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
 from toolwright.stores.sqlite.sessions.blobs import drop_blobs, get_blob, put_blob

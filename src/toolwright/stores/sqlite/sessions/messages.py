@@ -7,8 +7,7 @@ from typing import Any
 
 import apsw
 
-from toolwright.session.services.messages import NewMessage
-from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, NewMessage, Room
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
 

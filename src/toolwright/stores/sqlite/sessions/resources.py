@@ -6,8 +6,7 @@ from typing import Any
 
 import apsw
 
-from toolwright.session.services.quotas import Mark, Room
-from toolwright.session.services.resources import ResourceRow
+from toolwright.stores.contracts.sessions import Mark, ResourceRow, Room
 from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
 
 _COLUMNS = "id, kind, name, status, metadata, created_at, updated_at"

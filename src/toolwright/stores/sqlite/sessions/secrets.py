@@ -9,9 +9,7 @@ import msgspec
 
 from toolwright import jsonx
 from toolwright.calls.redact import SEALED
-from toolwright.session.secrets.secrets import StepKey
-from toolwright.session.secrets.vault import Sealed
-from toolwright.session.services.quotas import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, Room, Sealed, StepKey
 from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
 from toolwright.tools.service_protocols import KeyInfo
 

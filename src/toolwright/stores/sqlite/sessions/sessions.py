@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from toolwright.errors import ServiceError
-from toolwright.session.archive.format import TABLES, Row, SessionInfo, SessionRows, SessionSink, Table, Usage
+from toolwright.stores.contracts.archives import TABLES, Row, SessionInfo, SessionRows, SessionSink, Table, Usage
 from toolwright.stores.sqlite.background.run_resources import abandon_resources
 from toolwright.stores.sqlite.background.run_rows import PENDING
 from toolwright.stores.sqlite.core.codec import one

@@ -1,23 +1,38 @@
-"""What a schedule is. Owns its value, its states and its policies; does not own its instants, nor firing it."""
+"""A schedule as a store keeps it. Owns its value, states and policies; does not own its instants, nor firing it."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct
 
-from toolwright.background.background_run import Options
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.ids import uuid7
 from toolwright.plain_data import plain_data
-from toolwright.schedules.misfires import Misfire
-from toolwright.schedules.timing import Timing
+from toolwright.stores.contracts.background_run import Options
 
 PREFIX = "sch_"
 """The beginning of the id of a schedule, unless its starter chose one."""
 _ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
+
+
+class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When something is to be done: over and over by `cron`, or once `at` an instant (seconds since the epoch)."""
+
+    cron: str | None = None
+    at: float | None = None
+    timezone: str = "UTC"
+
+
+Misfire: TypeAlias = Literal["skip", "once", "all"]
+
+
+MISFIRES: tuple[Misfire, ...] = get_args(Misfire)
+
+
 State: TypeAlias = Literal["active", "paused", "ended", "cancelled"]
 Overlap: TypeAlias = Literal["skip", "queue", "allow"]
 """What becomes of an instant while a run of the same schedule is not over: it is passed over, its run waits, or not."""

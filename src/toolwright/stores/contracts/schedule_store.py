@@ -1,4 +1,4 @@
-"""What a database must offer for schedules, and for all work in the background. Owns the verbs and their values."""
+"""The contract of schedules. Owns the verbs of their store and the values they take; has no queries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import builtins
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from toolwright.background.background_run import Registration
-from toolwright.background.store import Limits, RunStore
-from toolwright.background.triggers import TriggerStore
-from toolwright.schedules.schedule import Fired, Schedule, State
-from toolwright.session.services.quotas import Mark
-from toolwright.session.services.session_services import ServiceStores
+from toolwright.stores.contracts.background_run import Registration
+from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.schedule import Fired, Schedule, State
+from toolwright.stores.contracts.sessions import Mark
 
 
 class Firing(NamedTuple):
@@ -90,16 +88,3 @@ class ScheduleStore(Protocol):
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
         """What it did, the latest instant first."""
         ...
-
-
-class BackgroundStores(ServiceStores, Protocol):
-    """The rows of the services of sessions, and of their work in the background. They see each other's at once."""
-
-    @property
-    def processes(self) -> RunStore: ...
-
-    @property
-    def schedules(self) -> ScheduleStore: ...
-
-    @property
-    def triggers(self) -> TriggerStore: ...

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from toolwright.background.background_run import OVER, Progress
 from toolwright.errors import RunError
 from toolwright.plain_data import plain_data
+from toolwright.stores.contracts.background_run import OVER, Progress
 
 
 class Queued(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What a database must offer for processes. Owns the verbs, and the values they take and give; has no queries."""
+"""The contract of background runs. Owns the verbs of their store and the values they take and give; has no queries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from toolwright.background.background_run import BackgroundRun, Progress, Registration, Status
-from toolwright.background.run_events import RunEvent
-from toolwright.session.services.quotas import Mark, Quotas, Room
+from toolwright.stores.contracts.background_run import BackgroundRun, Progress, Registration, Status
+from toolwright.stores.contracts.run_events import RunEvent
+from toolwright.stores.contracts.sessions import Mark, Quotas, Room
 from toolwright.tools.outcome import ToolOutcome
 
 HEAD = 128 * 1024

@@ -1,23 +1,17 @@
-"""Waits for something outside. Owns their keys, signatures and resolutions, and the verbs a store must offer for them.
+"""The contract of waits: what calls wait for outside. Owns the name of a wait, its resolution, the verbs of its store.
 
-A wait belongs to a call and has a name within it: the call's own completion, an event it named, an approval. Its key is
-the wait's name in text, signed with a secret of the store: it can be handed to the outside world, and nobody can make
-one up. Whoever comes first resolves it; what is resolved stays so.
+A wait belongs to a call and has a name within it: the call's own completion, an event it named, an approval. The first
+who comes resolves it; a resolution stays. The signed text form of its name is `effects/wait_keys.py`.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-import msgspec
 from msgspec import Struct
 
-from toolwright.effects.effect import CallKey
-from toolwright.errors import KeyRefused
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.outcome import Failure
 
 WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
@@ -28,8 +22,6 @@ Signals are waited for each in turn. The wait of their name stands for all of th
 """
 INBOX: tuple[WaitKind, ...] = ("approval", "crash")
 """What a person decides."""
-
-_PREFIX = "twk1"
 
 
 class WaitKey(NamedTuple):
@@ -51,34 +43,8 @@ class Resolution(Struct, frozen=True, gc=False):
     by: str | None = None
 
 
-def failure_of(resolution: Resolution, what: str) -> Failure:
-    """What a wait that did not end well means for whoever waited."""
-    if resolution.failure is not None:
-        return resolution.failure
-    if resolution.status == "expired":
-        return expired(what)
-    return Failure(
-        category="unavailable",
-        code="wait_cancelled",
-        message=f"The wait for {what} was cancelled{f': {resolution.reason}' if resolution.reason else ''}",
-        source="runtime",
-    )
-
-
-def expired(what: str) -> Failure:
-    """The failure of a wait that came to its deadline."""
-    return Failure(
-        category="timeout", code="expired", message=f"The wait for {what} came to its deadline", source="runtime"
-    )
-
-
 BY_CALL = "\0call"
 """Who resolved a wait that a call ended without. Nobody else can be called so."""
-
-
-def was_answered(resolution: Resolution | None) -> bool:
-    """True when somebody resolved a wait and was told that this stands: it decides what becomes of the call."""
-    return resolution is not None and resolution.by != BY_CALL
 
 
 class Wait(Struct, frozen=True, gc=False):
@@ -203,38 +169,3 @@ class WaitStore(Protocol):
     async def remembered(self, session: str) -> list[Remembered]:
         """The decisions that hold in a session, the newest first."""
         ...
-
-
-class KeyRing:
-    """Signs the keys of waits and knows its own again."""
-
-    __slots__ = ("_secret",)
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
-    def write(self, key: WaitKey) -> str:
-        """The key in text, signed. The same wait always has the same."""
-        body = _text(msgspec.msgpack.encode(key))
-        return f"{_PREFIX}.{body}.{self._signature(body)}"
-
-    def read(self, text: str) -> WaitKey:
-        """The wait that a key names.
-
-        Raises:
-            KeyRefused: it is not one of this store's keys.
-        """
-        parts = text.split(".") if isinstance(text, str) and text.isascii() else []
-        if len(parts) != 3 or parts[0] != _PREFIX:
-            raise KeyRefused("The key is not one that a tool was given; pass it on as it is", "forged")
-        # In constant time: how long it takes must not tell how much of a guess is right.
-        if not hmac.compare_digest(self._signature(parts[1]), parts[2]):
-            raise KeyRefused("The key was not signed by this store; it is altered, or another store's", "forged")
-        return msgspec.msgpack.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=WaitKey)
-
-    def _signature(self, body: str) -> str:
-        return _text(hmac.digest(self._secret, f"{_PREFIX}.{body}".encode(), hashlib.sha256))
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")

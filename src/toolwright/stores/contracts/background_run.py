@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from toolwright import jsonx
 from toolwright.clock import rfc3339
-from toolwright.effects.effect import RUN_SCOPE, CallKey
 from toolwright.errors import RunError
 from toolwright.ids import uuid7
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
 from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import ToolOutcome
 

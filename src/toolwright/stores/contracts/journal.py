@@ -1,19 +1,44 @@
-"""The journal contract. Owns the identity of calls and the few verbs a store must offer; does not own SQL or policy.
+"""The contract of the journal: calls and their effects. Owns the identity of a call and the verbs of its store.
 
 A call's identity is its session, scope and id. Its intent is in the journal before its tool runs, its outcome before
 its caller sees it. So after a crash each call is in one of three states: unknown (it never began), unfinished (it may
-have run), or finished (its outcome stands, for ever).
+have run), or finished (its outcome stands for ever).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from toolwright.effects.effect import CallKey, Kept
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome
+
+RUN_SCOPE = "process/"
+"""What the scopes of processes begin with: whose worker is gone is for another worker, and for nobody else."""
+
+
+class CallKey(NamedTuple):
+    """What names one execution of a call."""
+
+    session: str
+    scope: str
+    call_id: str
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """What a journal has of an effect. Without `done`, it began and may have happened.
+
+    `payload` is the JSON of its result; `failure` stands for an error, with its code and message. A failure without
+    `done` is one after which it may be tried again.
+    """
+
+    label: str
+    input: bytes
+    at: float
+    done: bool = False
+    payload: bytes = b"null"
+    failure: Failure | None = None
 
 
 class Intent(Struct, frozen=True, gc=False):

@@ -1,0 +1,182 @@
+"""The contract of archives: whole sessions, to be read, filled, listed and deleted. Owns the rows of each service.
+
+What an archive file looks like is `session/archive/format.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, Protocol, TypeVar
+
+from msgspec import Raw, Struct
+
+from toolwright.plain_data import plain_data
+from toolwright.tools.service_protocols import Sender
+
+T = TypeVar("T")
+
+
+class FileRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file or directory; `hash` names its content."""
+
+    path: str
+    directory: bool
+    hash: str | None
+    size: int
+    readonly: bool
+    created_at: float
+    updated_at: float
+
+
+class KeyValueRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key and its value."""
+
+    key: str
+    value: Raw
+    created_at: float
+    updated_at: float
+
+
+class SecretRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A secret, sealed: nobody reads it without the master key that `master` names."""
+
+    name: str
+    master: str
+    wrapped: bytes
+    sealed: bytes
+    created_at: float
+    updated_at: float
+
+
+class MessageRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A message."""
+
+    number: int
+    sender: Sender
+    content: Raw
+    metadata: Raw
+    at: float
+
+
+class AttachmentRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """An attachment; `hash` names its content."""
+
+    hash: str
+    name: str
+    media_type: str
+    size: int
+    at: float
+
+
+class ResourceRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A resource."""
+
+    id: str
+    kind: str
+    name: str
+    status: str
+    metadata: Raw
+    created_at: float
+    updated_at: float
+
+
+class ConnectionRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A provider that the session is connected to."""
+
+    provider: str
+    detail: Raw
+    connected_at: float
+
+
+Row = FileRow | KeyValueRow | SecretRow | MessageRow | AttachmentRow | ResourceRow | ConnectionRow
+Table = Literal["files", "key_values", "secrets", "messages", "attachments", "resources", "connections"]
+TABLES: dict[Table, type[Row]] = {
+    "files": FileRow,
+    "key_values": KeyValueRow,
+    "secrets": SecretRow,
+    "messages": MessageRow,
+    "attachments": AttachmentRow,
+    "resources": ResourceRow,
+    "connections": ConnectionRow,
+}
+"""The services, and what they keep. The fields of a row are the columns of its table."""
+
+
+class Usage(Struct, frozen=True):
+    """How much a session keeps in one service."""
+
+    entries: int
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain data."""
+        return plain_data(self)
+
+
+class SessionInfo(Struct, frozen=True):
+    """A session that a store knows: how many calls it has, how many of them are unfinished, and what it keeps."""
+
+    id: str
+    calls: int
+    unfinished: int
+    usage: dict[str, Usage]
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known of the session as plain data."""
+        return plain_data(self)
+
+
+class SessionRows(Protocol):
+    """All that one session keeps, at one moment. Used on a thread."""
+
+    def rows(self, table: Table) -> Iterator[Row]: ...
+
+    def blob(self, hash: str) -> Iterator[bytes]:
+        """Content in pieces."""
+        ...
+
+
+class SessionSink(Protocol):
+    """A session that is being filled, inside one transaction. Used on a thread."""
+
+    def add(self, table: Table, row: Row) -> None: ...
+
+    def add_blob(self, hash: str, pieces: Iterable[bytes]) -> None: ...
+
+    def usage(self, table: Table) -> Usage: ...
+
+    def knows_master(self, master: str) -> bool:
+        """True when secrets of this store are sealed by the same master key."""
+        ...
+
+
+class ArchiveStore(Protocol):
+    """What a database must offer for whole sessions."""
+
+    async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
+        """Let `take` read a session, off the event loop.
+
+        Raises:
+            ServiceError: there is no such session, with code "not_found".
+        """
+        ...
+
+    async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
+        """Let `fill` write a session that is new, or that is removed before; all of it or nothing.
+
+        Raises:
+            ServiceError: it exists and is not to be replaced, or has calls that are unfinished.
+        """
+        ...
+
+    async def list_sessions(self) -> list[SessionInfo]:
+        """Every session that has calls or keeps something, by id."""
+        ...
+
+    async def delete_session(self, session: str) -> bool:
+        """Remove a session with its calls and all it keeps; False when there is none.
+
+        Raises:
+            ServiceError: it has calls that are unfinished, with code "unfinished".
+        """
+        ...
