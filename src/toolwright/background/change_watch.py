@@ -17,7 +17,7 @@ POLL = 0.2
 """Seconds between two looks at what other processes changed, while somebody watches here."""
 
 
-class Bell:
+class ChangeWatch:
     """All who watch processes of one store. `alone` says that no other process can change any."""
 
     def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:

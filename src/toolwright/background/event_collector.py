@@ -18,13 +18,13 @@ STREAM = 50
 """Characters of the name of a stream."""
 
 
-class Sink:
+class EventCollector:
     """Takes the events of the calls of one process, at any rate, and never makes them wait.
 
     `dirty` is told once when there is something to report, until the report is taken.
     """
 
-    def __init__(self, process: BackgroundRun, clock: Clock, dirty: Callable[[Sink], None]) -> None:
+    def __init__(self, process: BackgroundRun, clock: Clock, dirty: Callable[[EventCollector], None]) -> None:
         self.id = process.id
         self._token = process.token
         self._clock = clock

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
-from toolwright.stores.contracts.journal import CallKey
 from toolwright.errors import ServiceError
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.quotas import require_name
 from toolwright.session.services.session_services import SessionServices
+from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome

@@ -88,6 +88,15 @@ class RunBatch(NamedTuple):
     """The id of the call that started the run, if one did."""
 
 
+def program_origin(policy: Policy, restrictions: tuple[Policy, ...]) -> Origin:
+    """The program, under a policy and restrictions; or the call that asks, if a tool uses what is the program's."""
+    run = CURRENT.get()
+    if run is None:
+        return Origin("host", policy, restrict(restrictions, policy))
+    asking = origin_of(run, identity(run))
+    return Origin(asking.source, policy, restrict(asking.restrictions, policy), asking.call)
+
+
 class SessionCore:
     """A session, as calls, background runs and schedules use it."""
 
@@ -162,7 +171,7 @@ class SessionCore:
         self.follow(policy)
 
     def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
-        """Continue under another policy, and the restrictions of the call that opened it. Running batches keep theirs."""
+        """Use another policy and the restrictions of the call that opened it; batches that run keep theirs."""
         self._restrictions = restrictions
         self._use_policy(policy)
 
@@ -407,13 +416,9 @@ class SessionCore:
         files = self._services(Marks(call), self.policy).files if known else self.services.files
         return await keep_output(files, call, text)
 
-    def program_origin(self) -> Origin:
+    def origin(self) -> Origin:
         """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
-        run = CURRENT.get()
-        if run is None:
-            return Origin("host", self.policy, restrict(self._restrictions, self.policy))
-        asking = origin_of(run, identity(run))
-        return Origin(asking.source, self.policy, restrict(asking.restrictions, self.policy), asking.call)
+        return program_origin(self.policy, self._restrictions)
 
     # --- sessions that its calls open
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -13,7 +13,7 @@ from toolwright.session.core import BackgroundClients, SessionCore
 from toolwright.session.parts import SharedParts
 from toolwright.session.session import Session
 from toolwright.tools.outcome import encodable
-from toolwright.tools.registry import ToolRegistry, ToolSource
+from toolwright.tools.registry import ToolSource
 from toolwright.tools.tool import Tool
 
 
@@ -44,33 +44,43 @@ class OpenSessions:
         # Child sessions live as long as their calls, or whoever else holds one.
         self._children: WeakValueDictionary[str, SessionCore] = WeakValueDictionary()
 
-    def open(
+    def session(
         self,
         session_id: str,
-        tools: Iterable[Any] | ToolSource = (),
+        tools: ToolSource | None = None,
         policy: Policy | None = None,
         projector: Projector | None = None,
     ) -> Session:
         """The session of an id, for the program; it is opened if it is not yet."""
+        core = self.open(session_id, tools, policy, projector)
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = Session(core)
+        return session
+
+    def open(
+        self,
+        session_id: str,
+        tools: ToolSource | None = None,
+        policy: Policy | None = None,
+        projector: Projector | None = None,
+    ) -> SessionCore:
+        """The inside of the session of an id, which the program opens."""
         core = self._find(session_id)
-        given = tools != () or policy is not None or projector is not None
         if core is None:
             hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
             core = self._make(session_id, policy or self._shared.policy, hooks)
-        elif given:
+        elif tools is not None or policy is not None or projector is not None:
             if session_id not in self._only_runs:
                 raise ToolwrightError(
                     f"The session {session_id!r} is open already; give its tools and its policy when it is first made"
                 )
             core.set_up(policy or core.policy, projector)
-        if tools != ():
-            core.tools.push(tools if isinstance(tools, ToolSource) else ToolRegistry(tools))
+        if tools is not None:
+            core.tools.push(tools)
         self._only_runs.discard(session_id)
         self._cores[session_id] = core
-        session = self._sessions.get(session_id)
-        if session is None:
-            session = self._sessions[session_id] = Session(core)
-        return session
+        return core
 
     def core(self, session_id: str) -> SessionCore:
         """The inside of the session of an id, for its background runs; it is opened if it is not yet."""
@@ -123,9 +133,7 @@ class OpenSessions:
     def _find(self, session_id: str) -> SessionCore | None:
         return self._cores.get(session_id) or self._children.get(session_id)
 
-    def _make(
-        self, session_id: str, policy: Policy, hooks: Hooks, tools: ToolSource | None = None
-    ) -> SessionCore:
+    def _make(self, session_id: str, policy: Policy, hooks: Hooks, tools: ToolSource | None = None) -> SessionCore:
         return SessionCore(
             self._shared,
             session_id,

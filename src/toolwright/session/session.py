@@ -196,7 +196,7 @@ class Session:
         return await self._triggers.add(topic, tool, args, **options)
 
     async def off(self, trigger: Trigger | str) -> bool:
-        """Start nothing more by a trigger, or the one of an id; runs that it started continue. False if there is none."""
+        """Start nothing more by a trigger, or the one of an id; its runs continue. False if there is none."""
         return await self._triggers.remove(trigger.id if isinstance(trigger, Trigger) else trigger)
 
     async def triggers(self) -> list[Trigger]:
@@ -207,19 +207,19 @@ class Session:
     def _runs(self) -> RunsClient:
         core = self._core
         core.shared.lifetime.require_open()
-        return core.background.runs(core, Unmarked(), core.program_origin(), unguarded)
+        return core.background.runs(core, Unmarked(), core.origin(), unguarded)
 
     @property
     def _schedules(self) -> SchedulesClient:
         core = self._core
         core.shared.lifetime.require_open()
-        return core.background.schedules(core, Unmarked(), core.program_origin(), unguarded)
+        return core.background.schedules(core, Unmarked(), core.origin(), unguarded)
 
     @property
     def _triggers(self) -> TriggersClient:
         core = self._core
         core.shared.lifetime.require_open()
-        return core.background.triggers(core, Unmarked(), core.program_origin(), unguarded)
+        return core.background.triggers(core, Unmarked(), core.origin(), unguarded)
 
     # --- tools, as a model sees them
 
