@@ -1,6 +1,7 @@
 """What holds for every test: it leaves nothing running, and the promises it claims to prove exist.
 
-Owns the checks around a test; does not own fixtures of a subject, which live beside their tests.
+Owns the checks around a test, and the stores and runtimes that most tests open; fixtures of one subject live beside
+its tests.
 """
 
 import asyncio
@@ -12,15 +13,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 
 from scripts.promises import PROMISES, promises_in
 from tests.loop_watch import MOST_STALL, LoopWatch, watch_loop
+from tests.support import fail_after
+from toolwright import Runtime
 
 # The same examples every time, so that a run that passed passes again; HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)
@@ -80,6 +83,39 @@ async def no_task_left() -> AsyncIterator[None]:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     if tasks:
         pytest.fail(report([f"task {task!r}" for task in tasks]), pytrace=False)
+
+
+pytest.register_assert_rewrite("toolwright.testing.conformance")  # before any test imports it
+
+OpenRuntime = Callable[..., Coroutine[Any, Any, Runtime]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture(params=["memory", "file"])
+def place(request: pytest.FixtureRequest, file: Path) -> str | Path:
+    """Every store in turn."""
+    return ":memory:" if request.param == "memory" else file
+
+
+@pytest.fixture
+async def open_runtime() -> AsyncIterator[OpenRuntime]:
+    """Open runtimes: a store first, where the test names one, then the tools. They are closed at the end."""
+    opened: list[Runtime] = []
+
+    async def open_one(*given: Any, **options: Any) -> Runtime:
+        named = bool(given) and isinstance(given[0], (str, Path))
+        store, tools = (given[0], given[1:]) if named else (":memory:", given)
+        runtime = await Runtime.open(store, tools=tools, **options)
+        opened.append(runtime)
+        return runtime
+
+    yield open_one
+    async with fail_after(10):
+        await asyncio.gather(*(runtime.close() for runtime in opened))
 
 
 @pytest.fixture

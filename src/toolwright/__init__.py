@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from toolwright.app import App
     from toolwright.calls.authorise.approvals import Approval
     from toolwright.calls.batch import Batch
-    from toolwright.calls.hooks import Answer, HookCall, ProjectedCall, ReplaceArguments
+    from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
     from toolwright.errors import (
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from toolwright.tools.registry import ToolRegistry
     from toolwright.tools.retry import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
+    from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
 
 __version__ = "0.1.0"
@@ -84,6 +85,7 @@ _HOMES = {
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
     "PolicySettings": "toolwright.calls.policy",
+    "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
     "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
@@ -103,6 +105,7 @@ _HOMES = {
     "Session": "toolwright.session.session",
     "SpawnOptions": "toolwright.tools.background_protocols",
     "StoreError": "toolwright.errors",
+    "Subject": "toolwright.tools.subject",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
     "ToolCall": "toolwright.tools.call",
@@ -153,6 +156,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "PolicySettings",
+    "PrepareCall",
     "ProjectedCall",
     "Quotas",
     "Recovered",
@@ -172,6 +176,7 @@ __all__ = [
     "Session",
     "SpawnOptions",
     "StoreError",
+    "Subject",
     "Success",
     "Tool",
     "ToolCall",

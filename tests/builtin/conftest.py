@@ -5,7 +5,6 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.effects.conftest import file, open_runtime, place
 from toolwright import Session
 from toolwright.builtin import arithmetic, todos, weather
 from toolwright.builtin import file_editing as editing
@@ -13,8 +12,6 @@ from toolwright.builtin import file_reading as reading
 from toolwright.builtin import kv_and_secrets as storage
 from toolwright.builtin import time_and_echo as basics
 from toolwright.tools.tool import Tool
-
-__all__ = ["file", "files", "open_runtime", "place", "run", "session"]
 
 HOMES: tuple[Any, ...] = (arithmetic, basics, editing, reading, storage, todos, weather)
 TOOLS = [thing for home in HOMES for thing in vars(home).values() if isinstance(thing, Tool)]

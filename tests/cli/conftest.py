@@ -198,7 +198,7 @@ CRASHING = '''
 import os
 import signal
 from pathlib import Path
-from toolwright import Pending, ToolContext, tool
+from toolwright import Pending, Subject, ToolContext, tool
 
 
 def cut_off(name: str) -> None:
@@ -230,7 +230,11 @@ def risky() -> str:
     return "alive"
 
 
-@tool(approval="required", parallel=True)
+def flight(arguments: dict, view: object) -> Subject:
+    return Subject("flight", f"to {arguments.get('where', 'moon')}", "/pad")
+
+
+@tool(approval="required", parallel=True, subject=flight)
 def launch(where: str = "moon") -> str:
     """Do something grave."""
     return f"launched to {where}"

@@ -22,8 +22,16 @@ def test_requests_tell_tool_arguments_rule_and_deadline(run: Run, left: Callable
     (request,) = run("approvals", *DB, "--json").json
     assert (request["call_id"], request["tool"], request["arguments"]) == ("l1", "launch", {"where": "mars"})
     assert (request["cause"], request["rule"]) == ("policy", "approval")
+    assert request["subject"] == {"kind": "flight", "text": "to mars", "directory": "/pad"}
     table = run("approvals", *DB).out
-    for said in ("l1", "launch", '{"where":"mars"}', "the tool requires approval", "24 h left"):
+    for said in (
+        "l1",
+        "launch",
+        '{"where":"mars"}',
+        "the tool requires approval",
+        "24 h left",
+        "flight in /pad: to mars",
+    ):
         assert said in table
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.effects.older import make_version_1
+from tests.stores.sqlite.older_schemas import make_version_1
 
 pytestmark = pytest.mark.usefixtures("background")
 

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("toolwright.testing.conformance")
-
-from tests.conformance.databases import InBundles, InFile  # noqa: E402
-from toolwright.testing.conformance import Database, InMemory  # noqa: E402
+from tests.conformance.databases import InBundles, InFile
+from toolwright.testing.conformance import Database, InMemory
 
 
 @pytest.fixture(params=["memory", "sqlite", "sqlite with bundles"])

@@ -18,8 +18,8 @@ from random import Random, SystemRandom
 
 from tests.builtin.hostile import HOSTILE
 from tests.builtin.test_bash_rules import BEFORE, DENY, HARMS, WRAPPERS, Pair, hide
-from tests.calls.shell_box import ShellBox
-from tests.calls.shell_spellings import COMMANDS, WRITES, allowed, command_script, write_script
+from tests.calls.authorise.shell_box import ShellBox
+from tests.calls.authorise.shell_spellings import COMMANDS, WRITES, allowed, command_script, write_script
 from tests.crash.story import Story
 from tests.crash.worker_story import WorkerStory
 from tests.loop_watch import MOST_STALL, watch_loop

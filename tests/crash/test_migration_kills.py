@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.effects.older import MARKS, SCHEMA, make_version_1, rows
+from tests.stores.sqlite.older_schemas import MARKS, SCHEMA, make_version_1, rows
 from toolwright.stores.sqlite.core.schema import VERSION
 from toolwright.stores.sqlite.store import SqliteStore
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.conftest import OpenRuntime
+from tests.conftest import OpenRuntime
 from tests.support import fail_after
 from toolwright import Pending, ToolCall, ToolContext, ToolError, tool
 from toolwright.errors import KeyRefused

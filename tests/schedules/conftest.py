@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes.conftest import Stage
+from tests.background.conftest import Stage
 from tests.schedules.almanac import utc
 from toolwright import ToolContext, tool
 from toolwright.testing import FakeClock
@@ -49,17 +48,6 @@ def clock_time(instant: float) -> str:
 async def did(schedule: Any) -> list[tuple[str, str]]:
     """What a schedule did for its instants, the oldest first."""
     return [(clock_time(fired.instant), fired.what) for fired in reversed(await schedule.history(1_000))]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture(params=["memory", "file"])
-def place(request: pytest.FixtureRequest, file: Path) -> str | Path:
-    """Every store in turn."""
-    return ":memory:" if request.param == "memory" else file
 
 
 @pytest.fixture

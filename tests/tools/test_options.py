@@ -34,7 +34,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one():
 @pytest.mark.promise("TOOL-05")
 def test_an_unknown_option_like_no_other_is_refused_with_the_list():
     said = refusal(zzz=1)
-    assert said.startswith("Tool 'copy' has an unknown option 'zzz'; the options are: approval, capabilities,")
+    assert said.startswith("Tool 'copy' has an unknown option 'zzz'; the options are: approval, background,")
 
 
 @pytest.mark.promise("TOOL-05")

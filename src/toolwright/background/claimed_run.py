@@ -184,6 +184,7 @@ class ClaimedRun:
                 scope=scope_of(run.id),
                 push=self._events.push,
                 keep_event=partial(self._reports.append, run, self._events),
+                tool=tool,
                 timeout=LONGEST if said is None else said,
                 restrictions=restrictions,
                 started_by=run.started_by,

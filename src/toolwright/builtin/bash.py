@@ -34,12 +34,17 @@ from toolwright.limited_children import ChildFailed, ChildJob, ChildTimeout
 from toolwright.tools.context import ToolContext
 from toolwright.tools.function import as_tool, tool
 from toolwright.tools.outcome import Success, ToolError
+from toolwright.tools.session_protocols import SessionView
 from toolwright.tools.shell_rules import Policies, command_rules, write_refused_by
+from toolwright.tools.subject import Subject
 
 if TYPE_CHECKING:
     from toolwright.tools.tool import Tool
 
 STATE_KEY = "toolwright:bash"
+DIRECTORY_KEY = "toolwright:bash/directory"
+"""Where the next script starts: a person who is asked about a script is shown it."""
+START = "/workspace"
 """The key of the session's key-values that holds what the shell remembers from call to call."""
 
 DESCRIPTION = """\
@@ -111,6 +116,11 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 }
 
 
+async def _subject(arguments: dict[str, Any], view: SessionView) -> Subject:
+    """The script, and the directory where an earlier script left the shell."""
+    return Subject("shell", str(arguments.get("command", "")), str(await view.kv.get(DIRECTORY_KEY, START)))
+
+
 def bash_tool(limits: BashLimits | None = None) -> Tool:
     """Make the tool `bash` with some limits."""
     bounds = limits or BashLimits()
@@ -122,8 +132,9 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         id="toolwright.builtin.bash",
         kind="shell",
         # Where the first script starts. A later one may start elsewhere: the sandbox knows, and keeps the rules there.
-        directory="/workspace",
+        directory=START,
         mount="/workspace",
+        subject=_subject,
         category="shell",
         output_schema=OUTPUT_SCHEMA,
         destructive=True,
@@ -149,6 +160,8 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         # A run in the background begins with the shell as it is, and leaves it to the scripts of the conversation.
         if done.state is not None and ctx.runs.current is None:
             await ctx.kv.set(STATE_KEY, done.state)
+            if done.cwd != await ctx.kv.get(DIRECTORY_KEY, START):
+                await ctx.kv.set(DIRECTORY_KEY, done.cwd)
         return Success(
             {
                 "stdout": done.stdout,

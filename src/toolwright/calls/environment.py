@@ -20,7 +20,7 @@ from toolwright.limited_children import ChildPool
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.session_protocols import ModelClient
+from toolwright.tools.session_protocols import ModelClient, SessionView
 
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import CallRun
@@ -72,6 +72,7 @@ class CallHost:
         "tasks",
         "thread_id",
         "threads",
+        "view",
     )
 
     def __init__(
@@ -97,6 +98,7 @@ class CallHost:
         run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         secret_names: Callable[[], Awaitable[Sequence[str]]],
+        view: SessionView,
         know: Callable[[], Awaitable[None]] | None = None,
         deps: Any = NO_LIFESPAN,
     ) -> None:
@@ -123,6 +125,8 @@ class CallHost:
         self.run_nested = run_nested
         self.keeper = keeper
         self.secret_names = secret_names
+        # The session for prepare steps, which may only read.
+        self.view = view
         # What must be awaited before the first batch, to know what must be redacted; None from then on.
         self.know = know
         # None for as long as there is nothing to redact, and then all that it costs is to look at it.

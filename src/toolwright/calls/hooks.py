@@ -15,6 +15,7 @@ from toolwright.plain_data import plain_data
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
+from toolwright.tools.session_protocols import SessionView
 
 
 class HookCall(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,20 @@ class HookCall(Struct, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """The call as plain data."""
         return plain_data(self)
+
+
+class PrepareCall(HookCall, frozen=True, kw_only=True):
+    """A call as the prepare step of its tool sees it. `view` is its session, which can only be read.
+
+    The step runs before the policy decides, and again when the call is continued after a crash: what it reads may
+    have changed since.
+    """
+
+    view: SessionView
+
+    def to_json(self) -> dict[str, Any]:
+        """The call as plain data, without the view."""
+        return plain_data(self, without=("view",))
 
 
 class ReplaceArguments(Struct, frozen=True):

@@ -24,6 +24,7 @@ from toolwright.calls.redact import show_arguments, shown_later
 from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.tool_plan import RunOwner
+from toolwright.errors import StoreError
 
 
 class LaunchOwner(RunOwner, Protocol):
@@ -140,9 +141,9 @@ class Launch:
 
     async def _approach(self, runs: list[CallRun]) -> None:
         hooks, policy, loop = self._setting.hooks.before, self._setting.policy, self._host.loop
-        session, batch, most, seconds = self._host.session_id, self._batch.id, policy.max_argument_bytes, policy.timeout
+        view, batch, most, seconds = self._host.view, self._batch.id, policy.max_argument_bytes, policy.timeout
         tasks = [
-            loop.create_task(approach(run, hooks, session=session, batch=batch, max_bytes=most, seconds=seconds))
+            loop.create_task(approach(run, hooks, view=view, batch=batch, max_bytes=most, seconds=seconds))
             for run in runs
         ]
         try:
@@ -155,6 +156,8 @@ class Launch:
             raise
         for run, task in zip(runs, tasks, strict=True):
             await show_arguments(run)
+            if not task.cancelled() and isinstance(fault := task.exception(), StoreError):
+                raise fault
             if task.cancelled() or task.exception() is not None:
                 run.fail(broken("hook", "the code before the call was cancelled"))
 

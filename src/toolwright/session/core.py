@@ -33,6 +33,7 @@ from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
 from toolwright.session.children import SENDERS, Calls, ChildSession, SessionState, child_id
 from toolwright.session.parts import SharedParts
+from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.secrets.log_filter import unguard_logs
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.keyvalue import KeyValue
@@ -80,8 +81,10 @@ class RunBatch(NamedTuple):
     push: Callable[[AnyEvent], None]
     """Is given the events of its calls, beside those who subscribed."""
     keep_event: KeepEvent
-    timeout: float | None
-    """Seconds for its call, in place of the default of the policy."""
+    tool: Tool | None
+    """The tool of its call, if the session has it here."""
+    timeout: float
+    """Seconds for its call, in place of those that its tool or the policy says."""
     restrictions: tuple[Policy, ...] = ()
     """Of whoever started the run."""
     started_by: str | None = None
@@ -140,6 +143,7 @@ class SessionCore:
             run_nested=self._run_nested,
             keeper=self.known_secrets,
             secret_names=self._secret_names,
+            view=ReadOnlySession(session_id, self.definitions, lambda: self.services),
             know=self._know if shared.durable else None,
             open_child=self._child_of_call,
             model=shared.model,
@@ -152,6 +156,7 @@ class SessionCore:
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._late: tuple[Capability, ...] = ()
+        self._bodies: dict[str, tuple[Tool, Tool]] = {}  # tools with a body for runs, and as runs run them
         self._loops = LoopWatch()
         # Settings for the batches of calls of other sessions, by the id of the restrictions of these.
         self._settings_under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
@@ -236,7 +241,7 @@ class SessionCore:
         setting = self._make_setting(self._run_policy, environment, (), (*self._restrictions, *run.restrictions))
         batch = Batch(
             [call],
-            self.tools_of_runs(),
+            self._tools_with_body(run.tool),
             setting,
             scope=run.scope,
             started_by=run.started_by,
@@ -346,6 +351,16 @@ class SessionCore:
     def tools_of_runs(self) -> Snapshot:
         """The tools of its background runs: those of the app, where another process may run them."""
         return self._run_offer.complete(self.shared.tools.snapshot()) if self._has_own_tools else self.all_tools()
+
+    def _tools_with_body(self, tool: Tool | None) -> Snapshot:
+        """The tools of background runs, with one of them as a run runs it; the calls that it makes run the others."""
+        tools = self.tools_of_runs()
+        if tool is None or tool.background_body is None:
+            return tools
+        known = self._bodies.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._bodies[tool.name] = tool, tool.in_background()
+        return {**tools, tool.name: known[1]}
 
     def definitions(self) -> list[ToolDefinition]:
         """The definitions of its tools, by name."""

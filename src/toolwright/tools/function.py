@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
 from toolwright.errors import ToolDefinitionError
+from toolwright.tools.body import Body, Invoke, require_same_input
 from toolwright.tools.definition import DefinitionChanges
 from toolwright.tools.options import ToolOptions, define, read_needs
-from toolwright.tools.tool import Invoke, Tool
+from toolwright.tools.tool import F, Tool
 
 if TYPE_CHECKING:
     from toolwright.tools.annotations import FrameLocals
+    from toolwright.tools.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -147,6 +150,7 @@ class ToolDeclaration(Tool):
                 f"Tool {name!r} is a method and has no object; register the method of an instance, as in obj.{name}"
             )
         signature = read_signature(function, name=name, localns=self._local_names)
+        body = _function_body(function, signature)
         definition = define(
             self._options,
             name=name,
@@ -154,19 +158,35 @@ class ToolDeclaration(Tool):
             description=signature.description if self._description is None else self._description,
             input_schema=signature.input_schema,
         )
-        return Tool(
+        made = Tool(
             definition,
-            validate=signature.validate,
-            invoke=_invoker(function, signature.context_parameter),
-            mode="async" if signature.is_async else "thread",
-            needs_context=signature.context_parameter is not None,
-            needs=read_needs(self._options, name) | ({"deps"} if signature.wants_deps else frozenset()),
+            validate=body.validate,
+            invoke=body.invoke,
+            mode=body.mode,
+            needs_context=body.needs_context,
+            needs=read_needs(self._options, name) | body.needs,
             parameters=signature.parameters,
             prepare=self._options.get("prepare"),
             screen=self._options.get("screen"),
+            subject=self._options.get("subject"),
             function=function,
-            direct=function if signature.context_parameter is None else None,
+            direct=body.direct,
+            make_body=functools.partial(_background_body, name, signature.input_schema, self._local_names),
         )
+        if (background := self._options.get("background")) is not None:
+            made.background(background)
+        return made
+
+    def background(self, function: F) -> F:
+        """Use another function for the background runs of this tool, as `Tool.background` does.
+
+        Raises:
+            ToolDefinitionError: the tool has such a function already.
+        """
+        if "background" in self._options:
+            raise ToolDefinitionError(f"Tool {self._name!r} has two functions for the background; keep one of them")
+        self._options = {**self._options, "background": function}
+        return function
 
     def with_definition(self, **changes: Unpack[DefinitionChanges]) -> Self:
         return cast("Self", self.resolve().with_definition(**changes))
@@ -184,8 +204,13 @@ class ToolDeclaration(Tool):
         bound_to, bind = owner if self._of_class else instance, getattr(self.__wrapped__, "__get__", None)
         if bound_to is None or bind is None:
             return self
-        bound = bind(bound_to, owner)
-        return ToolDeclaration(bound, self._name, self._description, self._options, self._local_names).resolve()
+        from toolwright.tools.signature import is_unbound_method
+
+        bound, options = bind(bound_to, owner), self._options
+        background = options.get("background")
+        if background is not None and is_unbound_method(background):
+            options = {**options, "background": background.__get__(bound_to, owner)}
+        return ToolDeclaration(bound, self._name, self._description, options, self._local_names).resolve()
 
     def __repr__(self) -> str:
         return f"<Tool {self._name!r}, not yet built>"
@@ -239,6 +264,31 @@ def _is_declared(attribute: Any) -> bool:
     if isinstance(attribute, (staticmethod, classmethod)):
         attribute = attribute.__func__
     return isinstance(attribute, Tool)
+
+
+def _function_body(function: Callable[..., Any], signature: Signature) -> Body:
+    return Body(
+        signature.validate,
+        _invoker(function, signature.context_parameter),
+        "async" if signature.is_async else "thread",
+        signature.context_parameter is not None,
+        function,
+        function if signature.context_parameter is None else None,
+        frozenset({"deps"} if signature.wants_deps else ()),
+    )
+
+
+def _background_body(
+    name: str, input_schema: Mapping[str, Any], local_names: Any, function: Callable[..., Any]
+) -> Body:
+    """The body of a function for the background runs of a tool, whose parameters are those of the tool."""
+    from toolwright.tools.signature import read_signature
+
+    if not callable(function) or isinstance(function, type):
+        raise ToolDefinitionError(f"Tool {name!r} has background={function!r:.200}; use a function")
+    signature = read_signature(function, name=name, localns=local_names)
+    require_same_input(name, input_schema, signature.input_schema)
+    return _function_body(function, signature)
 
 
 def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Invoke:

@@ -64,10 +64,14 @@ class ToolOptions(TypedDict, total=False):
     needs: Iterable[str]
     # what it tells of with `ctx.emit`: a name, and the type or JSON Schema of what it says
     events: Mapping[str, Mapping[str, Any] | type]
+    # runs in the place of the tool's own code when the call is a background run; it has the same parameters
+    background: Callable[..., Any]
     # runs before the policy decides; its result is in the context as `prepared`, or answers in the tool's place
     prepare: Callable[[dict[str, Any], Any], Any]
     # sees the JSON of the arguments before anything is recorded, and may refuse what must not be written down
     screen: Callable[[bytes], Any]
+    # says to a person who is asked for approval what the call is about; it gets the arguments and a read-only session
+    subject: Callable[[dict[str, Any], Any], Any]
 
 
 NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
@@ -113,9 +117,16 @@ def define(
     prepare = options.get("prepare")
     if prepare is not None and not callable(prepare):
         raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; use a function of arguments and call")
+    if options.get("background") is not None and options.get("supports_background") is False:
+        raise ToolDefinitionError(
+            f"Tool {name!r} has background=... and supports_background=False; drop one of the two"
+        )
     screen = options.get("screen")
     if screen is not None and not callable(screen):
         raise ToolDefinitionError(f"Tool {name!r} has screen={screen!r:.200}; use a function of the arguments' JSON")
+    subject = options.get("subject")
+    if subject is not None and not callable(subject):
+        raise ToolDefinitionError(f"Tool {name!r} has subject={subject!r:.200}; use a function of arguments and view")
     required = _required_secrets(options.get("requires_secrets"), name)
     if required:
         options = {**options, "requires_secrets": True}

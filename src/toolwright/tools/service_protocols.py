@@ -50,14 +50,34 @@ class GrepMatch(Struct, frozen=True):
         return plain_data(self)
 
 
-class FilesClient(Protocol):
-    """The files of a session: absolute paths, of which `/workspace` is another name for the root."""
+class FilesReader(Protocol):
+    """The files of a session, to be read: absolute paths, of which `/workspace` is another name for the root."""
 
     async def read(self, path: str) -> str:
         """The text of a file; one that is not UTF-8 is refused, and `read_bytes` reads it."""
         ...
 
     async def read_bytes(self, path: str) -> bytes: ...
+
+    def stream(self, path: str) -> AsyncIterator[bytes]:
+        """The content in pieces, for what is too large to hold."""
+        ...
+
+    async def list(self, path: str = "/") -> builtins.list[FileInfo]:
+        """What stands in a directory, by name."""
+        ...
+
+    async def stat(self, path: str) -> FileInfo | None: ...
+
+    async def grep(
+        self, pattern: str, path: str = "/", *, glob: str | None = None, limit: int = 1_000
+    ) -> builtins.list[GrepMatch]:
+        """The lines that match a regular expression, in the files below a path."""
+        ...
+
+
+class FilesClient(FilesReader, Protocol):
+    """The files of a session."""
 
     async def write(
         self, path: str, content: str | bytes, *, expected: str | None = None, readonly: bool | None = None
@@ -69,28 +89,12 @@ class FilesClient(Protocol):
         """
         ...
 
-    def stream(self, path: str) -> AsyncIterator[bytes]:
-        """The content in pieces, for what is too large to hold."""
-        ...
-
     async def write_stream(self, path: str, content: AsyncIterable[bytes]) -> FileInfo: ...
 
     async def make_directory(self, path: str) -> FileInfo: ...
 
-    async def list(self, path: str = "/") -> builtins.list[FileInfo]:
-        """What stands in a directory, by name."""
-        ...
-
-    async def stat(self, path: str) -> FileInfo | None: ...
-
     async def delete(self, path: str, recursive: bool = False) -> int:
         """Remove a file or directory, and return how many entries that were; 0 when there was none."""
-        ...
-
-    async def grep(
-        self, pattern: str, path: str = "/", *, glob: str | None = None, limit: int = 1_000
-    ) -> builtins.list[GrepMatch]:
-        """The lines that match a regular expression, in the files below a path."""
         ...
 
 
@@ -106,16 +110,20 @@ class KeyInfo(Struct, frozen=True):
         return plain_data(self)
 
 
-class KeyValueClient(Protocol):
-    """What the session keeps under names it chose, as JSON."""
+class KeyValueReader(Protocol):
+    """What the session keeps under names it chose, to be read."""
 
     async def get(self, key: str, default: Any = None) -> Any: ...
+
+    async def list(self, prefix: str = "") -> builtins.list[KeyInfo]: ...
+
+
+class KeyValueClient(KeyValueReader, Protocol):
+    """What the session keeps under names it chose, as JSON."""
 
     async def set(self, key: str, value: Any) -> None: ...
 
     async def delete(self, key: str) -> bool: ...
-
-    async def list(self, prefix: str = "") -> builtins.list[KeyInfo]: ...
 
 
 class SecretsClient(Protocol):
@@ -150,7 +158,13 @@ class Message(Struct, frozen=True):
         return plain_data(self)
 
 
-class MessagesClient(Protocol):
+class MessagesReader(Protocol):
+    """The conversation of a session, to be read."""
+
+    async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]: ...
+
+
+class MessagesClient(MessagesReader, Protocol):
     """The conversation of a session."""
 
     async def append(
@@ -160,8 +174,6 @@ class MessagesClient(Protocol):
     async def extend(self, messages: Iterable[Mapping[str, Any]]) -> builtins.list[Message]:
         """Add several messages: all of them, or none. Each has `content`, and optionally `sender` and `metadata`."""
         ...
-
-    async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]: ...
 
 
 class AttachmentInfo(Struct, frozen=True):

@@ -21,11 +21,40 @@ if TYPE_CHECKING:
         AttachmentsClient,
         ConnectionsClient,
         FilesClient,
+        FilesReader,
         KeyValueClient,
+        KeyValueReader,
         MessagesClient,
+        MessagesReader,
         ResourcesClient,
         SecretsClient,
     )
+
+
+class SessionView(Protocol):
+    """A session that can only be read: what the prepare step of a tool sees of it, as `call.view`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def tools(self) -> builtins.list[str]:
+        """The names of its tools, in order."""
+        ...
+
+    @property
+    def definitions(self) -> builtins.list[ToolDefinition]:
+        """What its tools say of themselves, by name."""
+        ...
+
+    @property
+    def files(self) -> FilesReader: ...
+
+    @property
+    def kv(self) -> KeyValueReader: ...
+
+    @property
+    def messages(self) -> MessagesReader: ...
 
 
 class SessionClient(Protocol):

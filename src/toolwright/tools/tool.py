@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Unpack, cast, overload
 
 from msgspec.structs import replace
 
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.arguments import Arguments
+from toolwright.tools.body import Body, Invoke, MakeBody, Mode, Validate
 from toolwright.tools.claims import Claim, compile_claims
 from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import DefinitionChanges, ToolDefinition
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
 from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
+from toolwright.tools.subject import MakeSubject
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
@@ -34,11 +36,8 @@ First = TypeVar("First", contravariant=True)
 Rest = ParamSpec("Rest")
 Result = TypeVar("Result", covariant=True)
 
-Mode = Literal["async", "thread", "process"]
-Validate = Callable[[bytes], dict[str, Any]]
-Invoke = Callable[[dict[str, Any], ToolContext | None], Any]
 Prepare = Callable[[dict[str, Any], Any], Any]
-"""Takes the arguments and a `HookCall`; gives a payload for the run, or the answer in its place."""
+"""Takes the arguments and a `PrepareCall`; gives a payload for the run, or the answer in its place."""
 
 
 class Screened(NamedTuple):
@@ -52,10 +51,15 @@ Screen = Callable[[bytes], Screened | None]
 """Takes the JSON of the arguments, valid or not; text that is no JSON object comes as a JSON string."""
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ToolObject(Protocol):
-    """An object that is a tool: it defines itself and runs. A `prepare(arguments, call)` is optional."""
+    """An object that is a tool: it defines itself and runs.
+
+    A `prepare(arguments, call)` is optional, and so are an async `run_background(arguments, context)`, which is used in
+    the place of `run` in background runs, and a `subject(arguments, view)`, which says what a call is about.
+    """
 
     definition: ToolDefinition
 
@@ -81,17 +85,20 @@ class Tool(Generic[P, R]):
 
     __slots__ = (
         "__wrapped__",
+        "background_body",
         "check_events",
         "check_output",
         "claims",
         "definition",
         "direct",
         "invoke",
+        "make_body",
         "mode",
         "needs",
         "needs_context",
         "prepare",
         "screen",
+        "subject",
         "validate",
     )
 
@@ -114,6 +121,8 @@ class Tool(Generic[P, R]):
         screen: Screen | None = None,
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
+        make_body: MakeBody | None = None,
+        subject: MakeSubject | None = None,
     ) -> None:
         known = _properties(definition.input_schema)
         _require_secret(definition, parameters if known is None else known)
@@ -128,7 +137,11 @@ class Tool(Generic[P, R]):
         _refuse_deps_elsewhere(definition, needs)
         self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
+        # Says to a person what a call is about; None where the definition says enough.
+        self.subject = subject
         self.__wrapped__ = function
+        self.background_body: Body | None = None
+        self.make_body = make_body
         self.claims = compile_claims(definition.concurrency, owner=definition.name, parameters=parameters)
         self.check_events = {
             event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
@@ -139,6 +152,42 @@ class Tool(Generic[P, R]):
     def name(self) -> str:
         """The name a model calls it by."""
         return self.definition.name
+
+    def background(self, function: F) -> F:
+        """Use another function for the background runs of this tool, with the same parameters: `@report.background`.
+
+        The tool supports the background then. Its name, its schema and all that a policy sees of it stay the same.
+
+        Raises:
+            ToolDefinitionError: the function takes another input, the tool has such a function, or it is an object.
+        """
+        if self.make_body is None:
+            raise ToolDefinitionError(
+                f"Tool {self.name!r} is an object; give it a method run_background(arguments, context) instead"
+            )
+        self._set_background(self.make_body(function))
+        return function
+
+    def _set_background(self, body: Body) -> None:
+        if self.background_body is not None:
+            raise ToolDefinitionError(f"Tool {self.name!r} has two functions for the background; keep one of them")
+        needs = self.needs | body.needs
+        _refuse_deps_elsewhere(self.definition, needs)
+        self.definition = replace(self.definition, hints=replace(self.definition.hints, supports_background=True))
+        self.needs = needs
+        self.background_body = body
+
+    def in_background(self) -> Tool:
+        """The tool as a background run runs it: with its own body for that, if it has one."""
+        body = self.background_body
+        if body is None:
+            return self
+        changed = self.with_definition()
+        changed.validate, changed.invoke, changed.direct = body.validate, body.invoke, body.direct
+        changed.mode = "process" if self.definition.isolation == "process" else body.mode
+        changed.needs_context, changed.__wrapped__ = body.needs_context, body.function
+        changed.background_body = None
+        return changed
 
     def with_definition(self, **changes: Unpack[DefinitionChanges]) -> Self:
         """Return a tool that runs the same code under a changed definition; the id stays.
@@ -156,7 +205,9 @@ class Tool(Generic[P, R]):
         if "concurrency" in changes:
             changed.claims = compile_claims(definition.concurrency, owner=changed.name, parameters=None)
         if "input_schema" in changes:
-            changed.validate = _both(compile_schema(definition.input_schema, owner=changed.name), self.validate)
+            own, body = compile_schema(definition.input_schema, owner=changed.name), self.background_body
+            changed.validate = _both(own, self.validate)
+            changed.background_body = None if body is None else body._replace(validate=_both(own, body.validate))
         if "output_schema" in changes or "hints" in changes:
             changed.check_output = _output_check(definition)
         if changed.prepare is None and definition.hints.requires_secrets:
@@ -190,9 +241,9 @@ class Tool(Generic[P, R]):
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
         if isinstance(schema, bool):
             raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
-        validate = compile_schema(schema, owner=name)
-        wants_context = _takes_context(handler, name)
-        return cls(
+        make_body = functools.partial(_handler_body, name, compile_schema(schema, owner=name))
+        body = make_body(handler)
+        made = cls(
             define(
                 options,
                 name=name,
@@ -200,20 +251,21 @@ class Tool(Generic[P, R]):
                 description=description,
                 input_schema=schema or ANY_OBJECT,
             ),
-            validate=validate,
-            invoke=(
-                (lambda arguments, context: handler(Arguments(arguments), context))
-                if wants_context
-                else (lambda arguments, context: handler(Arguments(arguments)))
-            ),
-            mode="async" if is_async(handler) else "thread",
-            needs_context=wants_context,
+            validate=body.validate,
+            invoke=body.invoke,
+            mode=body.mode,
+            needs_context=body.needs_context,
             parameters=_properties(schema),
             needs=read_needs(options, name),
             prepare=options.get("prepare"),
             screen=options.get("screen"),
+            subject=options.get("subject"),
             function=handler,
+            make_body=make_body,
         )
+        if (background := options.get("background")) is not None:
+            made.background(background)
+        return made
 
     @classmethod
     def from_object(cls, thing: ToolObject) -> Tool:
@@ -229,16 +281,27 @@ class Tool(Generic[P, R]):
             raise ToolDefinitionError(f"Tool {name!r} has no run method of the form run(arguments, context); add one")
         if prepare is not None and not callable(prepare):
             raise ToolDefinitionError(f"Tool {name!r} has prepare={prepare!r:.200}; make it a method, or leave it out")
-        return cls(
+        background = getattr(thing, "run_background", None)
+        if background is not None and not (callable(background) and _takes(background, 2)):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has a run_background that is not of the form run_background(arguments, context); "
+                "write it so, or leave it out"
+            )
+        body = _object_body(compile_schema(definition.input_schema, owner=name), run)
+        made = cls(
             definition,
-            validate=compile_schema(definition.input_schema, owner=definition.name),
-            invoke=lambda arguments, context: run(Arguments(arguments), context),
-            mode="async" if is_async(run) else "thread",
+            validate=body.validate,
+            invoke=body.invoke,
+            mode=body.mode,
             needs_context=True,
             parameters=_properties(definition.input_schema),
             prepare=prepare,
+            subject=getattr(thing, "subject", None),
             function=run,
         )
+        if background is not None:
+            made._set_background(_object_body(body.validate, background))
+        return made
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it were not decorated."""
@@ -260,6 +323,28 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Tool {self.name!r}>"
+
+
+def _handler_body(name: str, validate: Validate, handler: Callable[..., Any]) -> Body:
+    """The body of a handler of a raw schema."""
+    if not callable(handler):
+        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+    wants_context = _takes_context(handler, name)
+    return Body(
+        validate,
+        (lambda arguments, context: handler(Arguments(arguments), context))
+        if wants_context
+        else (lambda arguments, context: handler(Arguments(arguments))),
+        "async" if is_async(handler) else "thread",
+        wants_context,
+        handler,
+    )
+
+
+def _object_body(validate: Validate, run: Callable[..., Any]) -> Body:
+    """The body of a method of an object."""
+    mode: Mode = "async" if is_async(run) else "thread"
+    return Body(validate, lambda arguments, context: run(Arguments(arguments), context), mode, True, run)
 
 
 def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) -> None:

@@ -6,34 +6,40 @@ like any wait, so that it survives a restart, and whoever answers first decides.
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import logging
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.authorise.argument_patterns import decides
 from toolwright.calls.execute.exception_failures import invalid
+from toolwright.calls.hooks import ask
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected, validate
 from toolwright.calls.redact import shown_arguments
 from toolwright.calls.suspend.suspend import enter, say_waiting
 from toolwright.effects.controller import EffectController, Opened
-from toolwright.errors import InvalidArguments, ToolwrightError
+from toolwright.errors import InvalidArguments, StoreError, ToolwrightError
 from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
+from toolwright.tools.subject import Subject, bounded, subject_of
 from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import json_path
 
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import CallRun
 
+
+log = logging.getLogger("toolwright.calls")
 
 _VERDICTS: dict[str, Verdict] = {
     "ok": "approved",
@@ -62,6 +68,8 @@ class Approval(Struct, frozen=True, kw_only=True):
     deadline: float | None
     decision: Decision | None = None
     """What was decided; None while it waits."""
+    subject: Subject | None = None
+    """What the call would run or touch, such as its script and directory, to be shown to whoever decides."""
     number: int | None = None
     """Its place among the decisions of the store: `runtime.decisions(before=number)` gives older ones."""
 
@@ -121,16 +129,41 @@ async def put_question(run: CallRun, question: Question, opened: Opened) -> Reso
     assert run.tool is not None
     host, call, now = run.host, enter(run), run.host.clock.now()
     deadline = None if question.seconds is None else now + question.seconds
+    shown = jsonx.decode(shown_arguments(run))
     asked = {
         "tool": run.name,
         "tool_id": run.tool.definition.id,
-        "arguments": jsonx.decode(shown_arguments(run)),
+        "arguments": shown,
+        "subject": await _subject(run, run.tool, shown),
         "rule": question.rule,
         "reason": question.reason,
         "secret": run.tool.definition.secret,
     }
     wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
     return await host.effects.enter(call, fresh=True).wait(wait, opened)
+
+
+async def _subject(run: CallRun, tool: Tool, shown: Any) -> Any:
+    """What a call is about, as plain data: as its tool says, or by its definition where that fails."""
+    found = subject_of(tool.definition, shown)
+    if tool.subject is not None and isinstance(shown, dict):
+        try:
+            async with asyncio.timeout(run.owner.policy.timeout):
+                said = await ask(tool.subject, dict(shown), run.host.view)
+            found = Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
+        except StoreError:
+            raise
+        except Exception as error:  # the tool's code: a person is asked all the same
+            log.error("The subject of call %r could not be told by its tool", run.call_id, exc_info=error)
+    told = structs.asdict(found)
+    return told if run.host.redactor is None else run.host.redactor.value(told)
+
+
+def _checked(said: Any) -> Subject:
+    if not isinstance(said, Subject) or not all(isinstance(text, str) for text in (said.kind, said.text)):
+        raise TypeError(f"a subject is {said!r:.200}; use a text, or Subject(kind, text, directory)")
+    directory = None if said.directory is None else bounded(str(said.directory))
+    return Subject(bounded(said.kind), bounded(said.text), directory)
 
 
 def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure | None:
@@ -251,6 +284,7 @@ class _Asked(Struct):
     rule: str
     reason: str | None
     secret: str | None = None
+    subject: Subject | None = None
 
 
 def to_approval(controller: EffectController, wait: Wait, number: int | None = None) -> Approval:
@@ -275,6 +309,7 @@ def to_approval(controller: EffectController, wait: Wait, number: int | None = N
         requested_at=wait.opened_at or 0.0,
         deadline=wait.deadline,
         decision=decision,
+        subject=asked.subject or Subject("tool", asked.tool),
         number=number,
     )
 

@@ -6,14 +6,16 @@ import asyncio
 import logging
 from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.execute.exception_failures import invalid
-from toolwright.calls.hooks import Answer, BeforeHook, HookCall, ReplaceArguments, ask
+from toolwright.calls.hooks import Answer, BeforeHook, HookCall, PrepareCall, ReplaceArguments, ask
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, validate
-from toolwright.errors import InvalidArguments
+from toolwright.errors import InvalidArguments, StoreError
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
+from toolwright.tools.session_protocols import SessionView
 
 log = logging.getLogger("toolwright.calls")
 
@@ -22,14 +24,19 @@ ANSWERS = (Answer, Success, Failure, ConnectionRequired)
 
 
 async def approach(
-    entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, session: str, batch: str, max_bytes: int, seconds: float
+    entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, view: SessionView, batch: str, max_bytes: int, seconds: float
 ) -> None:
     """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments.
 
     Whatever goes wrong here ends the call: a guard that breaks must not let it through.
+
+    Raises:
+        StoreError: the store failed while the tool's prepare step read it, so nothing is known of the call.
     """
     try:
-        await _approach(entry, hooks, session, batch, max_bytes, seconds)
+        await _approach(entry, hooks, view, batch, max_bytes, seconds)
+    except StoreError:
+        raise
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -41,11 +48,11 @@ async def approach(
 
 
 async def _approach(
-    entry: PreparedCall, hooks: tuple[BeforeHook, ...], session: str, batch: str, max_bytes: int, seconds: float
+    entry: PreparedCall, hooks: tuple[BeforeHook, ...], view: SessionView, batch: str, max_bytes: int, seconds: float
 ) -> None:
     assert entry.tool is not None
     for hook in hooks:
-        answer = await _asked(entry, "hook", seconds, hook, show(entry, session, batch))
+        answer = await _asked(entry, "hook", seconds, hook, show(entry, view.id, batch))
         if type(answer) is ReplaceArguments:
             failure = read_arguments(entry, answer.arguments, max_bytes) or validate(entry, entry.tool)
             if failure is not None:
@@ -59,7 +66,8 @@ async def _approach(
         if entry.outcome is not None or entry.answer is not None:
             return
     if entry.tool.prepare is not None:
-        found = await _asked(entry, "tool", seconds, entry.tool.prepare, entry.arguments, show(entry, session, batch))
+        shown = PrepareCall(**structs.asdict(show(entry, view.id, batch)), view=view)
+        found = await _asked(entry, "tool", seconds, entry.tool.prepare, entry.arguments, shown)
         if isinstance(found, ANSWERS):
             entry.answer = found
         else:
@@ -75,6 +83,8 @@ async def _asked(entry: PreparedCall, source: str, seconds: float, function: Any
     except InvalidArguments as error:
         return invalid(entry.name, error)
     except (Exception, SystemExit, GeneratorExit) as error:  # the host's or the tool's code
+        if source == "tool" and isinstance(error, StoreError):
+            raise  # not the tool's failure: the session could not be read
         failure = getattr(error, "failure", None)
         if isinstance(error, ToolError) and type(failure) is Failure:
             return failure

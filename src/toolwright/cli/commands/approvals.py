@@ -32,6 +32,8 @@ from toolwright.session.inbox import Resolved
 from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]
+LINE = 200
+"""Characters of a subject in the list; the arguments stand below it in full."""
 Ids = Annotated[
     list[str],
     typer.Argument(metavar="ID…", help="The id of a call, a number of the list, or a key."),
@@ -253,7 +255,10 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
     for number, request in enumerate(requests, start=1):
         why = [request.reason] if request.cause == "crash" else [request.rule, request.reason]
         about = Text.assemble(
-            plain(": ".join(filter(None, why))), "\n", (plain(jsonx.encode(request.arguments).decode()), "dim")
+            plain(": ".join(filter(None, why))),
+            "\n",
+            *_subject(request),
+            (plain(jsonx.encode(request.arguments).decode()), "dim"),
         )
         table.add_row(
             str(number),
@@ -264,6 +269,16 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
             until(request.deadline, now),
         )
     return table
+
+
+def _subject(request: Approval) -> list[str]:
+    """A line that says what the call would run or touch, where that is more than its tool."""
+    subject = request.subject
+    if subject is None or subject.text == request.tool:
+        return []
+    place = "" if subject.directory is None else f" in {subject.directory}"
+    text = " ".join(subject.text.split())
+    return [plain(f"{subject.kind}{place}: {text if len(text) <= LINE else text[: LINE - 1] + '…'}"), "\n"]
 
 
 def decision_table(requests: Sequence[Approval]) -> Table:

@@ -1,0 +1,183 @@
+"""What stays of runs: sessions that are deleted or exported with them, and what may go when it is old."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.background.conftest import Stage
+from toolwright import ToolContext, tool
+from toolwright.errors import RunError, ServiceError
+from toolwright.stores.sqlite.admin.maintenance import Pruned, check, prune, stats
+
+
+@tool(supports_background=True)
+async def echo(text: str = "hi") -> str:
+    return text
+
+
+@tool(supports_background=True)
+async def endless() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.promise("PROC-01")
+async def test_a_session_with_runs_that_are_not_over_can_not_be_deleted(stage: Stage, place: str | Path):
+    runtime = await stage.open(place, echo, endless, worker=False)
+    run = await runtime.session("s").spawn("endless")
+    with pytest.raises(ServiceError, match="1 background runs that are not over") as caught:
+        await runtime.delete_session("s")
+    assert caught.value.code == "unfinished"
+    await run.cancel()
+    assert await runtime.delete_session("s")
+    assert await runtime.session("s").runs() == []
+
+
+@pytest.mark.promise("PROC-01")
+async def test_a_session_whose_run_works_here_can_not_be_deleted(stage: Stage, place: str | Path):
+    runtime = await stage.open(place, endless)
+    run = await runtime.session("s").spawn("endless")
+    await stage.status(run, "running")
+    with pytest.raises(ServiceError, match="has background runs that are not over; wait for them") as caught:
+        await runtime.delete_session("s")
+    assert caught.value.code == "unfinished"
+    if place != ":memory:":
+        elsewhere = await stage.open(place)
+        with pytest.raises(ServiceError, match="1 background runs that are not over"):
+            await elsewhere.delete_session("s")
+
+
+@pytest.mark.promise("SES-05")
+async def test_a_run_that_was_not_over_when_its_session_was_exported_is_abandoned_where_it_is_imported(
+    stage: Stage, place: str | Path, tmp_path: Path
+):
+    runtime = await stage.open(place, echo, endless)
+    session = runtime.session("s")
+    done, held = await session.spawn("echo", id="done"), await session.spawn("endless", id="held")
+    await stage.until(done.wait())
+    await stage.status(held, "running")
+    await session.resources.upsert("mine", kind="server", name="web", status="active")
+    await runtime.export_session("s", tmp_path / "s.zip")
+    await runtime.import_session(tmp_path / "s.zip", as_id="copy")
+    found = {each.id: each for each in await runtime.session("copy").resources.list()}
+    assert {id: each.status for id, each in found.items()} == {
+        "done": "completed",
+        "held": "abandoned",
+        "mine": "active",
+    }
+    assert found["held"].metadata["status_text"] == "Abandoned"
+    assert {each.id: each.status for each in await session.resources.list()}["held"] == "active"
+
+
+@pytest.mark.promise("PROC-01")
+async def test_a_session_takes_its_runs_with_it_and_leaves_those_of_others(stage: Stage, place: str | Path):
+    runtime = await stage.open(place, echo)
+    gone, stays = await runtime.session("s").spawn("echo", id="one"), await runtime.session("t").spawn("echo", id="two")
+    await gone.grant("t")
+    await stays.grant("s")
+    for run in (gone, stays):
+        await stage.until(run.wait())
+    assert [info.id for info in await runtime.sessions()] == ["s", "t"]
+    assert await runtime.delete_session("s")
+    with pytest.raises(RunError, match="no longer in the store"):
+        await gone.refresh()
+    with pytest.raises(RunError):
+        await runtime.session("t").run("one")
+    with pytest.raises(RunError):
+        await runtime.session("s").run("two")
+    assert (await stays.wait()).value == "hi"
+    # The id is free again, and whoever had a grant of the old run has none of the new one.
+    anew = await runtime.session("s").spawn("echo", {"text": "new"}, id="one")
+    assert (await stage.until(anew.wait())).value == "new"
+    with pytest.raises(RunError):
+        await runtime.session("t").run("one")
+
+
+@pytest.mark.promise("PROC-08")
+async def test_an_archive_has_what_runs_left_in_their_session(stage: Stage, place: str | Path, tmp_path: Path):
+    runtime = await stage.open(place, echo)
+    session = runtime.session("s")
+    run = await session.spawn("echo", {"text": "kept"}, signal_on_completion=True)
+    await stage.until(run.wait())
+    await runtime.export_session("s", tmp_path / "s.zip")
+    await runtime.import_session(tmp_path / "s.zip", as_id="copy")
+    copy = runtime.session("copy")
+    assert await copy.files.read(f"/.background/{run.id}/result.json") == '"kept"'
+    assert len(await copy.messages.list()) == 1
+    assert await copy.runs() == []
+
+
+@pytest.mark.promise("PROC-01")
+async def test_runs_that_ended_long_ago_may_go(stage: Stage, file: Path):
+    runtime = await stage.open(file, echo, endless)
+    session = runtime.session("s")
+    old = await session.spawn("echo")
+    await stage.until(old.wait())
+    never = await session.spawn("endless")
+    await never.signal("go", 1)
+    await never.cancel()
+    await stage.until(never.wait())
+    await stage.pass_time(100, 10)
+    between = stage.clock.now()
+    new = await session.spawn("echo")
+    await stage.until(new.wait())
+    active = await session.spawn("endless")
+    await stage.status(active, "running")
+    assert await check(file) == []
+    assert (await stats(file)).processes == {"completed": 2, "cancelled": 1, "running": 1}
+    planned = await prune(file, between, dry_run=True)
+    assert planned.processes == 2
+    removed = await prune(file, between)
+    assert removed.processes == 2
+    assert [run.id for run in await session.runs()] == [active.id, new.id]
+    assert await check(file) == []
+    assert (await prune(file, stage.clock.now() + 1, sessions=["other"])) == Pruned()
+    assert (await prune(file, stage.clock.now() + 1, sessions=["s"])).processes == 1
+    assert (await active.refresh()).status == "running"
+    assert await session.files.read(f"/.background/{old.id}/result.json") == '"hi"'
+
+
+@pytest.mark.promise("PROC-01")
+async def test_what_stands_above_an_active_run_stays(stage: Stage, file: Path):
+    @tool(supports_background=True)
+    async def start(ctx: ToolContext) -> str:
+        return (await ctx.runs.spawn("endless")).id
+
+    runtime = await stage.open(file, start, endless)
+    session = runtime.session("s")
+    parent = await session.spawn("start")
+    await stage.until(parent.wait())
+    assert (await prune(file, stage.clock.now() + 1)).processes == 0
+    (child,) = await parent.children()
+    await child.cancel()
+    await stage.until(child.wait())
+    assert (await prune(file, stage.clock.now() + 1)).processes == 2
+
+
+@pytest.mark.promise("PROC-04")
+async def test_what_an_active_run_did_stays_however_old(stage: Stage, file: Path):
+    """Its finished calls too: whoever takes it over must not make them again."""
+    did = []
+    held = asyncio.Event()
+
+    @tool
+    async def inner() -> str:
+        did.append("inner")
+        return "inner"
+
+    @tool(supports_background=True, idempotent=True)
+    async def outer(ctx: ToolContext) -> str:
+        value = (await ctx.call("inner")).text
+        if not held.is_set():
+            held.set()
+            await asyncio.Event().wait()
+        return value
+
+    first = await stage.open(file, inner, outer)
+    run = await first.session("s").spawn("outer")
+    await stage.until(held.wait())
+    await stage.close(first)
+    assert (await prune(file, stage.clock.now() + 1)).spared >= 1
+    again = await stage.open(file, inner, outer, worker=True)
+    assert "inner" in (await stage.until((await again.session("s").run(run.id)).wait())).text
+    assert did == ["inner"]
