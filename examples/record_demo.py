@@ -33,7 +33,7 @@ def still(console: Console) -> Watch:
         board = Board()
         async for event in events:
             board.follow(event)
-            if isinstance(event, CallProgress) and event.total and event.current / event.total > HALFWAY:
+            if isinstance(event, CallProgress) and event.total and (event.current or 0) / event.total > HALFWAY:
                 break
         console.print(draw(board, waits, height=100, now=time.time()))
 

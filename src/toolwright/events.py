@@ -119,7 +119,7 @@ class CallProgress(CallNote, frozen=True, gc=False):
     kind: ClassVar[str] = "call.progress"
     droppable: ClassVar[bool] = True
 
-    current: float
+    current: float | None = None
     total: float | None = None
     label: str | None = None
     unit: str | None = None

@@ -42,6 +42,26 @@ def test_a_run_of_the_same_id_and_content_is_the_same(run: Run, project: Path) -
     assert "'r1' is that of another process" in other.err
 
 
+@pytest.mark.promise("PROC-13")
+def test_a_run_that_happens_elsewhere_is_listed_shown_and_cancelled(run: Run, project: Path) -> None:
+    async def track() -> None:
+        async with Runtime.open("agent.db", worker=False) as runtime:
+            tracked = await runtime.session("s1").track("deploy", {"to": "prod"}, title="Deploy", id="d1")
+            await tracked.report(status="Pushing", label="image 3")
+            await tracked.append("checked", {"by": "ann"})
+
+    asyncio.run(track())
+    (listed,) = run("runs", *DB, "--json").json
+    assert (listed["run_id"], listed["tool"], listed["status"], listed["tracked"]) == ("d1", "deploy", "running", True)
+    shown = run("runs", "show", "d1", *DB).out
+    for said in ("deploy", "Pushing", "image 3", "checked", "by ann"):
+        assert said in shown
+    assert "when its worker is gone" not in shown
+    assert run("runs", "cancel", "d1", *DB).code == 0
+    (listed,) = run("runs", *DB, "--json").json
+    assert listed["status"] == "cancelled"
+
+
 @pytest.mark.promise("PROC-06")
 def test_beyond_the_limit_of_a_session_a_run_is_refused_or_waits(run: Run, spawn: Spawn) -> None:
     for _ in range(5):

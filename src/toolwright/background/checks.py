@@ -138,4 +138,6 @@ def limits_of(policy: Policy, resources: Room, *, queue: bool = False) -> Limits
     With `queue`, runs beyond the limits wait, whatever the policy says: nobody is there to be refused.
     """
     queue = queue or policy.on_background_limit == "queue"
-    return Limits(policy.background_per_session, policy.background_per_worker, queue, resources)
+    return Limits(
+        policy.background_per_session, policy.background_per_worker, queue, resources, policy.tracked_per_session
+    )

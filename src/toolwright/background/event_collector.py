@@ -109,9 +109,9 @@ class EventCollector:
 def _progress(event: CallProgress) -> Progress | None:
     """What a tool says of its progress, if that is something that can be kept."""
     current, total = _number(event.current), _number(event.total)
-    if current is None:
-        return None
     label, unit = (None if each is None else _words(each)[:WORDS] for each in (event.label, event.unit))
+    if current is None and (event.current is not None or (total is None and label is None)):
+        return None
     return Progress(current, total, unit, label)
 
 

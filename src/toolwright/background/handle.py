@@ -7,32 +7,46 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from toolwright.argument_checks import require_count, require_seconds
+from toolwright.argument_checks import require_count, require_seconds, require_text
 from toolwright.background.background import Background
 from toolwright.background.checks import limits_of
-from toolwright.background.ending import end, stopped
+from toolwright.background.ending import end, event_message, stopped
 from toolwright.background.output import PAGE, printed, render
+from toolwright.background.tracked import (
+    event_text,
+    failure_of,
+    progress_of,
+    report_of,
+    require_event_name,
+    require_payload,
+    success,
+)
 from toolwright.calls.authorise.authority import combine
+from toolwright.calls.redact import redact_failure
 from toolwright.errors import KeyRefused, RunError
 from toolwright.session.open_sessions import require_session_id
 from toolwright.session.services.quotas import require_name, to_json
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
 from toolwright.stores.contracts.run_events import RunEvent
-from toolwright.stores.contracts.run_store import RunStore
+from toolwright.stores.contracts.run_store import RunStore, Telling
 from toolwright.stores.contracts.waits import WaitKey
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import Failure, ToolOutcome
 
 
 class Run:
     """A background run, to be awaited, followed, cancelled and signalled. It shows the run as it was last read.
 
-    `store` is what a call may use of the store, if a call has the handle.
+    `store` is what a call may use of the store, if a call has the handle. `granted` says that the run belongs to another
+    session, which let this one await, cancel and signal it.
     """
 
-    def __init__(self, background: Background, run: BackgroundRun, store: RunStore | None = None) -> None:
+    def __init__(
+        self, background: Background, run: BackgroundRun, store: RunStore | None = None, *, granted: bool = False
+    ) -> None:
         self._background = background
         self._run = run
         self._store = store or background.store
+        self._granted = granted
 
     @property
     def id(self) -> str:
@@ -132,14 +146,15 @@ class Run:
     async def cancel(self, reason: str = "the run was cancelled") -> bool:
         """Ask the run and all that it started to stop; False when it was finished already.
 
-        A run that waits for a worker ends at once; one that runs is told by its worker, and gets its grace.
+        A run that waits for a worker ends at once, and so does a tracked run: its host learns that when it follows the
+        run or reports on it. One that runs is told by its worker, and gets its grace.
         """
         background, shared = self._background, self._background.shared
         said = await background.sessions.redacted(self._run.session, reason)
         left = await self._store.cancel(self.id, said, shared.clock.now())
         for run in left:
-            if run.status == "queued":
-                outcome = stopped(run, begun=run.attempts > 0)
+            if run.status == "queued" or run.options.tracked:
+                outcome = stopped(run, begun=run.attempts > 0 or run.options.tracked)
                 await end(self._store, shared.quotas, run, outcome, shared.clock.now())
         background.poke(begin=False)
         background.watch.ring([run.id for run in left])
@@ -177,12 +192,135 @@ class Run:
         require_name("name of a signal", name)
         if (await self.refresh()).over:
             raise RunError(f"The run {self.id!r} takes no signals: it is over", "over")
+        if self._run.options.tracked:
+            raise RunError(
+                f"The run {self.id!r} takes no signals: it happens elsewhere, and no tool receives them; cancel it, or "
+                "append an event",
+                "tracked",
+            )
         self._background.enter(self._run.call)
         key = WaitKey(self._run.call, "signal", name)
         try:
             return await self._background.shared.effects.signal(key, to_json("payload of a signal", payload))
         except KeyRefused as error:
             raise RunError(f"The run {self.id!r} takes no signals: it is {error.why}", error.why) from error
+
+    # --- for its host, who may be in any process
+
+    async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
+        """Append an event of the host's own to a run that is not over, and return its number.
+
+        Args:
+            name: what happened, such as "approved_by_qa"; not one of the names that every run uses.
+            payload: what there is to say of it, as JSON, up to 256 KiB; without the secrets of the session.
+            key: an event of the same key is appended once, and told of once.
+            tell: append a message to the session, too, as at the end of a run with `signal_on_completion`.
+
+        Raises:
+            RunError: the run is over ("over"), is another session's ("not_own"), or something is not usable.
+            ServiceError: there is no room for the message; then there is no event either.
+        """
+        self._require_own()
+        require_event_name(name)
+        if key is not None:
+            require_name("key of an event", key)
+        background, shared, run = self._background, self._background.shared, self._run
+        redactor = await background.sessions.redactor(run.session)
+        data = require_payload(payload)
+        data = data if redactor is None else redactor.json(data)
+        telling = Telling(event_message(run, name, event_text(data)), shared.quotas.messages) if tell else None
+        number = await self._store.append(self.id, None, name, data, key, shared.clock.now(), telling)
+        background.watch.ring([self.id])
+        if number is None:
+            await self.refresh()
+            raise RunError(f"The run {self.id!r} takes no events: it is over", "over")
+        return number
+
+    async def report(
+        self,
+        *,
+        status: str | None = None,
+        progress: float | None = None,
+        total: float | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+        output: str | None = None,
+        stream: str = "stdout",
+    ) -> bool:
+        """Say how a tracked run stands: what it does, how far it is, what it printed. False when it is over.
+
+        Raises:
+            RunError: a worker runs it ("not_tracked"), it is another session's ("not_own"), or something is not
+                usable.
+        """
+        run, background = await self._tracked(), self._background
+        said = [
+            None if text is None else await background.sessions.redacted(run.session, text)
+            for text in (status, label, output)
+        ]
+        report = report_of(
+            run,
+            background.shared.clock.now(),
+            status=said[0],
+            progress=progress_of(progress, total, said[1], unit),
+            output=said[2],
+            stream=stream,
+        )
+        lost = await self._store.report([report])
+        background.watch.ring([self.id])
+        await self.refresh()
+        return not lost
+
+    async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
+        """End a tracked run with a value. False when it was over already: the first to end it decides.
+
+        `summary` stands in the message to the session; without it, the beginning of the value does.
+
+        Raises:
+            RunError: as for `report`, or the value is too large.
+            ServiceError: the value has no JSON form.
+        """
+        run, sessions = await self._tracked(), self._background.sessions
+        data, redactor = to_json("value of a run", value), await sessions.redactor(run.session)
+        said = None if summary is None else await sessions.redacted(run.session, summary)
+        return await self._end(success(run, data if redactor is None else redactor.json(data), said))
+
+    async def fail(self, failure: Failure | str) -> bool:
+        """End a tracked run with a failure, or with the message of one. False when it was over already.
+
+        Raises:
+            RunError: as for `report`.
+        """
+        run = await self._tracked()
+        if not isinstance(failure, Failure):
+            failure = Failure(message=require_text("failure", failure), code="failed")
+        redactor = await self._background.sessions.redactor(run.session)
+        return await self._end(failure_of(run, failure if redactor is None else redact_failure(redactor, failure)))
+
+    async def _end(self, outcome: ToolOutcome) -> bool:
+        shared = self._background.shared
+        first = await end(self._store, shared.quotas, self._run, outcome, shared.clock.now())
+        self._background.watch.ring([self.id])
+        await self.refresh()
+        return first
+
+    async def _tracked(self) -> BackgroundRun:
+        self._require_own()
+        run = await self.refresh()
+        if not run.options.tracked:
+            raise RunError(
+                f"The run {self.id!r} is run by a worker, and its tool says how it stands; only a run that was started "
+                "by track(...) takes reports",
+                "not_tracked",
+            )
+        return run
+
+    def _require_own(self) -> None:
+        if self._granted:
+            raise RunError(
+                f"The run {self.id!r} belongs to another session, which alone reports on it; use a handle of its own",
+                "not_own",
+            )
 
     async def grant(self, session: str) -> None:
         """Let another session await, follow, cancel and signal the run."""

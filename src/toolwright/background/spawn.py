@@ -6,6 +6,8 @@ import builtins
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolwright import jsonx
 from toolwright.background.background import Background
 from toolwright.background.checks import (
@@ -18,6 +20,7 @@ from toolwright.background.checks import (
     title_of,
 )
 from toolwright.background.handle import Run
+from toolwright.background.tracked import tracked_tool
 from toolwright.calls.authorise.authority import Origin, require_allowed
 from toolwright.errors import RunError
 from toolwright.session.core import Guard, SessionCore
@@ -31,6 +34,7 @@ from toolwright.stores.contracts.background_run import (
 )
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.contracts.run_store import RunStore
+from toolwright.stores.contracts.sessions import Mark
 from toolwright.tools.outcome import encodable
 
 
@@ -103,20 +107,67 @@ class Runs:
         mark = self._marker.mark(
             "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
-        limits = limits_of(origin.policy, background.shared.quotas.resources)
-        try:
-            (started,) = await self._store.register([registration], limits, mark)
-        except RunError as refused:
-            if refused.code == "over" and self._parent is not None:
-                await background.stop(self._parent)
-            raise
-        run = await self._store.find(started)
-        if run is None:
-            raise RunError(f"The run {started!r} was started before, and removed since", "not_found")
+        run = await self._register(registration, mark)
         if not run.over:
             session.enter(run.call)
         background.poke()
         return self._handle(run)
+
+    async def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> Run:
+        """Register work that happens elsewhere, such as a deployment, and return the handle of its run.
+
+        No worker takes it: whoever does the work says how it stands, with `report`, `append`, `finish` and `fail` of a
+        handle, from any process. It is running from now on, and has no timeout.
+
+        Args:
+            name: what the work is called, for rules and lists, as the name of a tool is for other runs.
+            input: what it is about, as JSON; it is kept and shown.
+            title: what people call the run; by default its name.
+            signal_on_completion: append a message to the session when it is finished.
+            id: an id of the caller's choice; a run of the same id and content is the same run.
+
+        Raises:
+            RunRefused: the policy of whoever starts it denies work of this name, or would ask a person first.
+            RunError: there are too many tracked runs, or something is not usable.
+        """
+        background, session, origin = self._background, self._session, self._origin
+        found, options = tracked_tool(name), options_of(None, signal_on_completion, "resume")
+        registration = Registration(
+            id=new_run_id() if id is None else require_run_id(id),
+            session=session.id,
+            tool=found.name,
+            arguments=require_arguments(input, session.hides),
+            title=title_of(found, title, session.hides),
+            options=replace(options, tracked=True),
+            at=background.shared.clock.now(),
+            parent=self._parent,
+            provenance=jsonx.encode(provenance_of(origin, session.id)),
+            authority=background.shared.rules.write(origin),
+        )
+        require_allowed(origin, session.id, found, registration.arguments, id=registration.id, outright=True)
+        mark = self._marker.mark("runs.track", name, registration.arguments.decode(), registration.title, id)
+        return self._handle(await self._register(registration, mark))
+
+    async def _register(self, registration: Registration, mark: Mark | None) -> BackgroundRun:
+        limits = limits_of(self._origin.policy, self._background.shared.quotas.resources)
+        try:
+            (started,) = await self._store.register([registration], limits, mark)
+        except RunError as refused:
+            if refused.code == "over" and self._parent is not None:
+                await self._background.stop(self._parent)
+            raise
+        run = await self._store.find(started)
+        if run is None:
+            raise RunError(f"The run {started!r} was started before, and removed since", "not_found")
+        return run
 
     async def list(self, *, active: bool = False) -> builtins.list[Run]:
         """The runs of the session, the newest first: all, or those that are not finished."""
@@ -136,4 +187,4 @@ class Runs:
         return self._handle(run)
 
     def _handle(self, run: BackgroundRun) -> Run:
-        return Run(self._background, run, self._store)
+        return Run(self._background, run, self._store, granted=run.session != self._session.id)

@@ -296,6 +296,8 @@ class Policy:
     record_bytes: int = 1024 * 1024
     background_per_session: int = 5
     background_per_worker: int = 64
+    tracked_per_session: int = 100
+    """How many runs that happen elsewhere (`session.track`) may be unfinished in a session."""
     schedules_per_session: int = 5
     background_tools: Literal["marked", "all"] = "marked"
     """Which tools may run in the background: those marked with `supports_background=True`, or all."""
@@ -316,6 +318,7 @@ class Policy:
             "max_lines",
             "background_per_session",
             "background_per_worker",
+            "tracked_per_session",
             "schedules_per_session",
         ):
             _require_count(name, getattr(self, name), 1)

@@ -494,6 +494,11 @@ class SessionCore:
         redactor, text = self.environment.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
 
+    async def redactor(self) -> Redactor | None:
+        """What takes the secrets of the session out of values; None where it has none."""
+        await self.know_secrets()
+        return self.environment.redactor
+
     def close(self) -> None:
         """The runtime closes: log records are no longer searched for the secrets of the session."""
         unguard_logs(self.known_secrets)

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
+from toolwright.calls.redact import Redactor
 from toolwright.errors import ToolwrightError
 from toolwright.session.core import BackgroundClients, SessionCore
 from toolwright.session.parts import SharedParts
@@ -124,6 +125,10 @@ class OpenSessions:
     async def redacted(self, session_id: str, text: str) -> str:
         """A text that somebody outside wrote about a session, without the secrets of that session."""
         return await (self._children.get(session_id) or self.core(session_id)).redacted(text)
+
+    async def redactor(self, session_id: str) -> Redactor | None:
+        """What takes the secrets of a session out of values; None where it has none."""
+        return await (self._children.get(session_id) or self.core(session_id)).redactor()
 
     def close(self) -> None:
         """Search log records no longer for the secrets of the sessions."""

@@ -143,6 +143,34 @@ class Session:
         await self._core.know_secrets()
         return await self._runs.spawn(tool, args, **options)
 
+    async def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> RunClient:
+        """Register work that happens elsewhere, such as a deployment, as a run of this session; return its handle.
+
+        No worker takes it: report on it with `report`, `append`, `finish` and `fail` of the handle, here or in another
+        process, where `runtime.run(id)` gives one.
+
+        Args:
+            name: what the work is called, for rules and lists.
+            input: what it is about, as JSON; it is kept and shown.
+            title: what people call the run; by default its name.
+            signal_on_completion: append a message to the session when it is finished.
+            id: an id of the caller's choice; a run of the same id and content is the same run.
+
+        Raises:
+            RunRefused: the policy denies work of this name, or would ask a person first.
+            RunError: there are too many tracked runs, or something is not usable.
+        """
+        await self._core.know_secrets()
+        return await self._runs.track(name, input, title=title, signal_on_completion=signal_on_completion, id=id)
+
     async def runs(self, *, active: bool = False) -> list[RunClient]:
         """The background runs of the session, the newest first: all, or those that are not finished."""
         return await self._runs.list(active=active)

@@ -16,7 +16,7 @@ from toolwright.plain_data import plain_data
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toolwright.tools.outcome import ToolOutcome
+    from toolwright.tools.outcome import Failure, ToolOutcome
 
 
 class SpawnOptions(TypedDict, total=False):
@@ -131,6 +131,32 @@ class RunClient(Protocol):
         """Send a signal, which its tool takes by `ctx.receive(name)`."""
         ...
 
+    async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
+        """Append an event of the host's own to it, while it is not over; with `tell`, a message to the session, too."""
+        ...
+
+    async def report(
+        self,
+        *,
+        status: str | None = None,
+        progress: float | None = None,
+        total: float | None = None,
+        label: str | None = None,
+        unit: str | None = None,
+        output: str | None = None,
+        stream: str = "stdout",
+    ) -> bool:
+        """Say how a tracked run stands; False when it is over."""
+        ...
+
+    async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
+        """End a tracked run with a value; False when it was over already."""
+        ...
+
+    async def fail(self, failure: Failure | str) -> bool:
+        """End a tracked run with a failure; False when it was over already."""
+        ...
+
     async def grant(self, session: str) -> None:
         """Let another session have a handle of it."""
         ...
@@ -162,6 +188,18 @@ class RunsClient(Protocol):
         id: str | None = None,
     ) -> RunClient:
         """Start a tool that supports it, and return the handle of its run."""
+        ...
+
+    async def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> RunClient:
+        """Register work that happens elsewhere, and return the handle of its run, which takes reports."""
         ...
 
     async def list(self, *, active: bool = False) -> builtins.list[Any]:

@@ -49,7 +49,9 @@ class CallServices(Protocol):
 
     def now(self) -> float: ...
 
-    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None: ...
+    def report_progress(
+        self, current: float | None, total: float | None, label: str | None, unit: str | None
+    ) -> None: ...
 
     def report_status(self, text: str) -> None: ...
 
@@ -166,9 +168,16 @@ class ToolContext(Generic[Deps]):
         return self._services.now()
 
     def progress(
-        self, current: float, total: float | None = None, label: str | None = None, unit: str | None = None
+        self,
+        current: float | None = None,
+        total: float | None = None,
+        label: str | None = None,
+        unit: str | None = None,
     ) -> Done:
-        """Tell watchers how far the call is; `unit` says of what, such as "files"."""
+        """Tell watchers how far the call is; `unit` says of what, such as "files".
+
+        Without `current` it says what is known: the total, or a label of what is done now.
+        """
         self._services.report_progress(current, total, label, unit)
         return _DONE
 

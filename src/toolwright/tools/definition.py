@@ -38,6 +38,7 @@ RESERVED_EVENTS = frozenset(
         "resumed",
         "started",
         "status",
+        "tracked",
         "waiting",
     }
 )

@@ -80,8 +80,10 @@ def require_allowed(
     *,
     id: str = "",
     source: CallSource | None = None,
+    outright: bool = False,
 ) -> None:
-    """Refuse work that its starter may not start. What needs an approval is asked for where the work runs.
+    """Refuse work that its starter may not start. What needs an approval is asked for where the work runs; `outright`
+    says that it runs where nobody is asked, so that what needs an approval is refused.
 
     Raises:
         RunRefused: a rule denies it, or it needs an approval that nobody is asked for, or a rule could not be decided.
@@ -91,7 +93,13 @@ def require_allowed(
     entry.arguments = tool.validate(arguments)
     entry.source = source or origin.source
     entry.parent_id = None if origin.call is None else origin.call.call_id
-    authorise(entry, _judge(origin, session))
+    verdict = authorise(entry, _judge(origin, session))
+    if verdict is not None and outright:
+        raise RunRefused(
+            f"{tool.name!r} may not be started without an approval (rule {verdict.rule!r}), and nobody can be asked "
+            "for work that happens elsewhere; let a call start it that may",
+            "needs_approval",
+        )
     if entry.outcome is not None and entry.outcome.failure is not None:
         raise refused(entry.outcome.failure)
 

@@ -85,7 +85,7 @@ class _Services:
     def now(self) -> float:
         return time.time()
 
-    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
+    def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
         from toolwright.calls.execute.process_messages import Progress
 
         self._report(Progress(self.job, current, total, _written(label), _written(unit)))

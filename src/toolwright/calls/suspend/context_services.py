@@ -92,7 +92,7 @@ class RunServices:
     def now(self) -> float:
         return self._run.host.clock.now()
 
-    def report_progress(self, current: float, total: float | None, label: str | None, unit: str | None) -> None:
+    def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
         self._publish(CallProgress(*about(self._run), current, total, label, unit))
 
     def report_status(self, text: str) -> None:

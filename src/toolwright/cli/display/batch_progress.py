@@ -80,7 +80,7 @@ class Board:
         elif isinstance(event, CallStarted):
             row.state, row.started, row.note = "running", event.at, ""
         elif isinstance(event, CallProgress):
-            row.current, row.total, row.note = event.current, event.total, event.label or ""
+            row.current, row.total, row.note = event.current or 0.0, event.total, event.label or ""
         elif isinstance(event, CallStatus):
             row.note = event.text
         elif isinstance(event, CallRetrying):

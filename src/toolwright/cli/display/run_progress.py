@@ -57,7 +57,9 @@ class Followed:
         """Take in what happened next."""
         payload = event.payload
         self.state = _STATES.get(event.type, self.state)
-        if event.type == "started":
+        if event.type == "tracked":
+            self.started = event.at
+        elif event.type == "started":
             self.started = self.started or event.at
             self.note = "taken over from another worker" if payload.get("taken_over_from") else ""
         elif event.type == "progress":
@@ -192,6 +194,8 @@ def _note(row: Followed) -> str:
 def _share(progress: Progress | None) -> str:
     if progress is None:
         return ""
+    if progress.current is None:
+        return progress_text(progress)
     return f"{100 * progress.current / progress.total:.0f}%" if progress.total else progress_text(progress)
 
 
@@ -202,7 +206,7 @@ def _bar(row: Followed, now: float) -> RenderableType:
     options: dict[str, Any] = {"width": _BAR_WIDTH, "complete_style": style, "finished_style": style}
     if row.state == "completed":
         return ProgressBar(total=1, completed=1, **options)
-    if progress is None or not progress.total:
+    if progress is None or progress.current is None or not progress.total:
         if row.ended is None:
             return ProgressBar(total=None, pulse=True, width=_BAR_WIDTH, pulse_style="cyan", animation_time=now % 1000)
         return ProgressBar(total=1, completed=0, **options)

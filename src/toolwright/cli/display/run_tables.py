@@ -107,6 +107,9 @@ def progress_text(progress: Progress | None) -> str:
         return ""
     unit = f" {progress.unit}" if progress.unit else ""
     label = f" {progress.label}" if progress.label else ""
+    if progress.current is None:
+        of = "" if progress.total is None else f"of {progress.total:g}{unit}"
+        return plain(f"{of}{label}".strip())
     if not progress.total:
         return plain(f"{progress.current:g}{unit}{label}")
     share = 100 * progress.current / progress.total
@@ -160,7 +163,7 @@ def _facts(process: BackgroundRun, now: float) -> Table:
         "run": process.id,
         "title": process.title,
         "session": process.session,
-        "tool": process.tool,
+        "work" if process.options.tracked else "tool": process.tool,
         "arguments": jsonx.encode(process.arguments).decode(),
         "status": Text.assemble(
             _status(process, now, " (its worker is gone)"), f"  {plain(process.status_text)}{took}"
@@ -173,7 +176,7 @@ def _facts(process: BackgroundRun, now: float) -> Table:
         "deadline": "" if process.deadline is None or process.over else until(process.deadline, now),
         "attempts": str(process.attempts),
         "worker": _worker(process, now),
-        "when its worker is gone": "" if process.over else process.options.disposition,
+        "when its worker is gone": "" if process.over or process.options.tracked else process.options.disposition,
         "to stop": "" if process.over else process.cancel_reason,
         "artifacts": process.artifact_dir if process.over and process.options.artifacts else "",
     }

@@ -40,12 +40,14 @@ class Options(Struct, frozen=True, kw_only=True, gc=False):
     disposition: Disposition = "resume"
     signal_on_completion: bool = False
     artifacts: bool = True
+    tracked: bool = False
+    """True for work that happens elsewhere: no worker takes it, and its host reports on it."""
 
 
 class Progress(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How far a process says it is."""
+    """How far a process says it is; without `current`, only its total or its label is known."""
 
-    current: float
+    current: float | None = None
     total: float | None = None
     unit: str | None = None
     label: str | None = None
@@ -175,6 +177,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
             "signal_on_completion": self.options.signal_on_completion,
             "progress": None if self.progress is None else msgspec.to_builtins(self.progress),
             "output_tail": self.tail,
+            "tracked": self.options.tracked,
         }
         if self.options.artifacts:
             shown |= artifact_paths(self.id)

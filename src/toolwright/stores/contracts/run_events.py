@@ -16,6 +16,10 @@ class Queued(Struct, frozen=True, forbid_unknown_fields=True):
     """It was registered, and waits for a worker."""
 
 
+class Tracked(Struct, frozen=True, forbid_unknown_fields=True):
+    """It was registered, and happens elsewhere: its host reports on it."""
+
+
 class Started(Struct, frozen=True, forbid_unknown_fields=True):
     """A worker began it, or took it over from one that is gone."""
 
@@ -76,6 +80,7 @@ class Ended(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
 TYPES: dict[str, type[Struct]] = {
     "queued": Queued,
+    "tracked": Tracked,
     "started": Started,
     "status": StatusText,
     "progress": Progress,

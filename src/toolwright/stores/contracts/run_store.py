@@ -30,6 +30,8 @@ class Limits(Struct, frozen=True, gc=False):
     per_worker: int = 64
     queue: bool = False
     resources: Room = Quotas().resources
+    tracked_per_session: int = 100
+    """How many tracked processes of a session may be unfinished. They count for no other limit, and never wait."""
 
 
 class Claimed(NamedTuple):
@@ -96,6 +98,13 @@ class Ending(Struct, frozen=True, kw_only=True):
     message_error: str | None = None
 
 
+class Telling(NamedTuple):
+    """A message to the session of a process, of the sender "runtime": its content as JSON, and the room for it."""
+
+    content: bytes
+    room: Room
+
+
 class Renewal(NamedTuple):
     """What a worker learns when it renews its leases: which it has lost, and which are to be cancelled, and why."""
 
@@ -123,6 +132,8 @@ class RunStore(Protocol):
         self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None
     ) -> builtins.list[str]:
         """Enter processes, all or none, and return their ids; one that is there already with the same content is left.
+
+        One that is tracked is running from now on, without a worker; nobody claims it.
 
         What has a parent is never held: the parent may wait for it, and both would wait for ever. How many workers may
         have is the sum of what living ones said they can, and `per_worker` where none did; it refuses nothing that may
@@ -214,13 +225,24 @@ class RunStore(Protocol):
         """
         ...
 
-    async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
+    async def append(
+        self,
+        id: str,
+        token: int | None,
+        type: str,
+        payload: bytes,
+        key: str | None,
+        at: float,
+        telling: Telling | None = None,
+    ) -> int | None:
         """Append an event and return its number; None when the process is over, or another's.
 
-        An event of the same key is appended once.
+        Without a token it is the host who appends it, whoever runs the process, also before it begins. `telling` is a
+        message to the session, written together with the event. An event of the same key is appended once.
 
         Raises:
             RunError: the key was used for something else, or the type is that of an end ("conflict").
+            ServiceError: there is no room for the message; then nothing is written.
         """
         ...
 

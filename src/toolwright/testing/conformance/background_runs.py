@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from toolwright.stores.contracts.background_run import BackgroundRun, Options, Registration
-from toolwright.stores.contracts.run_store import Limits
+from toolwright.stores.contracts.run_store import Limits, Telling
 from toolwright.stores.contracts.sessions import Mark, Room
 from toolwright.testing.conformance.background import (
     PLENTY,
@@ -55,6 +55,37 @@ async def a_process_comes_back_as_it_was_registered(database: Database) -> None:
     )
     assert await other.processes.find("p2") is None
     assert await types(other) == ["queued"]
+
+
+async def what_happens_elsewhere_is_running_and_nobody_claims_it(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    tracked = replace(registration(), options=Options(tracked=True))
+    one, full = Limits(per_session=1, tracked_per_session=1), Limits(tracked_per_session=1)
+    await stores.processes.register([tracked], one, None)
+    await stores.processes.register([registration("p2")], one, None)  # it takes no place of others
+    assert await refusal(stores.processes.register([replace(tracked, id="p3")], full, None)) == "session_limit"
+    assert [process.id for process in await claim(other)] == ["p2"]
+    process = await current(stores)
+    assert (process.status, process.worker, process.started_at) == ("running", None, process.created_at)
+    assert await types(stores) == ["tracked"]
+    await end(other, process)
+    assert await types(stores) == ["tracked", "completed"]
+
+
+async def what_the_host_appends_is_kept_whoever_runs_the_process(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    await stores.processes.register([registration()], PLENTY, None)
+    telling = Telling(b'"a stage passed"', Room(10, 1_000))
+    number = await stores.processes.append("p1", None, "passed", b'{"n":1}', "k", 100.0, telling)
+    await claim(stores)
+    assert await other.processes.append("p1", None, "passed", b'{"n":1}', "k", 101.0, telling) == number
+    (message,) = await stores.messages.list_messages("s1", 0, 10)
+    assert message[1:3] == ("runtime", b'"a stage passed"')
+    no_room = Telling(b'"x"', Room(1, 1_000))
+    assert await refusal(other.processes.append("p1", None, "late", b"1", None, 102.0, no_room)) == "quota"
+    assert await types(stores) == ["queued", "passed", "started"]
+    await end(stores, await current(stores))
+    assert await stores.processes.append("p1", None, "late", b"1", None, 103.0) is None
 
 
 async def what_has_the_same_id_and_content_is_the_same_process(database: Database) -> None:
@@ -180,6 +211,8 @@ async def a_process_is_shown_among_the_resources_of_its_session(database: Databa
 
 PROCESSES = cases(
     a_process_comes_back_as_it_was_registered,
+    what_happens_elsewhere_is_running_and_nobody_claims_it,
+    what_the_host_appends_is_kept_whoever_runs_the_process,
     what_has_the_same_id_and_content_is_the_same_process,
     the_id_of_another_process_is_a_conflict_and_nothing_is_entered,
     of_many_who_register_the_same_id_one_enters_it,

@@ -18,6 +18,7 @@ from toolwright.stores.sqlite.background.run_rows import (
     ACTIVE,
     LEASED,
     PENDING,
+    TRACKED,
     add_event,
     insert_run,
     read_run,
@@ -41,6 +42,9 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
         if one(connection, query, (registration.parent,)) is None:
             raise RunError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
+    if registration.options.tracked:
+        _enter_tracked(connection, registration, limits)
+        return
     full = _session_is_full(connection, registration.session, limits)
     # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
     if full and (not limits.queue or registration.parent is not None):
@@ -61,6 +65,22 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
     insert_run(connection, registration, "held" if full else "queued")
     add_resource(connection, registration, limits.resources)
     add_event(connection, registration.id, "queued", {}, registration.at)
+
+
+def _enter_tracked(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
+    """Enter a process that happens elsewhere: it is running, and no worker takes it."""
+    most = limits.tracked_per_session
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {TRACKED} AND session = ? LIMIT ?)"
+    if one(connection, query, (registration.session, most)) >= most:
+        raise RunError(
+            f"Maximum {most} unfinished tracked runs per session. Finish or cancel one before starting another.",
+            "session_limit",
+        )
+    insert_run(connection, registration, "running")
+    statement = "UPDATE processes SET status_text = 'Running', started_at = created_at WHERE id = ?"
+    connection.execute(statement, (registration.id,))
+    add_resource(connection, registration, limits.resources)
+    add_event(connection, registration.id, "tracked", {}, registration.at)
 
 
 def _session_is_full(connection: apsw.Connection, session: str, limits: Limits) -> bool:

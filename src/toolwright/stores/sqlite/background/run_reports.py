@@ -14,10 +14,10 @@ from toolwright.errors import RunError
 from toolwright.stores.contracts.background_run import OVER, scope_of
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.run_events import Output, RunEvent
-from toolwright.stores.contracts.run_store import HEAD, TAIL, Ending, Piece, Report
+from toolwright.stores.contracts.run_store import HEAD, TAIL, Ending, Piece, Report, Telling
 from toolwright.stores.contracts.sessions import Content, NewMessage, Quotas, Writing
 from toolwright.stores.sqlite.background.run_resources import update_resource
-from toolwright.stores.sqlite.background.run_rows import LEASED, PENDING, add_event, next_change, put_event
+from toolwright.stores.sqlite.background.run_rows import LEASED, PENDING, TRACKED, add_event, next_change, put_event
 from toolwright.stores.sqlite.calls.waits import completion_came
 from toolwright.stores.sqlite.core.codec import KEY, one, packed
 from toolwright.stores.sqlite.sessions.files import put_file
@@ -99,11 +99,11 @@ def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, 
 
 def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool:
     """End a process, with its artifacts and its message; False when it is over, or another's."""
-    query = f"SELECT session, state FROM processes WHERE id = ? AND token = ? AND {PENDING}"
+    query = f"SELECT session, state, {TRACKED} FROM processes WHERE id = ? AND token = ? AND {PENDING}"
     row: Any = connection.execute(query, (ending.id, ending.token)).fetchone()
     if row is None:
         return False
-    session, before = row
+    session, before, tracked = row
     call = CallKey(session, scope_of(ending.id), ending.id)
     query = f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NULL"
     if one(connection, query, call) is not None and completion_came(connection, call):
@@ -145,7 +145,7 @@ def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool
         ended["evidence"] = jsonx.decode(ending.evidence)
     add_event(connection, ending.id, ending.status, ended, ending.at)
     update_resource(connection, session, ending.id, ending.at, ending.status, ending.summary)
-    if before != "held":
+    if before != "held" and not tracked:  # neither took a place that another can have now
         _let_follow(connection, session)
     return True
 
@@ -162,10 +162,19 @@ def _let_follow(connection: apsw.Connection, session: str) -> None:
 
 
 def append_event(
-    connection: apsw.Connection, id: str, token: int, type: str, payload: bytes, key: str | None, at: float
+    connection: apsw.Connection,
+    id: str,
+    token: int | None,
+    type: str,
+    payload: bytes,
+    key: str | None,
+    at: float,
+    telling: Telling | None = None,
 ) -> int | None:
-    """Append an event once; None when the process is over, or another's."""
-    if one(connection, f"SELECT 1 FROM processes WHERE id = ? AND token = ? AND {LEASED}", (id, token)) is None:
+    """Append an event once, with its message; None when the process is over, or another's. The host has no token."""
+    unfinished = f"({PENDING}) AND ?2 IS NULL OR ({LEASED}) AND token = ?2"
+    session = one(connection, f"SELECT session FROM processes WHERE id = ?1 AND ({unfinished})", (id, token))
+    if session is None:
         return None
     if type in OVER:
         raise RunError(f"A {type!r} event ends a process; let it end", "conflict")
@@ -177,6 +186,9 @@ def append_event(
             if known[1:] != (type, payload):
                 raise RunError(f"The key {key!r} of process {id!r} is that of another event", "conflict")
             return int(known[0])
+    if telling is not None:
+        about = jsonx.encode({"run_id": id, "event": type})
+        put_messages(connection, session, [NewMessage("runtime", telling.content, about)], at, telling.room)
     return put_event(connection, id, type, payload, at, key)
 
 

@@ -24,12 +24,14 @@ def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> 
     """Show a process that was just entered, where the session has room for it."""
     shown: dict[str, Any] = {
         "tool": new.tool,
-        "status_text": "Queued",
+        "status_text": "Running" if new.options.tracked else "Queued",
         "progress": None,
         "output_tail": "",
         "summary": None,
         "signal_on_completion": new.options.signal_on_completion,
     }
+    if new.options.tracked:
+        shown["tracked"] = True
     if new.options.artifacts:
         shown |= artifact_paths(new.id)
     metadata = jsonx.encode(shown)

@@ -14,7 +14,10 @@ from toolwright.stores.sqlite.core.codec import one, packed, unpacker
 from toolwright.tools.outcome import ToolOutcome
 
 LEASED = "state IN ('running', 'waiting')"
-ACTIVE = "state IN ('queued', 'running', 'waiting')"
+TRACKED = "state = 'running' AND worker IS NULL"
+"""Work that happens elsewhere. What a worker runs has the name of that worker."""
+ACTIVE = "state IN ('queued', 'running', 'waiting') AND (worker IS NOT NULL OR state = 'queued')"
+"""What takes, or is about to take, a place of a worker."""
 PENDING = "state IN ('held', 'queued', 'running', 'waiting')"
 COLUMNS = (
     "id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at,"

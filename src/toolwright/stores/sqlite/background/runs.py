@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolwright.errors import RunError
 from toolwright.stores.contracts.background_run import BackgroundRun, Registration
 from toolwright.stores.contracts.run_events import RunEvent
-from toolwright.stores.contracts.run_store import Claimed, Ending, Limits, Renewal, Report
+from toolwright.stores.contracts.run_store import Claimed, Ending, Limits, Renewal, Report, Telling
 from toolwright.stores.contracts.sessions import Mark, Quotas
 from toolwright.stores.sqlite.background.run_leases import enter_run, queue_again, reopen_run, take_run
 from toolwright.stores.sqlite.background.run_reports import append_event, end_run, list_events, write_report
@@ -174,10 +174,19 @@ class SqliteRunStore:
         """Queue an abandoned process again."""
         await self._changes.attempt(lambda connection: reopen_run(connection, id, by, limits, at, authority))
 
-    async def append(self, id: str, token: int, type: str, payload: bytes, key: str | None, at: float) -> int | None:
+    async def append(
+        self,
+        id: str,
+        token: int | None,
+        type: str,
+        payload: bytes,
+        key: str | None,
+        at: float,
+        telling: Telling | None = None,
+    ) -> int | None:
         """Part of `RunStore`."""
         return await self._changes.attempt(
-            lambda connection: append_event(connection, id, token, type, payload, key, at)
+            lambda connection: append_event(connection, id, token, type, payload, key, at, telling)
         )
 
     async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:

@@ -1,0 +1,139 @@
+"""Runs that happen elsewhere: a deployment, a job of another system. Owns what may be reported on them.
+
+A tracked run is listed, awaited, followed and cancelled like any other run, and tells its session when it is over. No
+worker ever takes it: whoever does the work, or watches it, says how it stands, from any process.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.argument_checks import require_text
+from toolwright.background.event_collector import STREAM, WORDS
+from toolwright.background.output import Gathered, LogText, live_tail
+from toolwright.calls.finalise.truncate import bound
+from toolwright.errors import RunError, ToolDefinitionError
+from toolwright.session.services.quotas import to_json
+from toolwright.stores.contracts.background_run import BackgroundRun, Progress
+from toolwright.stores.contracts.run_store import Report
+from toolwright.tools.definition import RESERVED_EVENTS
+from toolwright.tools.outcome import Failure, ToolOutcome, encodable
+from toolwright.tools.tool import Tool
+
+LARGEST_VALUE = 8 * 1024 * 1024
+"""Bytes of the value of a tracked run."""
+LARGEST_EVENT = 256 * 1024
+"""Bytes of the payload of an event that a host appends."""
+MOST_LINES = 2_000
+MOST_BYTES = 50 * 1024
+"""How much of a value a model reads."""
+_EVENT = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+
+
+def tracked_tool(name: Any) -> Tool:
+    """The tool that rules judge a tracked run by: it has the name of the run, and may change anything.
+
+    Raises:
+        RunError: the name is not usable.
+    """
+    try:
+        return Tool.from_schema(name=name, id=f"tracked.{name}", display_name=name, handler=lambda arguments: None)
+    except ToolDefinitionError as error:
+        raise RunError(
+            f"The name {name!r:.200} of a tracked run is not usable; use 1 to 128 letters, digits, or any of _ . : / -"
+        ) from error
+
+
+def require_event_name(name: Any) -> str:
+    """The name of an event that a host appends.
+
+    Raises:
+        RunError: it is not usable, or is the name of an event that every run has.
+    """
+    if not isinstance(name, str) or not _EVENT.fullmatch(name) or name in RESERVED_EVENTS:
+        raise RunError(
+            f"The event {name!r:.200} cannot be appended; use a lower-case name, and none of "
+            f"{', '.join(sorted(RESERVED_EVENTS))}"
+        )
+    return name
+
+
+def require_payload(payload: Any) -> bytes:
+    """The JSON of what an event says.
+
+    Raises:
+        RunError: it is too large.
+        ServiceError: it has no JSON form.
+    """
+    data = to_json("payload of an event", payload)
+    if len(data) > LARGEST_EVENT:
+        raise RunError(f"The payload of an event has {len(data)} bytes, and may have {LARGEST_EVENT}; say less")
+    return data
+
+
+def progress_of(current: Any, total: Any, label: str | None, unit: Any) -> Progress | None:
+    """How far a run is said to be; None when nothing is said.
+
+    Raises:
+        RunError: a number is not usable.
+    """
+    for what, number in (("progress", current), ("total", total)):
+        wrong = isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(number) < 2**63
+        if number is not None and wrong:
+            raise RunError(f"The {what} {number!r:.100} of a run is not usable; use a number")
+    if current is None and total is None and label is None and unit is None:
+        return None
+    words = (None if text is None else encodable(require_text("progress", text))[:WORDS] for text in (unit, label))
+    return Progress(current, total, *words)
+
+
+def report_of(
+    process: BackgroundRun, at: float, *, status: str | None, progress: Progress | None, output: str | None, stream: Any
+) -> Report:
+    """What a host says of a tracked run, as its store keeps it."""
+    gathered, tail = Gathered(process.log_chars), None
+    if output:
+        gathered.add(" ".join(encodable(require_text("stream", stream))[:STREAM].split()) or "output", output)
+    pieces, dropped = gathered.take()
+    if pieces:
+        tail = live_tail(process.tail, pieces, LogText(process.tail))
+    return Report(
+        id=process.id,
+        token=process.token,
+        at=at,
+        pieces=pieces,
+        dropped=dropped,
+        progress=progress,
+        opening_text=None if status is None else status[:WORDS],
+        tail=tail,
+    )
+
+
+def success(process: BackgroundRun, payload: bytes, summary: str | None) -> ToolOutcome:
+    """The outcome of a tracked run that ended with a value.
+
+    Raises:
+        RunError: the value is too large.
+    """
+    if len(payload) > LARGEST_VALUE:
+        raise RunError(
+            f"The value of run {process.id!r} has {len(payload)} bytes, and may have {LARGEST_VALUE}; use a file"
+        )
+    metadata = None if summary is None else {"summary": summary}
+    outcome = ToolOutcome(process.id, process.tool, "success", payload=payload, attempts=1, metadata=metadata)
+    return replace(outcome, model_text=bound(outcome.text, MOST_LINES, MOST_BYTES))
+
+
+def failure_of(process: BackgroundRun, failure: Failure) -> ToolOutcome:
+    """The outcome of a tracked run that failed."""
+    return ToolOutcome(process.id, process.tool, "failure", failure=failure, attempts=1, may_have_run=True)
+
+
+def event_text(payload: bytes) -> str:
+    """What an event says, for the message to its session."""
+    value = jsonx.decode(payload)
+    return value if isinstance(value, str) else payload.decode()
