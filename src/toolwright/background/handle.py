@@ -36,7 +36,7 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 class Run:
     """A background run, to be awaited, followed, cancelled and signalled. It shows the run as it was last read.
 
-    `store` is what a call may use of the store, if a call has the handle. `granted` says that the run belongs to another
+    `store` is what a call may use of the store, if a call has the handle. `granted` says that it is the run of another
     session, which let this one await, cancel and signal it.
     """
 
