@@ -42,7 +42,7 @@ def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
     name = name.strip()
     if name == ITSELF:
         raise RunError(f"{ITSELF} cannot target itself recursively")
-    tool = find(tools, name)
+    tool = tools.get(name) or find(tools, name)
     if tool is None:
         raise RunError(f"Unknown tool: {name}", "not_found")
     require_background(tool, name, policy)
@@ -107,7 +107,7 @@ def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
         raise RunError(f"The title {title!r:.200} of a run is not usable; use text")
     if title and hides(jsonx.encode(title)):
         raise RunError("The title holds the value of a secret, and would be shown; use another")
-    text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.name}"
+    text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.definition.name}"
     return text[:200]
 
 

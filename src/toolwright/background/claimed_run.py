@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from toolwright.background.checks import LONGEST, require_background
-from toolwright.background.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
+from toolwright.background.ending import abandoned, end, failed, make_ending, stopped, timed_out
 from toolwright.background.event_collector import EventCollector
 from toolwright.background.report_writer import ReportWriter
 from toolwright.calls.batch import Batch
@@ -60,8 +60,10 @@ class ClaimedRun:
         self._sessions = sessions
         self._reports = reports
         self._clock = shared.clock
-        self._events = EventCollector(claimed.process, shared.clock, reports.dirty)
+        self._events = EventCollector(claimed.process, shared.clock, reports.dirty, self._call_waits)
         self._batch: Batch | None = None
+        self._waits = False
+        self._watching: asyncio.Task[None] | None = None
         self._late = False
         self._reason: str | None = claimed.process.cancel_reason
         self.let_gone = False
@@ -138,12 +140,14 @@ class ClaimedRun:
         self._events.say("Running")
         alarm = None if run.deadline is None else self._shared.effects.room.alarms.set(run.deadline, self._time_is_up)
         try:
-            batch = self._batch = self._start_batch()
-            watching = asyncio.ensure_future(self._watch(batch))
+            self._batch = batch = self._start_batch()
+            if self._waits:
+                self._call_waits()
             try:
                 (outcome,) = await batch.wait()
             finally:
-                watching.cancel()
+                if self._watching is not None:
+                    self._watching.cancel()
         except (StoreError, MachineError, RuntimeClosed):
             raise
         except PolicyError as error:  # such as a rule of its starter's that is not known here
@@ -168,13 +172,14 @@ class ClaimedRun:
         return outcome
 
     def _start_batch(self) -> Batch:
-        run, shared = self._run, self._shared
+        run = self._run
         session = self._sessions.core(run.session)
-        tool = find(session.tools_of_runs(), run.tool)
+        tools = session.tools_of_runs()
+        tool = tools.get(run.tool) or find(tools, run.tool)
         restrictions: tuple[Policy, ...] = ()
         if not self._done:  # else its outcome is only looked up, and nothing of it can be refused any more
             require_background(tool, run.tool, session.policy)
-            restrictions = shared.rules.read(run.authority, (session.policy, shared.policy))
+            restrictions = session.read_authority(run.authority)
         # The timeout of a run is for all of it, and its worker looks after that. A run without one has the timeout that
         # its tool says, and never the default of the policy.
         said = None if tool is None or run.options.timeout is not None else tool.definition.timeout
@@ -184,6 +189,7 @@ class ClaimedRun:
                 scope=scope_of(run.id),
                 push=self._events.push,
                 keep_event=partial(self._reports.append, run, self._events),
+                tools=tools,
                 tool=tool,
                 timeout=LONGEST if said is None else said,
                 restrictions=restrictions,
@@ -195,6 +201,12 @@ class ClaimedRun:
         self._late = True
         if self._batch is not None:
             self._batch.cancel("the run took longer than it may")
+
+    def _call_waits(self) -> None:
+        """Its call begins to wait for something outside: from now on, look whether it does."""
+        self._waits = True
+        if self._watching is None and self._batch is not None:
+            self._watching = asyncio.ensure_future(self._watch(self._batch))
 
     async def _watch(self, batch: Batch) -> None:
         """Say when the run waits for something outside, and when it continues."""
@@ -212,9 +224,22 @@ class ClaimedRun:
                 change.cancel()
 
     async def _end(self, outcome: ToolOutcome) -> None:
-        await self._reports.flush(self._events)
-        if await end(self._store, self._shared.quotas, self._run, outcome, self._clock.now(), self._gone):
-            self.ended_as = status_of(outcome, self._gone)
+        reports, events = self._reports, self._events
+        last = await reports.take_last(events)
+        try:
+            self.ended_as = await end(
+                self._store,
+                self._shared.quotas,
+                self._run,
+                outcome,
+                self._clock.now(),
+                self._gone,
+                has_output=events.printed,
+                report=last,
+            )
+        except StoreError:
+            reports.put_back(last)
+            raise
 
     async def _end_badly(self) -> None:
         failure = Failure(

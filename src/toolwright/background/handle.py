@@ -101,15 +101,16 @@ class Run:
         if timeout is not None:
             late = asyncio.ensure_future(self._background.shared.clock.sleep(require_seconds("timeout", timeout)))
         try:
-            while True:
-                async with self._background.watch.watching(self.id) as changed:
-                    run = await self.refresh()
-                    if run.over:
-                        assert run.outcome is not None
-                        return run.outcome
-                    await asyncio.wait({changed, *([] if late is None else [late])}, return_when="FIRST_COMPLETED")
-                if late is not None and late.done() and not (await self.refresh()).over:
-                    raise TimeoutError(f"The run {self.id!r} is not over after {timeout:g} s; it goes on")
+            watch = self._background.watch
+            async with watch.watching(self._run.id) as watcher:
+                while not (run := await self.refresh()).over:
+                    if late is not None and late.done():
+                        raise TimeoutError(f"The run {self.id!r} is not over after {timeout:g} s; it goes on")
+                    either = {watcher.changed} if late is None else {watcher.changed, late}
+                    await asyncio.wait(either, return_when="FIRST_COMPLETED")
+                    watch.rearm(watcher)
+                assert run.outcome is not None
+                return run.outcome
         finally:
             if late is not None:
                 late.cancel()
@@ -118,12 +119,12 @@ class Run:
         """The events of the run after an event's number, and those to come, until it is finished."""
         require_count("number of an event", after, 0)
         while True:
-            async with self._background.watch.watching(self.id) as changed:
+            async with self._background.watch.watching(self.id) as watcher:
                 events = await self._store.events(self.id, after, PAGE)
                 if not events:
                     if (await self.refresh()).over and not await self._store.events(self.id, after, 1):
                         return
-                    await changed
+                    await watcher.changed
             for event in events:
                 after = event.number
                 yield event
@@ -302,7 +303,7 @@ class Run:
         first = await end(self._store, shared.quotas, self._run, outcome, shared.clock.now())
         self._background.watch.ring([self.id])
         await self.refresh()
-        return first
+        return first is not None
 
     async def _tracked(self) -> BackgroundRun:
         self._require_own()

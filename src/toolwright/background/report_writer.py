@@ -35,6 +35,9 @@ class ReportWriter:
     def dirty(self, sink: EventCollector) -> None:
         """A process has something to report."""
         self._dirty[sink] = None
+        self._write_soon()
+
+    def _write_soon(self) -> None:
         if self._flushing is None and not self._closed:
             self._flushing = asyncio.ensure_future(self._flush_soon())
 
@@ -61,6 +64,25 @@ class ReportWriter:
             sinks = [only] if only in self._dirty else []
             self._dirty.pop(only, None)
         await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
+
+    async def take_last(self, only: EventCollector) -> Report | None:
+        """What a run that ends has not reported yet, to be written with its end.
+
+        Output is written now: the log of the run is made of it. So are reports that could not be written before.
+
+        Raises:
+            StoreError: it could not be written. It is kept.
+        """
+        if only.has_output_left or self._unwritten:
+            await self.flush(only)
+        self._dirty.pop(only, None)
+        return only.take()
+
+    def put_back(self, report: Report | None) -> None:
+        """Keep a report that was not written with the end of its run, and write it later."""
+        if report is not None:
+            self._unwritten.append(report)
+            self._write_soon()
 
     async def _write(self, reports: list[Report]) -> None:
         if not reports:

@@ -45,13 +45,13 @@ class Runs:
     """
 
     def __init__(
-        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard
+        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard | None
     ) -> None:
         self._background = background
         self._session = session
         self._marker = marker
         self._origin = origin
-        self._store: RunStore = guard(background.store)
+        self._store: RunStore = background.store if guard is None else guard(background.store)
         scope = "" if origin.call is None or not isinstance(marker, Marks) else origin.call.scope
         self._parent = scope.removeprefix(RUN_SCOPE) if scope.startswith(RUN_SCOPE) else None
 
@@ -91,10 +91,11 @@ class Runs:
         background, session, origin = self._background, self._session, self._origin
         found = backgroundable(session.all_tools(), tool, origin.policy)
         session.require_in_every_process(found)
+        name = found.definition.name
         registration = Registration(
             id=new_run_id() if id is None else require_run_id(id),
             session=session.id,
-            tool=found.name,
+            tool=name,
             arguments=require_fitting(found, require_arguments(args, session.hides)),
             title=title_of(found, title, session.hides),
             options=options_of(timeout, signal_on_completion, disposition),
@@ -105,7 +106,7 @@ class Runs:
         )
         require_allowed(origin, session.id, found, registration.arguments, id=registration.id)
         mark = self._marker.mark(
-            "runs.spawn", found.name, registration.arguments.decode(), registration.title, timeout, disposition, id
+            "runs.spawn", name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
         run = await self._register(registration, mark)
         if not run.over:

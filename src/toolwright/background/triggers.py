@@ -35,13 +35,15 @@ class Triggers:
     """`TriggersClient` of one session, for the program or for one attempt of a call."""
 
     def __init__(
-        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard
+        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard | None
     ) -> None:
         self._background = background
         self._session = session
         self._marker = marker
         self._origin = origin
-        self._store: TriggerStore = guard(background.shared.stores().triggers)
+        self._store: TriggerStore = background.shared.stores().triggers
+        if guard is not None:
+            self._store = guard(self._store)
 
     async def add(
         self,

@@ -18,6 +18,7 @@ from toolwright.calls.record import CallLog
 from toolwright.calls.report import Report
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.tool_plan import Plan
+from toolwright.event_bus import Channel
 from toolwright.tools.tool import Tool
 
 
@@ -54,7 +55,9 @@ class BatchSetting:
         tool_limit: Callable[[Tool], Limit | None],
         restrictions: tuple[Policy, ...] = (),
         keep: Callable[[tuple[Policy, ...]], bytes | None] = lambda authority: None,
+        channel: Channel | None = None,
     ) -> None:
+        """`channel` is told when batches and calls begin and end; by default that of the host."""
         self.host = host
         self.policy = policy
         self.hooks = hooks
@@ -70,7 +73,7 @@ class BatchSetting:
         self._tool_limit = tool_limit
         self.plans: dict[Tool, Plan] = {}
         self.finaliser = Finaliser(host, policy, hooks)
-        self.report = Report(host.channel, host.clock, call_log, policy.record_bytes)
+        self.report = Report(channel or host.channel, host.clock, call_log, policy.record_bytes)
 
     @property
     def authority(self) -> tuple[Policy, ...]:

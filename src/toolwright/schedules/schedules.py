@@ -175,13 +175,15 @@ class Schedules:
     """`SchedulesClient` of one session, for the program or for one attempt of a call."""
 
     def __init__(
-        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard
+        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard | None
     ) -> None:
         self._background = background
         self._session = session
         self._marker = marker
         self._origin = origin
-        self._store: ScheduleStore = guard(background.shared.stores().schedules)
+        self._store: ScheduleStore = background.shared.stores().schedules
+        if guard is not None:
+            self._store = guard(self._store)
 
     async def add(
         self,

@@ -55,12 +55,7 @@ from toolwright.tools.tool import Tool
 MOST_SETTINGS = 32
 """How many settings for calls of other sessions are kept."""
 Guard: TypeAlias = Callable[[Any], Any]
-"""Wraps a store for one attempt of a call, so that the call can use it only while it runs."""
-
-
-def unguarded(store: Any) -> Any:
-    """The `Guard` of a program, which may use a store as long as the runtime is open."""
-    return store
+"""Wraps a store for one attempt of a call, so that a fault of the store stops the call."""
 
 
 class BackgroundClients(NamedTuple):
@@ -69,9 +64,9 @@ class BackgroundClients(NamedTuple):
     The rooms of that work are above this one, so that the session is given these functions.
     """
 
-    runs: Callable[[SessionCore, Marker, Origin, Guard], RunsClient]
-    schedules: Callable[[SessionCore, Marker, Origin, Guard], SchedulesClient]
-    triggers: Callable[[SessionCore, Marker, Origin, Guard], TriggersClient]
+    runs: Callable[[SessionCore, Marker, Origin, Guard | None], RunsClient]
+    schedules: Callable[[SessionCore, Marker, Origin, Guard | None], SchedulesClient]
+    triggers: Callable[[SessionCore, Marker, Origin, Guard | None], TriggersClient]
 
 
 class RunBatch(NamedTuple):
@@ -81,12 +76,14 @@ class RunBatch(NamedTuple):
     push: Callable[[AnyEvent], None]
     """Is given the events of its calls, beside those who subscribed."""
     keep_event: KeepEvent
+    tools: Snapshot
+    """The tools that it may call, those of the session's background runs."""
     tool: Tool | None
-    """The tool of its call, if the session has it here."""
+    """The tool of its call, if it is among them."""
     timeout: float
     """Seconds for its call, in place of those that its tool or the policy says."""
     restrictions: tuple[Policy, ...] = ()
-    """Of whoever started the run."""
+    """Of the program or call that started the run."""
     started_by: str | None = None
     """The id of the call that started the run, if one did."""
 
@@ -156,6 +153,7 @@ class SessionCore:
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._late: tuple[Capability, ...] = ()
+        self._secrets_read = False
         self._bodies: dict[str, tuple[Tool, Tool]] = {}  # tools with a body for runs, and as runs run them
         self._loops = LoopWatch()
         # Settings for the batches of calls of other sessions, by the id of the restrictions of these.
@@ -182,6 +180,8 @@ class SessionCore:
 
     def _use_policy(self, policy: Policy) -> None:
         self.policy = policy
+        self._program_origin: Origin | None = None
+        self._authorities: dict[bytes, tuple[Policy, ...]] = {}
         self._run_policy = policy if policy.continue_on_failure else policy.but(continue_on_failure=True)
         self._settings_under.clear()
         self._setting = self._make_setting(policy)
@@ -231,17 +231,21 @@ class SessionCore:
 
     def start_run(self, call: ToolCall, run: RunBatch) -> Batch:
         """Start the call of a background run. It takes no slots of the session, and no other call waits for it."""
-        self.shared.lifetime.require_open()
+        lifetime = self.shared.lifetime
+        if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
+            lifetime.require_open()
         environment = copy.copy(self.environment)
         environment.schedule = Schedule(self.shared.running)
         environment.keep_event = run.keep_event
         environment.channel = Channel(self.id)
         environment.channel.pushes = (self.environment.channel.publish, run.push)
         self._environments.append(environment)
-        setting = self._make_setting(self._run_policy, environment, (), (*self._restrictions, *run.restrictions))
+        # Its batch is told of to subscribers only; the run itself takes what its calls say, and not that they begin.
+        restrictions = (*self._restrictions, *run.restrictions)
+        setting = self._make_setting(self._run_policy, environment, (), restrictions, self.environment.channel)
         batch = Batch(
             [call],
-            self._tools_with_body(run.tool),
+            self._with_body(run.tools, run.tool),
             setting,
             scope=run.scope,
             started_by=run.started_by,
@@ -250,6 +254,20 @@ class SessionCore:
         )
         self.run_batches[batch] = None
         return batch.start()
+
+    def read_authority(self, stored: bytes) -> tuple[Policy, ...]:
+        """The restrictions that were stored with a background run of the session.
+
+        Raises:
+            PolicyError: they cannot be read, such as when a rule with a function is not known here.
+        """
+        found = self._authorities.get(stored)
+        if found is None:
+            if len(self._authorities) >= MOST_SETTINGS:
+                self._authorities.clear()
+            found = self.shared.rules.read(stored, (self.policy, self.shared.policy))
+            self._authorities[stored] = found
+        return found
 
     def recovering(self, intents: list[Intent], scope: str, authority: bytes | None) -> Batch:
         """A batch of calls that a crash cut off, to be started under the authority of the batch that they were in.
@@ -327,6 +345,7 @@ class SessionCore:
         environment: CallHost | None = None,
         limits: tuple[Limit, ...] | None = None,
         restrictions: tuple[Policy, ...] | None = None,
+        channel: Channel | None = None,
     ) -> BatchSetting:
         shared = self.shared
         return BatchSetting(
@@ -339,6 +358,7 @@ class SessionCore:
             tool_limit=shared.tool_limits.of,
             restrictions=self._restrictions if restrictions is None else restrictions,
             keep=shared.written_authority,
+            channel=channel,
         )
 
     # --- its tools
@@ -350,11 +370,13 @@ class SessionCore:
 
     def tools_of_runs(self) -> Snapshot:
         """The tools of its background runs: those of the app, where another process may run them."""
-        return self._run_offer.complete(self.shared.tools.snapshot()) if self._has_own_tools else self.all_tools()
+        offer, tools = self._offer, self.tools.snapshot()
+        if self.shared.durable and tools is not (of_app := self.shared.tools.snapshot()):
+            offer, tools = self._run_offer, of_app
+        return offer.completed if tools is offer.seen else offer.complete(tools)
 
-    def _tools_with_body(self, tool: Tool | None) -> Snapshot:
-        """The tools of background runs, with one of them as a run runs it; the calls that it makes run the others."""
-        tools = self.tools_of_runs()
+    def _with_body(self, tools: Snapshot, tool: Tool | None) -> Snapshot:
+        """Tools with one of them as a background run runs it; the calls that it makes run the tools as they are."""
         if tool is None or tool.background_body is None:
             return tools
         known = self._bodies.get(tool.name)
@@ -376,19 +398,15 @@ class SessionCore:
         Raises:
             RunError: the tool is the session's own, and the store is shared.
         """
-        if self._has_own_tools:
-            found = self.shared.tools.snapshot().get(tool.name)
-            if found is None or found.definition.id != tool.definition.id:
-                raise RunError(
-                    f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
-                    "in another; give the tool to the app: App(tools=[...])",
-                    "own_tool",
-                )
-
-    @property
-    def _has_own_tools(self) -> bool:
-        """True when the session has tools that other processes on the same store do not have."""
-        return self.shared.durable and self.tools.snapshot() is not self.shared.tools.snapshot()
+        of_app = self.shared.tools.snapshot()
+        found = of_app.get(tool.definition.name)
+        differs = found is None or found.definition.id != tool.definition.id
+        if differs and self.shared.durable and self.tools.snapshot() is not of_app:
+            raise RunError(
+                f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
+                "in another; give the tool to the app: App(tools=[...])",
+                "own_tool",
+            )
 
     # --- its services
 
@@ -412,7 +430,7 @@ class SessionCore:
             state=partial(SessionState, self.id, self.definitions),
         )
 
-    def _services(self, marker: Marker, policy: Policy, guard: Guard = unguarded, **more: Any) -> SessionServices:
+    def _services(self, marker: Marker, policy: Policy, guard: Guard | None = None, **more: Any) -> SessionServices:
         shared = self.shared
         return SessionServices(
             shared.stores(),
@@ -433,7 +451,14 @@ class SessionCore:
 
     def origin(self) -> Origin:
         """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
-        return program_origin(self.policy, self._restrictions)
+        lifetime = self.shared.lifetime
+        if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
+            lifetime.require_open()
+        if CURRENT.get() is not None:
+            return program_origin(self.policy, self._restrictions)
+        if self._program_origin is None:
+            self._program_origin = program_origin(self.policy, self._restrictions)
+        return self._program_origin
 
     # --- sessions that its calls open
 
@@ -480,7 +505,7 @@ class SessionCore:
 
     async def know_secrets(self) -> None:
         """Read the secrets that an earlier process wrote, once, so that `hides` knows them."""
-        if self.shared.durable:
+        if self.shared.durable and (not self._secrets_read or self.known_secrets.behind):
             await self._know()
 
     def hides(self, data: bytes) -> bool:
@@ -509,6 +534,11 @@ class SessionCore:
     async def _know(self) -> None:
         await self.known_secrets.load(self.shared.stores().secrets)
         await self.known_secrets.catch_up()
+        self._secrets_read = True
+        if not self.known_secrets.behind:
+            self.environment.know = (
+                None  # a batch of the session, or a background run of it, need not wait for it again
+            )
 
     def _redact(self, redactor: Redactor) -> None:
         for environment in self._environments:

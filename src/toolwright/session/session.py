@@ -15,7 +15,7 @@ from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.errors import ScheduleError
 from toolwright.event_bus import Subscription
 from toolwright.session.children import Calls
-from toolwright.session.core import SessionCore, unguarded
+from toolwright.session.core import SessionCore
 from toolwright.session.idle import wait_for_idle
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
@@ -233,21 +233,15 @@ class Session:
 
     @property
     def _runs(self) -> RunsClient:
-        core = self._core
-        core.shared.lifetime.require_open()
-        return core.background.runs(core, Unmarked(), core.origin(), unguarded)
+        return self._core.background.runs(self._core, Unmarked(), self._core.origin(), None)
 
     @property
     def _schedules(self) -> SchedulesClient:
-        core = self._core
-        core.shared.lifetime.require_open()
-        return core.background.schedules(core, Unmarked(), core.origin(), unguarded)
+        return self._core.background.schedules(self._core, Unmarked(), self._core.origin(), None)
 
     @property
     def _triggers(self) -> TriggersClient:
-        core = self._core
-        core.shared.lifetime.require_open()
-        return core.background.triggers(core, Unmarked(), core.origin(), unguarded)
+        return self._core.background.triggers(self._core, Unmarked(), self._core.origin(), None)
 
     # --- tools, as a model sees them
 

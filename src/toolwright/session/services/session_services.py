@@ -40,7 +40,7 @@ class SessionServices:
         quotas: Quotas,
         grep_timeout: float,
         known: KnownSecrets,
-        guard: Callable[[Any], Any] = lambda store: store,
+        guard: Callable[[Any], Any] | None = None,
         catalogue: Callable[[KeyValue], CatalogueClient] | None = None,
         senders: tuple[str, ...] | None = None,
         runs: Callable[[], RunsClient] | None = None,
@@ -55,7 +55,7 @@ class SessionServices:
         self._quotas = quotas
         self._grep_timeout = grep_timeout
         self._known = known
-        self._guard = guard
+        self._guard = guard or (lambda store: store)
         self._catalogue = catalogue
         self._runs = runs
         self._schedules = schedules
