@@ -4,6 +4,7 @@
 VENV    := .venv
 PY      := $(VENV)/bin/python
 READY   := $(VENV)/.ready
+DOCS    := $(VENV)/.docs-ready
 CODE     = $(wildcard src tests scripts bench examples)
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 ARGS    ?=
@@ -12,7 +13,7 @@ SECONDS ?= 600
 PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check bench promises clean
+.PHONY: help demo test soak check bench promises docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,11 @@ bench: $(READY) ## Run the benchmarks
 promises: $(READY) ## List the promises that no test proves yet
 	@$(PY) scripts/promises.py
 
+docs: $(DOCS) ## Build the documentation site into build/site; broken links are errors
+	@echo 'Building the documentation'
+	@out=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS) 2>&1) || { echo "$$out" | grep -v '^INFO'; exit 1; }
+	@$(PY) scripts/docs_check.py build/site
+
 clean: ## Remove the environments, caches and build output
 	@echo 'Removing the environments, caches and build output'
 	@rm -rf $(VENV) .bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -63,4 +69,10 @@ $(READY): pyproject.toml
 	@echo 'Installing toolwright and its development tools into $(VENV)'
 	@$(PY) -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[cli,builtin,worker]' --group dev
+	@touch $@
+
+# What `make docs` needs and nothing else does.
+$(DOCS): $(READY)
+	@echo 'Installing the tools of the documentation into $(VENV)'
+	@$(PY) -m pip install -qq --disable-pip-version-check --group docs
 	@touch $@

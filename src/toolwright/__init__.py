@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolwright.tools.capability import Capability
     from toolwright.tools.claims import path, resource, tree
     from toolwright.tools.context import ToolContext
-    from toolwright.tools.definition import Hints, ToolDefinition
+    from toolwright.tools.definition import NO_TIMEOUT, Hints, ToolDefinition
     from toolwright.tools.function import tool, tools_of
     from toolwright.tools.options import ToolOptions
     from toolwright.tools.outcome import (
@@ -60,6 +60,7 @@ __version__ = "0.1.0"
 
 # Each name is imported when it is first asked for: a program pays for what it uses.
 _HOMES = {
+    "NO_TIMEOUT": "toolwright.tools.definition",
     "Answer": "toolwright.calls.hooks",
     "App": "toolwright.app",
     "Approval": "toolwright.calls.authorise.approvals",
@@ -131,6 +132,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "NO_TIMEOUT",
     "Answer",
     "App",
     "Approval",

@@ -39,6 +39,10 @@ class StoreError(ToolwrightError):
     """A store can not be opened, read or written. It is never recorded as a tool's outcome."""
 
 
+class StoreLost(StoreError):
+    """The file of an open store was deleted, moved, replaced or truncated: nothing more can be kept in it."""
+
+
 class MachineError(ToolwrightError):
     """The machine has no thread, process or memory for a call, which did not run. It is never a tool's outcome.
 

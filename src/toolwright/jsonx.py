@@ -25,7 +25,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__!r} has no JSON form")
 
 
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encode = _encoder.encode
 _canonical = msgspec.json.Encoder(enc_hook=_plain, order="sorted").encode
 _decode = msgspec.json.decode
 
@@ -57,9 +58,12 @@ def encode(value: Any) -> bytes:
     return data
 
 
-def encode_unchecked(value: Any) -> bytes:
-    """The same, of a value whose depth was looked at before."""
-    return _encode(value)
+encode_unchecked = _encode
+"""The same, of a value whose depth is looked at elsewhere: JSON longer than `SHALLOW` needs `require_shallow`."""
+encode_into = _encoder.encode_into
+"""The same, into a `bytearray`."""
+canonical_unchecked = _canonical
+"""What `canonical` gives, of such a value."""
 
 
 def canonical(value: Any) -> bytes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,12 +24,38 @@ MOST_CONTAINERS = 50_000
 """How many lists and objects the value of a tool may have. More take too long to decode."""
 MOST_ITEMS = 500_000
 """How many items and fields the value of a tool may have in all."""
+MOST_DUMPED = 200_000
+"""How many items and fields a pydantic model may have that is too large to be encoded on the event loop."""
 
 SCALARS = frozenset((int, float, bool, type(None)))
 """Types whose values are always short."""
 _FEW = 32
 _SHORT = 4096
+_FEW_FIELDS = 8
+_BUFFER = 16 * 1024
 _NOT_COUNTED = bytes(set(range(256)) - set(b'[{,"'))
+
+
+_Text = Annotated[str, msgspec.Meta(max_length=_SHORT)]
+_Flat = int | float | bool | None | _Text
+
+
+def _nested(item: Any, most: int) -> Any:
+    """The type of lists and objects of up to `most` items of a type, and of what has no items."""
+    size = msgspec.Meta(max_length=most)
+    return _Flat | Annotated[list[item], size] | Annotated[dict[_Text, item], size]
+
+
+class _Page(msgspec.Struct):
+    """A value with a few fields, such as a page of rows. The limits allow 32,768 parts in all."""
+
+    value: _nested(_nested(_nested(_nested(_Flat, 4), 16), 64), 8)  # type: ignore[valid-type]
+
+
+class _Rows(msgspec.Struct):
+    """A value of up to 256 items. The limits allow as many parts as those of a page."""
+
+    value: _nested(_nested(_nested(_nested(_Flat, 2), 4), 16), 256)  # type: ignore[valid-type]
 
 
 class TooLong(ValueError):
@@ -40,21 +66,85 @@ class TooLong(ValueError):
         self.size = size
 
 
+class TooManyParts(TooLong):
+    """A value, or one that takes one call to encode, has more parts than it may have. It was not encoded."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.args = ("it has too many parts",)
+
+
+def is_flat(fields: dict[Any, Any]) -> bool:
+    """True when an object has few fields, and only short ones: as most values of tools are."""
+    if len(fields) > _FEW:
+        return False
+    for key, item in fields.items():
+        kind = type(item)
+        if type(key) is not str or len(key) > _SHORT:
+            return False
+        if kind not in SCALARS and (kind is not str or len(item) > _SHORT):
+            return False
+    return True
+
+
+def encode_small(value: Any) -> bytes | None:
+    """The JSON of a small value of plain lists and objects; None where the value must be measured by `is_small`.
+
+    To measure a value takes longer than to encode it. So this only checks, by one call, that the value has short texts
+    and not too many parts, and then lets the encoder write into a buffer that cannot grow.
+    """
+    try:
+        msgspec.convert({"value": value}, _Page if len(value) <= _FEW_FIELDS else _Rows)
+        buffer = bytearray(_BUFFER)
+        with memoryview(buffer):  # a buffer that somebody looks at cannot be resized
+            jsonx.encode_into(value, buffer)
+    except (BufferError, TypeError, ValueError, OverflowError):  # too long, or something else than plain values
+        return None
+    return bytes(buffer)
+
+
 def is_small(value: Any) -> bool:
     """True when a value may be encoded in one call on the event loop. One that cannot be measured is not small."""
-    if type(value) is dict and len(value) <= _FEW:  # as most values are
-        for key, item in value.items():
-            kind = type(item)
-            if type(key) is not str or len(key) > _SHORT:
-                break
-            if kind not in SCALARS and (kind is not str or len(item) > _SHORT):
-                break
-        else:
-            return True
     try:
         return room_after(value, SMALL) >= 0
     except Exception:  # too deep, or code of its own failed: the encoder will say so
         return False
+
+
+def is_within(value: Any, most_bytes: int, most_parts: int) -> bool:
+    """True when a value has no more characters of text, and no more items and fields in all, than these.
+
+    It is looked at for no longer than it takes to find more of them, however large it is.
+
+    Raises:
+        TooDeep: it is nested deeper than `jsonx.DEEPEST`.
+    """
+    waiting: list[tuple[Iterable[Any], int]] = [((value,), 0)]
+    while waiting:
+        items, depth = waiting.pop()
+        if depth > jsonx.DEEPEST:
+            raise jsonx.TooDeep
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                most_bytes -= len(item)
+            elif kind in SCALARS:
+                continue
+            elif kind is dict or isinstance(item, Mapping):
+                most_parts -= len(item)
+                waiting += ((item.keys(), 0), (item.values(), depth + 1))
+            elif isinstance(item, list | tuple | set | frozenset):
+                most_parts -= len(item)
+                if item:
+                    waiting.append((item, depth + 1))
+            elif isinstance(item, str | bytes | bytearray):
+                most_bytes -= len(item)
+            elif parts := _fields(item):
+                most_parts -= len(parts)
+                waiting.append((parts.values(), depth + 1))
+            if most_bytes < 0 or most_parts < 0:
+                return False
+    return True
 
 
 def room_after(value: Any, room: int, depth: int = 0) -> int:
@@ -169,6 +259,9 @@ class _Pieces:
         elif isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "model_dump"):
             self._write_list(value, depth)
         elif hasattr(value, "model_dump"):
+            # Its own dump is one call, which keeps the interpreter's lock.
+            if not is_within(value, self._most, MOST_DUMPED):
+                raise TooManyParts
             self.write(value.model_dump(mode="json"), depth)
         else:
             self._write_fields(value, depth)
@@ -213,7 +306,12 @@ class _Pieces:
                     comma = b","
                 group, room = {}, room_after(item, PIECE, depth + 1) - taken
                 if room < 0:
-                    self._add(comma + self._encode({key: None}, depth)[1 : -len("null}")])
+                    if type(key) is str and len(key) > PIECE:
+                        self._add(comma)
+                        self._write_text(key)
+                        self._add(b":")
+                    else:
+                        self._add(comma + self._encode({key: None}, depth)[1 : -len("null}")])
                     self.write(item, depth + 1)
                     comma, room = b",", PIECE
                     continue

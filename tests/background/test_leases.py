@@ -1,6 +1,7 @@
 """Workers and their leases: several runtimes on one file, each with a clock of its own, so that one can stand still."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from functools import partial
@@ -29,10 +30,10 @@ class Pair:
         """Let the first live through the time that has passed for the second."""
         await self.frozen.pass_time(seconds, 0.5)
 
-    async def open(self, file: Path, *tools: Any) -> tuple[Any, Any]:
+    async def open(self, file: Path, *tools: Any, only_second: tuple[Any, ...] = ()) -> tuple[Any, Any]:
         first = await self.frozen.open(file, *tools)
-        second = await self.other.open(file, *tools, worker=False)
-        self._open_worker = partial(self.other.open, file, *tools, worker=True)
+        second = await self.other.open(file, *tools, *only_second, worker=False)
+        self._open_worker = partial(self.other.open, file, *tools, *only_second, worker=True)
         return first.session("s"), second.session("s")
 
     async def lose(self, run: Any, there: Any) -> Any:
@@ -571,3 +572,41 @@ async def test_an_event_without_a_key_is_kept_once_when_the_run_is_taken_over(pa
     assert (await pair.other.until(handle.wait())).value == "done"
     assert [event.payload async for event in handle.events() if event.type == "copied"] == [1, 1, 2, 3]
     await pair.thaw(60)
+
+
+@pytest.mark.promise("EFF-15", "PROC-04")
+async def test_a_refusal_that_a_run_was_told_stands_for_the_next_worker_and_a_stale_worker_writes_none(
+    pair: Pair, file: Path
+):
+    told: list[str] = []
+    go_on = asyncio.Event()
+
+    @tool
+    async def later() -> str:
+        return "it runs"
+
+    @tool(supports_background=True, on_crash="rerun")
+    async def work(ctx: ToolContext) -> str:
+        outcome = await ctx.call("later")
+        told.append(outcome.failure.code if outcome.failure else outcome.value)
+        if len(told) == 1:
+            await go_on.wait()
+            with contextlib.suppress(Exception):
+                await ctx.call("never", by="the stale worker")
+        return told[-1]
+
+    here, there = await pair.open(file, work, only_second=(later,))
+    run = await here.spawn("work")
+
+    async def was_told() -> bool:
+        return bool(told)
+
+    await pair.frozen.until_so(was_told)
+    handle = await pair.lose(run, there)
+    assert (await pair.other.until(handle.wait())).value == "unknown_tool"
+    go_on.set()
+    await pair.thaw(40)
+    assert told == ["unknown_tool", "unknown_tool"]
+    written = {record.tool: record.status for record in await calls(file, session="s")}
+    assert written["later"] == "failure"
+    assert "never" not in written

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from toolwright import (
     Policy,
     RetryPolicy,
     Rule,
+    Runtime,
     Session,
     Tool,
     ToolCall,
@@ -570,3 +572,32 @@ async def test_the_message_of_an_internal_error_is_in_no_event(open_runtime, tmp
         assert "hunter2" not in repr(event)
         assert "hunter2" not in str(event)
         assert "hunter2" not in json.dumps(event.to_json())
+
+
+@pytest.mark.promise("RUN-10")
+async def test_reports_that_cannot_be_used_fail_nothing_and_are_told_to_the_log_once_for_each_call(caplog):
+    @tool
+    async def babble(ctx: ToolContext) -> str:
+        for bad in ("hunter2", float("nan"), True, [1]):
+            ctx.progress(bad)  # type: ignore[arg-type]
+        ctx.progress(1, label=5)  # type: ignore[arg-type]
+        ctx.status(["hunter2"])  # type: ignore[arg-type]
+        ctx.output("stdout", b"hunter2")  # type: ignore[arg-type]
+        return "done"
+
+    @tool
+    async def speak(ctx: ToolContext) -> str:
+        ctx.progress(10**400, 2.5, "label", "files")
+        ctx.status("Working")
+        ctx.output("stdout", "text")
+        return "done"
+
+    async with Runtime.open(tools=[babble, speak]) as runtime:
+        with caplog.at_level(logging.WARNING, logger="toolwright"):
+            assert (await runtime.session("s").call("speak")).value == "done"
+            assert caplog.records == []
+            assert (await runtime.session("s").call("babble")).value == "done"
+        (record,) = caplog.records
+        assert "ctx.progress" in record.getMessage()
+        assert "'babble'" in record.getMessage()
+        assert "hunter2" not in caplog.text

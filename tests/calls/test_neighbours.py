@@ -278,6 +278,48 @@ async def test_a_task_that_a_finished_call_kept_is_not_that_of_a_sibling(open_se
         assert len(tasks) == 1  # it was told as soon as its own call was over
 
 
+@pytest.mark.promise("RUN-07", "CANCEL-01")
+@pytest.mark.parametrize("how", ["a task", "a weak reference", "a name", "from outside"])
+async def test_a_task_that_somebody_kept_is_not_that_of_a_call_of_the_next_batch(open_session, how):
+    kept: list[Any] = []
+    seen: list[Any] = []
+
+    @tool
+    async def keep() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        if how == "a name":
+            task.set_name("mine")
+        elif how != "from outside":
+            kept.append(task if how == "a task" else weakref.ref(task))
+        return "kept"
+
+    @tool
+    async def go_on() -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        seen.append(task)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return task.get_name()
+
+    session = await open_session(keep, go_on)
+    await session.run_batch([ToolCall(name="keep")])
+    if how == "from outside":
+        kept.extend(asyncio.all_tasks() - {asyncio.current_task()})
+
+    def cancel_kept() -> None:
+        for one in kept:
+            task = one() if isinstance(one, weakref.ref) else one
+            if task is not None:
+                task.cancel()
+
+    # No turn of the loop comes between the two batches, and the second one has begun when the task is cancelled.
+    asyncio.get_running_loop().call_soon(cancel_kept)
+    (outcome,) = await session.run_batch([ToolCall(name="go_on")])
+    assert (outcome.status, outcome.text == "mine") == ("success", False)
+
+
 @pytest.mark.promise("RUN-07")
 @pytest.mark.parametrize("before", ["plain", "sets"])
 async def test_a_call_that_waits_has_its_own_context_at_every_step(open_session, before):

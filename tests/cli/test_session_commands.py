@@ -48,6 +48,22 @@ def test_sessions_are_listed_with_what_they_keep(run: Run, kept: Path) -> None:
     assert "12 messages" in out
 
 
+@pytest.mark.promise("SES-10")
+def test_sessions_are_listed_and_shown_with_their_title_and_locale(run: Run, kept: Path) -> None:
+    async def name() -> None:
+        async with Runtime.open(kept) as runtime:
+            await runtime.session("s1").details.set(title="Trip [red]to\x1b[31m Rome", locale="de")
+
+    assert "title" not in run("session", "list", *DB).out
+    asyncio.run(name())
+    (found,) = run("session", "list", *DB, "--json").json
+    assert (found["title"], found["locale"]) == ("Trip [red]to\x1b[31m Rome", "de")
+    for words in (("list",), ("show", "s1")):
+        out = run("session", *words, *DB).out
+        assert "Trip [red]to" in out
+        assert "\x1b[31m" not in out
+
+
 def test_a_session_is_shown_with_its_latest_messages(run: Run, kept: Path) -> None:
     found = run("session", "show", "s1", *DB, "--json").json
     assert [message["number"] for message in found["messages"]] == list(range(3, 13))

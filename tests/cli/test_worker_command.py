@@ -235,3 +235,65 @@ def test_without_its_package_the_port_says_what_to_install(command: list[str], s
     ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2
     assert "'prometheus_client', which is missing; run: pip install 'toolwright[worker]'" in ended.stderr
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_worker_whose_store_is_gone_ends_with_an_error(spawn: Spawn, workers: Workers, how: str) -> None:
+    spawn("film", "gate=go")
+    working = workers.start("--grace", "0")
+    working.until(" started")
+    if how == "replaced":
+        Path("other.db").write_bytes(Path("agent.db").read_bytes())
+        Path("other.db").rename("agent.db")
+    else:
+        Path("agent.db").unlink()
+    assert working.end() not in (0, -signal.SIGKILL)
+    assert "can keep nothing more" in working.said
+    assert "Traceback" not in working.said
+
+
+HANGING = """
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from toolwright import App, tool
+
+
+@tool(supports_background=True)
+async def work() -> None: ...
+
+
+async def hang() -> None:
+    print("it hangs", file=sys.stderr, flush=True)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+
+@asynccontextmanager
+async def at_opening():
+    await hang()
+    yield
+
+
+@asynccontextmanager
+async def at_closing():
+    yield
+    await hang()
+
+
+opening = App(tools=[work], lifespan=at_opening)
+closing = App(tools=[work], lifespan=at_closing)
+"""
+
+
+@pytest.mark.parametrize("where", ["opening", "closing"])
+def test_one_signal_ends_a_worker_whose_lifespan_hangs(project: Path, workers: Workers, where: str) -> None:
+    (project / "hanging.py").write_text(HANGING)
+    words = ("worker", "--app", f"hanging:{where}", "--db", "agent.db", "--grace", "0")
+    working = workers.start_command(*words)
+    working.until("it hangs" if where == "opening" else " runs up to ")
+    assert working.end(signal.SIGTERM) == 0
+    assert ("before its app was open" if where == "opening" else "did not close within") in working.said

@@ -367,6 +367,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--most", type=int, default=10**9)
     parser.add_argument("--untraced", action="store_true")
+    parser.add_argument("--at", nargs=3, action="append", default=[], metavar=("KIND", "NTH", "WHAT"))
     asked = parser.parse_args()
     traced = not asked.untraced and can_trace()
     writer.CHECKPOINT = 20  # so that a short program moves its log into the file, too
@@ -377,10 +378,11 @@ def main() -> None:
     until = time.monotonic() + asked.seconds
     ways = [(kind, what) for kind in sorted(whole.counts) for what in (KILL, KILL_AFTER, *ERRORS[kind])]
     chance.shuffle(ways)
-    tried = 0
-    while time.monotonic() < until and tried < asked.most:
+    chosen = [Injection(kind, int(nth), what) for kind, nth, what in asked.at]
+    tried, most = 0, len(chosen) or asked.most
+    while time.monotonic() < until and tried < most:
         kind, what = ways[tried % len(ways)]
-        injection = Injection(kind, chance.randint(1, whole.counts[kind]), what)
+        injection = chosen[tried] if chosen else Injection(kind, chance.randint(1, whole.counts[kind]), what)
         seen, problems = run_and_judge(injection, traced=traced)
         tried += 1
         print(json.dumps({"injection": injection, "hit": seen.hit, "problems": problems}), flush=True)

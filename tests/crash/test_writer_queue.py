@@ -1,6 +1,7 @@
 """Programs that write to one file take turns, keep its log short, and say so when they have to wait for too long."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,8 @@ from tests.crash.slow_disk import measure
 from tests.support import fail_after
 from toolwright import Runtime, ToolCall, tool
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.core import writer
+from toolwright.stores.sqlite.admin.maintenance import prune
+from toolwright.stores.sqlite.core import side_connection, writer
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriteTurns
 
@@ -131,3 +133,19 @@ async def test_a_program_that_waited_too_long_for_its_turn_is_told_how_long(tmp_
 
     assert outcome.value == "seen"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.db"]
+
+
+@pytest.mark.promise("EFF-12")
+async def test_a_prune_waits_for_its_turn_among_those_who_write(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(side_connection, "STALL", 30.0)
+    file = tmp_path / "agent.db"
+    async with fail_after(20), Runtime.open(file, tools=[look]) as runtime:
+        await runtime.session("s").run_batch([ToolCall(id="c1", name="look")])
+        with StorePlace(file) as place:
+            other = WriteTurns(place)
+            assert other.take(5)
+            pruning = asyncio.ensure_future(prune(file, time.time() + 60))
+            assert not (await asyncio.wait({pruning}, timeout=0.5))[0], "It did not wait."
+            other.give_back()
+            assert (await pruning).calls == 1
+            other.close(last=False)

@@ -108,7 +108,7 @@ async def test_a_thread_that_the_machine_gives_a_little_later_is_waited_for(plac
 
 
 @pytest.mark.promise("EFF-06", "EFF-07")
-async def test_a_step_that_the_machine_has_no_thread_for_is_neither_failed_nor_in_doubt(file, open_runtime):
+async def test_a_step_that_the_machine_has_no_thread_for_is_neither_failed_nor_in_doubt(place, open_runtime):
     ran: list[str] = []
 
     def charge() -> str:
@@ -119,7 +119,7 @@ async def test_a_step_that_the_machine_has_no_thread_for_is_neither_failed_nor_i
     async def book(ctx: ToolContext) -> str:
         return str(await ctx.step("charge", charge, on_crash="fail"))
 
-    runtime = await open_runtime(file, warm_up, book)
+    runtime = await open_runtime(place, warm_up, book)
     session = runtime.session("s")
     await runtime.session("s").call("warm_up")
     async with fail_after(20):

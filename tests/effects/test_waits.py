@@ -324,7 +324,7 @@ async def test_pendings_wait_side_by_side_and_hold_no_slot(place, open_runtime):
         for _ in flights:
             await waiting(events)
         assert session._core.limit.in_use == 0
-        assert session._core.environment.schedule.idle
+        assert session._core.environment.admission.idle
         for flight in reversed(flights):
             await runtime.resolve(desk.keys[flight], flight)
         outcomes = await batch

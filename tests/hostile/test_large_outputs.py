@@ -112,6 +112,9 @@ def huge_values() -> dict[str, object]:
         "doubled sixty times": doubled,
         "fields": {f"field {number}": number for number in range(MIB)},
         "bytes": [b"x" * (50 * MIB)],
+        "a text beyond ASCII in rows": [{"id": 1, "name": "é" * (50 * MIB)}],
+        "a key beyond ASCII": [{"é" * (50 * MIB): 1}],
+        "short texts in a table of tables": [[["x" * 4000] * 4] * 16] * 250,
     }
 
 

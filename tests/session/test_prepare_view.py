@@ -70,7 +70,7 @@ async def test_a_prepare_step_has_no_verb_that_changes_its_session_and_no_secret
     await session.secrets.set("token", "correct horse")
     assert (await session.call("work")).status == "failure"
     assert found == {
-        "view": {"id", "tools", "definitions", "files", "kv", "messages"},
+        "view": {"id", "tools", "definitions", "details", "files", "kv", "messages"},
         "files": {"read", "read_bytes", "stream", "list", "stat", "grep"},
         "kv": {"get", "list"},
         "messages": {"list"},

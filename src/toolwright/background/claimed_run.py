@@ -188,7 +188,7 @@ class ClaimedRun:
             RunBatch(
                 scope=scope_of(run.id),
                 push=self._events.push,
-                keep_event=partial(self._reports.append, run, self._events),
+                save_event=partial(self._reports.append, run, self._events),
                 tools=tools,
                 tool=tool,
                 timeout=LONGEST if said is None else said,

@@ -11,7 +11,7 @@ from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.claimed_run import ClaimedRun
 from toolwright.background.report_writer import ReportWriter
 from toolwright.background.worker_counts import WorkerCounts
-from toolwright.errors import StoreError
+from toolwright.errors import StoreError, StoreLost
 from toolwright.ids import uuid7
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
@@ -61,6 +61,8 @@ class Worker:
         self._until = float("inf")
         self._closing: asyncio.Task[None] | None = None
         self._ended = False
+        self.lost: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
+        """Done when the file of its store was deleted or replaced: what it does can never be written any more."""
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
@@ -126,6 +128,10 @@ class Worker:
         """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
         try:
             await work
+        except StoreLost as fault:
+            if not self.lost.done():
+                self.lost.set_result(fault)
+                log.error("The worker can do nothing more: %s", fault)
         except StoreError as fault:
             log.warning("The worker cannot use its store, and tries again: %s", fault)
         except Exception:  # the edge of the runtime

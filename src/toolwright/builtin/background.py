@@ -13,6 +13,7 @@ from pydantic import Field
 
 from toolwright.builtin.builtin_tool import boxed
 from toolwright.builtin.output_schemas import several, shape
+from toolwright.errors import ScheduleError
 from toolwright.tools.arguments import Arguments
 from toolwright.tools.background_protocols import RunClient
 from toolwright.tools.context import ToolContext
@@ -78,15 +79,19 @@ async def _spawn_background(arguments: Arguments, ctx: ToolContext) -> object:
             "log_path": shown["log_path"],
             "result_path": shown["result_path"],
         }
-    schedule = await ctx.schedules.add(
-        tool,
-        args,
-        cron=timing.get("cron_expression"),
-        at=timing.get("scheduled_at"),
-        timezone=timing.get("timezone"),
-        title=title,
-        signal_on_completion=signals,
-    )
+    try:
+        schedule = await ctx.schedules.add(
+            tool,
+            args,
+            cron=timing.get("cron_expression"),
+            at=timing.get("scheduled_at"),
+            timezone=timing.get("timezone"),
+            title=title,
+            signal_on_completion=signals,
+        )
+    except ScheduleError as error:
+        # A refusal of the timing has the names of a program's parameters; its cause has those that the model wrote.
+        raise error.__cause__ if isinstance(error.__cause__, ScheduleError) else error from None
     shown = schedule.to_json()
     return {
         "created": True,

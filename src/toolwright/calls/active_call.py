@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from toolwright.calls.environment import CallHost
+from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.prepare.prepare import EMPTY
 from toolwright.calls.redact import Stream
 from toolwright.calls.schedule.tickets import Ticket
-from toolwright.calls.tool_plan import Plan, RunOwner
+from toolwright.calls.tool_plan import RunOwner, ToolPlan
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.cancel import QueueDeadline
-    from toolwright.calls.execute.execute import CallRun
-    from toolwright.calls.execute.executors import Place
+    from toolwright.calls.execute.execute import ActiveCall
+    from toolwright.calls.execute.executors import Executor
+    from toolwright.calls.execute.timeout import QueueDeadline
 
 
 class RunState(Ticket):
@@ -29,6 +29,7 @@ class RunState(Ticket):
     # What every call reads or writes on its way. The rest has its default in the class, and a place of its own only
     # in the few calls that write it.
     __slots__ = (
+        "admission",
         "answer",
         "arguments",
         "attempt",
@@ -39,12 +40,11 @@ class RunState(Ticket):
         "decided_by",
         "done",
         "entered",
+        "env",
         "expired",
         "handed_over",
-        "host",
         "in_tool",
         "index",
-        "kept",
         "key",
         "key_taken",
         "limits",
@@ -57,11 +57,12 @@ class RunState(Ticket):
         "parent_id",
         "plan",
         "position",
+        "queue_deadline",
         "ran",
         "raw",
         "record",
         "rejoins",
-        "schedule",
+        "reserved",
         "sharers",
         "shares",
         "source",
@@ -69,24 +70,24 @@ class RunState(Ticket):
         "state",
         "task",
         "tool",
-        "turn",
         "waited_for",
         "waiting",
         "waiting_in",
         "watch",
     )
 
-    place: Place | None = None
+    executor: Executor | None = None
     pausing = False
     finishing = False
     late: asyncio.Task[None] | None = None
     streams: dict[str, Stream] | None = None
+    warned_of_report = False
     record: Any
-    plan: Plan
+    plan: ToolPlan
     # What the journal knows: the call's identity there, and who else waits for the same execution.
     key: Any
-    shares: CallRun | None
-    sharers: tuple[CallRun, ...]
+    shares: ActiveCall | None
+    sharers: tuple[ActiveCall, ...]
     recovered: str | None = None
     made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
@@ -119,8 +120,8 @@ class RunState(Ticket):
     decision: Decision | None = None
     fault: Exception | None = None
 
-    def __init__(self, host: CallHost, owner: RunOwner, position: int) -> None:
-        self.host = host
+    def __init__(self, env: CallEnvironment, owner: RunOwner, position: int) -> None:
+        self.env = env
         self.owner = owner
         self.position = position
         self.raw = EMPTY
@@ -129,22 +130,22 @@ class RunState(Ticket):
         self.tool = self.arguments = self.outcome = self.answer = self.decided_by = self.parent_id = None
         self.order = self.attempt = 0
         self.parent = self.waiting_in = self.key = self.shares = None
-        self.waited_for = self.kept = self.sharers = ()
+        self.waited_for = self.reserved = self.sharers = ()
         self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
         self.rejoins = self.entered = self.waiting = self.key_taken = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
         self.watch: Watch | None = None
-        self.turn: QueueDeadline | None = None
+        self.queue_deadline: QueueDeadline | None = None
         self.cancel_reason: str | None = None
 
 
-def identity(run: CallRun) -> CallKey:
+def identity(run: ActiveCall) -> CallKey:
     """What names this execution."""
     # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
-    return run.key if type(run.key) is CallKey else CallKey(run.host.session_id, run.owner.scope, run.call_id)
+    return run.key if type(run.key) is CallKey else CallKey(run.env.session_id, run.owner.scope, run.call_id)
 
 
-def about(run: CallRun) -> tuple[str, str, float, str, str, str]:
+def about(run: ActiveCall) -> tuple[str, str, float, str, str, str]:
     """The fields that every event of a running call begins with."""
-    return run.host.session_id, run.owner.id, run.host.clock.now(), run.call_id, run.name, run.owner.scope
+    return run.env.session_id, run.owner.id, run.env.clock.now(), run.call_id, run.name, run.owner.scope

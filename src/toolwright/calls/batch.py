@@ -14,15 +14,14 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
 from toolwright.calls.conclude import UNRECORDED
-from toolwright.calls.context import BatchSetting
+from toolwright.calls.context import BatchContext
 from toolwright.calls.execute.cancel import cancel
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.launch import Launch
 from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare.prepare import prepare, read_call
-from toolwright.calls.redact import learn_secret, written_arguments
-from toolwright.calls.watchers import Watchers
+from toolwright.calls.redact import AtOnce, learn_secret, written_arguments
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
@@ -45,15 +44,15 @@ class Batch:
         "_prepares",
         "_runs",
         "_watchers",
+        "context",
+        "env",
         "finaliser",
-        "host",
         "id",
         "lane",
         "parent",
         "policy",
         "report",
         "scope",
-        "setting",
         "started_by",
         "stop_reason",
         "timeout",
@@ -63,26 +62,26 @@ class Batch:
         self,
         calls: Iterable[ToolCall | Mapping[str, Any]],
         snapshot: Snapshot,
-        setting: BatchSetting,
+        context: BatchContext,
         *,
         scope: str = "",
-        parent: CallRun | None = None,
+        parent: ActiveCall | None = None,
         started_by: str | None = None,
         timeout: float | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
-        self.setting = setting
-        self.host = host = setting.host
-        self.policy = setting.policy
-        self.finaliser = setting.finaliser
-        self.report = setting.report
+        self.context = context
+        self.env = env = context.env
+        self.policy = context.policy
+        self.finaliser = context.finaliser
+        self.report = context.report
         self.scope = scope
         self.parent = parent
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
         # Seconds for each of these calls, in place of those that its tool or the policy says.
         self.timeout = timeout
-        self.lane = Lane(host)
+        self.lane = Lane(env)
         self.stop_reason: str | None = None
         self._ended = ended
         self._failed_call: str | None = None
@@ -90,26 +89,27 @@ class Batch:
         self._launch: Launch | None = None
         self._watchers: Watchers | None = None
         self._all_well = True
-        self._plain = setting.policy.continue_on_failure
+        self._plain = context.policy.continue_on_failure
         self._prepares = False
         self._runs = runs = self._prepare(calls, snapshot)
-        if setting.store is None and host.journal.meet(runs, scope):
+        if context.store is None and env.journal.meet(runs, scope):
             self._plain = False
         self._left = left = len(runs)
         self._outcomes: list[ToolOutcome | None] = [None] * left
 
     # --- the way of the calls
 
-    def _prepare(self, calls: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[CallRun]:
-        host, parent, most = self.host, self.parent, self.policy.max_argument_bytes
-        runs: list[CallRun] = []
+    def _prepare(self, calls: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[ActiveCall]:
+        env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
+        runs: list[ActiveCall] = []
         names: list[tuple[str, str]] = []
         raws: list[bytes] = []
         seen: set[str] = set()
+        at_once = None if parent is None else AtOnce()
         if type(calls) is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
             raise unusable("batch", calls, "a list of calls")
         for position, given in enumerate(calls):
-            run = CallRun(host, self, position)
+            run = ActiveCall(env, self, position)
             prepare(run, read_call(given), snapshot, seen, most)
             raw = run.raw
             if run.outcome is not None:
@@ -118,7 +118,7 @@ class Batch:
                 self._prepares = True
             given_secret = run.tool is not None and run.tool.definition.secret is not None
             if given_secret:
-                learn_secret(run, at_once=parent is not None)
+                learn_secret(run, at_once=at_once)
                 self._plain = self._plain and run.outcome is None
             if parent is not None:
                 run.parent_id, run.source, run.depth = parent.call_id, "tool", parent.depth + 1
@@ -151,7 +151,7 @@ class Batch:
         launch.start(at_once)
         return self
 
-    def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None:
+    def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """Part of `RunOwner`: the call is over; perhaps the batch is too."""
         run.waiting = False
         self._outcomes[run.position] = outcome
@@ -176,24 +176,24 @@ class Batch:
 
     # --- what else its calls tell it
 
-    def call_waits(self, run: CallRun) -> None:
+    def call_waits(self, run: ActiveCall) -> None:
         """Part of `RunOwner`: the call waits for something outside."""
         if not run.waiting:
             run.waiting = True
             if self._watchers is not None:
                 self._watchers.tell_change()
 
-    def call_goes_on(self, run: CallRun) -> None:
+    def call_resumes(self, run: ActiveCall) -> None:
         """Part of `RunOwner`: the call waits no longer."""
         if run.waiting:
             run.waiting = False
             if self._watchers is not None:
                 self._watchers.tell_change()
 
-    def start_over(self, run: CallRun) -> None:
+    def start_over(self, run: ActiveCall) -> None:
         """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
         if self._launch is not None:  # else the batch was stopped meanwhile
-            self.host.keep(self.host.loop.create_task(self._launch.start_over(run)))
+            self.env.hold_task(self.env.loop.create_task(self._launch.start_over(run)))
 
     @property
     def fault(self) -> Exception | None:
@@ -215,7 +215,7 @@ class Batch:
         if self._fault is None:
             self._fault = fault
 
-    def start_none(self, reason: str, fault: Exception | None = None) -> None:
+    def start_nothing(self, reason: str, fault: Exception | None = None) -> None:
         """Part of `LaunchOwner`: the calls could not even be launched."""
         self._fault = fault or self._fault
         self.stop_reason = self.stop_reason or reason
@@ -223,12 +223,12 @@ class Batch:
     # --- what its owner may do
 
     @property
-    def runs(self) -> tuple[CallRun, ...]:
+    def runs(self) -> tuple[ActiveCall, ...]:
         """The calls, while they have no outcome."""
         return tuple(self._runs)
 
     @property
-    def unfinished(self) -> list[CallRun]:
+    def unfinished(self) -> list[ActiveCall]:
         """The calls that have no outcome yet; of one that shares another's execution, that other."""
         return [run.shares or run for run in self._without_outcome()]
 
@@ -257,8 +257,8 @@ class Batch:
         try:
             if self._left:
                 await self._watch().until_end()
-            elif self.host.owes_a_turn():
-                await turn()
+            elif self.env.must_yield():
+                await yield_to_loop()
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
             await self.settled()
@@ -293,7 +293,7 @@ class Batch:
 
     def _watch(self) -> Watchers:
         if self._watchers is None:
-            self._watchers = Watchers(self.host.loop, self._is_quiet)
+            self._watchers = Watchers(self.env.loop, self._is_quiet)
         return self._watchers
 
     def _is_quiet(self) -> bool:
@@ -303,12 +303,12 @@ class Batch:
         # Where none waits itself, they are held up by another batch, which goes on.
         return not unfinished or any(run.waiting for run in unfinished)
 
-    def _without_outcome(self) -> list[CallRun]:
+    def _without_outcome(self) -> list[ActiveCall]:
         return [run for run in self._runs if self._outcomes[run.position] is None]
 
 
 @coroutine
-def turn() -> Generator[None, None, None]:
+def yield_to_loop() -> Generator[None, None, None]:
     """Let the loop have its turn."""
     yield
 
@@ -316,4 +316,65 @@ def turn() -> Generator[None, None, None]:
 def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
     """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
     # What follows the first part are objects of JSON: each says where it ends.
-    return "batch_" + jsonx.digest(b"".join([jsonx.encode(calls), *raws]))[:40]
+    return "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(calls), *raws]))[:40]
+
+
+# --- waking those that wait for a batch
+
+
+class Watchers:
+    """Those that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
+
+    __slots__ = ("_ends", "_is_quiet", "_loop", "changes", "quiets")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_quiet: Callable[[], bool]) -> None:
+        self._loop = loop
+        self._is_quiet = is_quiet
+        self._ends: list[asyncio.Future[None]] = []
+        self.quiets: list[asyncio.Future[None]] = []
+        self.changes: list[asyncio.Future[None]] = []
+
+    def until_end(self) -> asyncio.Future[None]:
+        """Done when every call has its outcome."""
+        return self._join(self._ends)
+
+    def until_quiet(self) -> asyncio.Future[None]:
+        """Done when the batch is quiet, as it may be now."""
+        watcher = self._join(self.quiets)
+        self._look_soon()
+        return watcher
+
+    def until_change(self) -> asyncio.Future[None]:
+        """Done when the next call has its outcome, or begins or ends to wait."""
+        return self._join(self.changes)
+
+    def tell_change(self) -> None:
+        """A call has its outcome, or begins or ends to wait."""
+        if self.quiets:
+            self._look_soon()
+        if self.changes:
+            _wake(self.changes)
+
+    def tell_end(self) -> None:
+        """Every call has its outcome."""
+        _wake(self._ends)
+
+    def _join(self, line: list[asyncio.Future[None]]) -> asyncio.Future[None]:
+        watcher: asyncio.Future[None] = self._loop.create_future()
+        line.append(watcher)
+        return watcher
+
+    def _look_soon(self) -> None:
+        # Not at once: what a call that ends held up is about to start.
+        self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        if self._is_quiet():
+            _wake(self.quiets)
+
+
+def _wake(line: list[asyncio.Future[None]]) -> None:
+    for watcher in line:
+        if not watcher.done():
+            watcher.set_result(None)
+    line.clear()

@@ -17,13 +17,13 @@ from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 UNRECORDED = "what the calls do could not be recorded"
 """Why calls are stopped when the journal can not be written."""
 
 
-def end_now(run: CallRun, result: Any) -> None:
+def end_now(run: ActiveCall, result: Any) -> None:
     """End a call from outside its task."""
     if run.concluded:
         return
@@ -32,27 +32,41 @@ def end_now(run: CallRun, result: Any) -> None:
     if outcome is not None:
         give(run, outcome)
     else:
-        run.late = run.host.loop.create_task(_finish_late(run, result))
-        run.host.keep(run.late)
+        run.late = run.env.loop.create_task(_finish_late(run, result))
+        run.env.hold_task(run.late)
 
 
-async def _finish_late(run: CallRun, result: Any) -> None:
+async def _finish_late(run: ActiveCall, result: Any) -> None:
     outcome = await run.owner.finaliser.finish(run, result)
     if run.late is not None:
         run.late = None
         give(run, outcome)
 
 
-def give(run: CallRun, outcome: ToolOutcome) -> None:
+def give(run: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and free what it held, once the journal has it."""
-    if run.key_taken and run.host.journal.will_keep(run, outcome):
+    if run.key_taken and run.env.journal.will_keep(run, outcome):
         run.key_taken = False
-        run.host.keep(run.host.loop.create_task(_end_completion(run, outcome)))
-    else:
-        _give(run, outcome)
+        run.env.hold_task(run.env.loop.create_task(_end_completion(run, outcome)))
+        return
+    if run.key is None:
+        _given(run, outcome)
+        return
+    journal = run.env.journal
+    if not journal.takes_time:
+        journal.keep(run, outcome)
+        if run.sharers:
+            _recorded(run, outcome, None)
+        else:
+            _given(run, outcome)
+        return
+    if run.order and not run.done and run not in run.env.lingering:
+        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        (run.admission.finish if run.claims is PARALLEL else run.admission.free_slots)(run)
+    journal.finish(run, outcome, _recorded)
 
 
-async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
+async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
     """End a call that had handed out its completion key.
 
     Somebody may have used the key, and was told that this stands: then it decides, and not what the call came to.
@@ -60,7 +74,7 @@ async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
     try:
         # A call that is cancelled stays so after a crash, which may come before its outcome is written.
         reason = outcome.reason or "its call ended without it"
-        resolution = await run.host.effects.end_wait(WaitKey(identity(run), "completion"), reason)
+        resolution = await run.env.effects.end_wait(WaitKey(identity(run), "completion"), reason)
     except StoreError as fault:
         run.fault = fault
         run.owner.store_failed(fault)
@@ -69,7 +83,7 @@ async def _end_completion(run: CallRun, outcome: ToolOutcome) -> None:
         finaliser, result = run.owner.finaliser, completion_result(resolution)
         settled = finaliser.settle(run, result)
         outcome = await finaliser.finish(run, result) if settled is None else settled
-    _give(run, outcome)
+    give(run, outcome)
 
 
 def completion_result(resolution: Resolution) -> Any:
@@ -81,25 +95,7 @@ def completion_result(resolution: Resolution) -> Any:
     return failure_of(resolution, "its completion")
 
 
-def _give(run: CallRun, outcome: ToolOutcome) -> None:
-    if run.key is None:
-        _given(run, outcome)
-        return
-    journal = run.host.journal
-    if not journal.takes_time:
-        journal.keep(run, outcome)
-        if run.sharers:
-            _recorded(run, outcome, None)
-        else:
-            _given(run, outcome)
-        return
-    if run.order and not run.done and run not in run.host.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
-        (run.schedule.finish if run.claims is PARALLEL else run.schedule.free_slots)(run)
-    journal.finish(run, outcome, _recorded)
-
-
-def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> None:
+def _recorded(run: ActiveCall, outcome: ToolOutcome, fault: Exception | None) -> None:
     fault = fault or run.fault
     if outcome.status == "cancelled" and outcome.may_have_run:
         fault = fault or run.owner.fault  # It was let go of: this outcome is not kept.
@@ -115,16 +111,16 @@ def _recorded(run: CallRun, outcome: ToolOutcome, fault: Exception | None) -> No
         end_now(sharer, replace(outcome, replayed=True))
 
 
-def _given(run: CallRun, outcome: ToolOutcome) -> None:
-    host = run.host
+def _given(run: ActiveCall, outcome: ToolOutcome) -> None:
+    env = run.env
     if run.entered and (run.key is None or outcome.status != "connection_required"):  # else it may come again
-        host.journal.leave(identity(run))
-    run.owner.call_concluded(run, outcome, host.monotonic())
-    if run.order and not run.done and run not in host.lingering:
-        run.schedule.finish(run)
+        env.journal.leave(identity(run))
+    run.owner.call_concluded(run, outcome, env.monotonic())
+    if run.order and not run.done and run not in env.lingering:
+        run.admission.finish(run)
 
 
-def cancelled(run: CallRun) -> Cancelled:
+def cancelled(run: ActiveCall) -> Cancelled:
     """What a call that is stopped ends with. One that only reads has had no effect, however far it came."""
     reads = run.tool is not None and run.tool.definition.hints.readonly
     reason = run.cancel_reason or "the program is stopping"
@@ -141,13 +137,13 @@ def cancelled(run: CallRun) -> Cancelled:
     return Cancelled(reason, may_have_run=False)
 
 
-def _has_unknown_past(run: CallRun) -> bool:
+def _has_unknown_past(run: ActiveCall) -> bool:
     """True when a call that may have come before is stopped before the journal said so."""
     comes_again = run.named or run.parent_id is not None
-    return comes_again and run.key is None and run.shares is None and run.host.journal.takes_time
+    return comes_again and run.key is None and run.shares is None and run.env.journal.takes_time
 
 
-def has_run_before(run: CallRun) -> bool:
+def has_run_before(run: ActiveCall) -> bool:
     """True when a crash cut the call off where it may have run, and it has not run since."""
     if run.recovered == LEFT:
         may_run_again = run.tool is not None and run.tool.definition.on_crash == "rerun"  # its start is not written
@@ -155,7 +151,7 @@ def has_run_before(run: CallRun) -> bool:
     return run.recovered not in (None, AGAIN, "run")
 
 
-def lose(run: CallRun, fault: Exception) -> None:
+def lose(run: ActiveCall, fault: Exception) -> None:
     """What a call does can not be recorded: it must not have an outcome that says more than is known."""
     if run.fault is None and not run.concluded:  # One that was given up has its outcome: nobody loses anything.
         run.fault = fault

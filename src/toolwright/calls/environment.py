@@ -12,7 +12,7 @@ from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.redact import Keeper, Redactor
-from toolwright.calls.schedule.admission import Schedule
+from toolwright.calls.schedule.admission import Admission
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.event_bus import Channel
@@ -23,26 +23,27 @@ from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.session_protocols import ModelClient, SessionView
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""
-MOST_BATCHES_A_TURN = 8
+MOST_BATCHES_BEFORE_YIELD = 8
 """How many batches that never had to wait may follow each other before the event loop gets its turn."""
-KeepOutput = Callable[[CallKey, str, bool], Awaitable[str]]
+SaveOutput = Callable[[CallKey, str, bool], Awaitable[str]]
 """Keeps the whole output of a call in a file of its session, once if the journal knows the call, and gives the path."""
 
 
-KeepEvent = Callable[[str, bytes, str | None], Awaitable[None]]
+SaveEvent = Callable[[str, bytes, str | None], Awaitable[None]]
 """Keeps an event that a tool declares: its name, its payload as JSON, and the key by which it is kept once."""
 
 
-class CallHost:
+class CallEnvironment:
     """What a session lends to its calls."""
 
     __slots__ = (
-        "_turns",
+        "_batches_since_yield",
+        "admission",
         "channel",
         "clock",
         "connected",
@@ -51,12 +52,11 @@ class CallHost:
         "deps",
         "effects",
         "journal",
-        "keep_event",
-        "keep_output",
         "keeper",
         "know",
         "limited_children",
         "lingering",
+        "loan",
         "loop",
         "model",
         "monotonic",
@@ -64,7 +64,8 @@ class CallHost:
         "processes",
         "redactor",
         "run_nested",
-        "schedule",
+        "save_event",
+        "save_output",
         "secret_names",
         "services",
         "session_id",
@@ -85,17 +86,17 @@ class CallHost:
         threads: ThreadPool,
         processes: ProcessPool,
         limited_children: ChildPool,
-        schedule: Schedule,
-        lingering: set[CallRun],
+        admission: Admission,
+        lingering: set[ActiveCall],
         tasks: set[asyncio.Task[Any]],
         journal: Any,
         effects: JournaledController,
         services: Callable[[Origin, Callable[[Any], Any]], Any],
-        keep_output: KeepOutput,
+        save_output: SaveOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
-        open_child: Callable[[CallRun, str, Callable[[Any], Any]], Any],
+        open_child: Callable[[ActiveCall, str, Callable[[Any], Any]], Any],
         model: ModelClient | None,
-        run_nested: Callable[[CallRun, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
+        run_nested: Callable[[ActiveCall, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         secret_names: Callable[[], Awaitable[Sequence[str]]],
         view: SessionView,
@@ -110,7 +111,7 @@ class CallHost:
         self.threads = threads
         self.processes = processes
         self.limited_children = limited_children
-        self.schedule = schedule
+        self.admission = admission
         self.lingering = lingering
         self.tasks = tasks
         self.journal = journal
@@ -119,9 +120,9 @@ class CallHost:
         # What this process connected: all there is where nobody else can.
         self.connected: set[str] = set()
         self.services = services
-        self.keep_output = keep_output
+        self.save_output = save_output
         # Where the calls are a process', whose events stay.
-        self.keep_event: KeepEvent | None = None
+        self.save_event: SaveEvent | None = None
         self.run_nested = run_nested
         self.keeper = keeper
         self.secret_names = secret_names
@@ -140,17 +141,19 @@ class CallHost:
             functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
         )
         self.thread_id = threading.get_ident()
-        self._turns = 0
+        self._batches_since_yield = 0
+        # The task that was lent to calls in this turn of the loop, and that the next call may use.
+        self.loan: Any = None
 
-    def owes_a_turn(self) -> bool:
+    def must_yield(self) -> bool:
         """True when the loop must get its turn now: few batches that never had to wait may follow each other."""
-        self._turns += 1
-        if self._turns < MOST_BATCHES_A_TURN:
+        self._batches_since_yield += 1
+        if self._batches_since_yield < MOST_BATCHES_BEFORE_YIELD:
             return False
-        self._turns = 0
+        self._batches_since_yield = 0
         return True
 
-    def keep(self, task: asyncio.Task[Any]) -> None:
+    def hold_task(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until it ends, so that closing the runtime can wait for it."""
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -12,13 +12,14 @@ from typing import Protocol
 
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import watch_loops
-from toolwright.calls.authorise.wait_before_run import ask_first, goes_on_waiting
+from toolwright.calls.authorise.wait_before_run import wait_again, wait_for_approval
 from toolwright.calls.conclude import UNRECORDED, end_now
-from toolwright.calls.context import BatchSetting
-from toolwright.calls.execute.cancel import cancel, limit_queue
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.context import BatchContext
+from toolwright.calls.execute.cancel import cancel
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.failures import lacks_secrets
-from toolwright.calls.prepare.before_hooks import approach, broken
+from toolwright.calls.execute.timeout import limit_queue
+from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
 from toolwright.calls.prepare.nesting import nearest_running, not_held
 from toolwright.calls.redact import show_arguments, shown_later
 from toolwright.calls.schedule.claim_index import ClaimIndex
@@ -34,12 +35,12 @@ class LaunchOwner(RunOwner, Protocol):
     that would have started are cancelled.
     """
 
-    setting: BatchSetting
-    parent: CallRun | None
+    context: BatchContext
+    parent: ActiveCall | None
     stop_reason: str | None
     timeout: float | None
 
-    def start_none(self, reason: str, fault: Exception | None = None) -> None: ...
+    def start_nothing(self, reason: str, fault: Exception | None = None) -> None: ...
 
 
 class Launch:
@@ -49,39 +50,39 @@ class Launch:
     `prepares` says that the tool of one has a prepare step.
     """
 
-    __slots__ = ("_above", "_batch", "_driver", "_host", "_limits", "_plain", "_prepares", "_runs", "_setting")
+    __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_limits", "_plain", "_prepares", "_runs")
 
-    def __init__(self, batch: LaunchOwner, runs: list[CallRun], plain: bool, prepares: bool) -> None:
+    def __init__(self, batch: LaunchOwner, runs: list[ActiveCall], plain: bool, prepares: bool) -> None:
         self._batch = batch
         self._runs = runs
         self._plain = plain
         self._prepares = prepares
-        self._setting = setting = batch.setting
-        self._host = setting.host
+        self._context = context = batch.context
+        self._env = context.env
         self._driver: asyncio.Task[None] | None = None
-        self._above: CallRun | None = None
-        limits = setting.outer_limits
+        self._above: ActiveCall | None = None
+        limits = context.outer_limits
         if batch.parent is not None:
             self._above = above = nearest_running(batch.parent)
             if above is not None:
                 limits = not_held(limits, above)
-        if len(runs) > setting.policy.max_concurrency:  # else there is a slot of the batch for each
-            limits = (Limit("a slot of the batch", setting.policy.max_concurrency), *limits)
+        if len(runs) > context.policy.max_concurrency:  # else there is a slot of the batch for each
+            limits = (Limit("a slot of the batch", context.policy.max_concurrency), *limits)
         self._limits = limits
 
     def start(self, at_once: bool) -> None:
         """Set every call on its way. `at_once`: tools take their first step before this returns."""
         if (
-            self._setting.hooks.before
+            self._context.hooks.before
             or self._prepares
-            or self._setting.store is not None
-            or self._host.know is not None
-            or (self._host.redactor is not None and any(map(shown_later, self._runs)))
+            or self._context.store is not None
+            or self._env.know is not None
+            or (self._env.redactor is not None and any(map(shown_later, self._runs)))
         ):
             self._plain = False
-            self._driver = self._host.loop.create_task(self._drive())
+            self._driver = self._env.loop.create_task(self._drive())
             self._driver.add_done_callback(self._driven)
-            self._host.keep(self._driver)
+            self._env.hold_task(self._driver)
         else:
             self._launch()
             self._batch.lane.open(at_once=at_once)
@@ -90,7 +91,7 @@ class Launch:
         """Stop what is waited for before the launch; False when there is nothing."""
         if self._driver is None:
             return False
-        if self._host.know is None:  # else it goes on until that is known: why it was stopped may hold a secret
+        if self._env.know is None:  # else it goes on until that is known: why it was stopped may hold a secret
             self._driver.cancel()
         return True
 
@@ -99,39 +100,39 @@ class Launch:
     async def _drive(self) -> None:
         """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
         try:
-            while self._host.know is not None:
-                await self._know(self._host.know)
+            while self._env.know is not None:
+                await self._know(self._env.know)
             for run in self._runs:
                 if shown_later(run):
                     await show_arguments(run)
             if self._batch.stop_reason is None:
                 await self._begin(self._runs)
         except Exception as error:  # whatever it is: what could not be written down must not run
-            self._batch.start_none(UNRECORDED, error)
+            self._batch.start_nothing(UNRECORDED, error)
 
     async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
         """Learn what must be redacted before anything of this session runs."""
         await know()
-        self._host.know = self._host.keeper.catch_up if self._host.keeper.behind else None
+        self._env.know = self._env.keeper.catch_up if self._env.keeper.behind else None
         for run in self._runs:
             await show_arguments(run)
 
-    async def _begin(self, runs: list[CallRun]) -> None:
+    async def _begin(self, runs: list[ActiveCall]) -> None:
         """Let the journal, then hooks and prepare steps see each call."""
-        batch, store = self._batch, self._setting.store
+        batch, store = self._batch, self._context.store
         if store is not None:
-            await store.begin(self._host.session_id, batch.scope, batch.id, runs)
+            await store.begin(self._env.session_id, batch.scope, batch.id, runs)
         if self._prepares:
             await self._require_secrets([run for run in runs if run.outcome is None and run.shares is None])
-        if self._setting.hooks.before or self._prepares:
-            await self._approach(
+        if self._context.hooks.before or self._prepares:
+            await self._run_before_hooks(
                 [run for run in runs if run.outcome is None and run.answer is None and run.shares is None]
             )
 
-    async def _require_secrets(self, runs: list[CallRun]) -> None:
+    async def _require_secrets(self, runs: list[ActiveCall]) -> None:
         """End the calls whose tools require secrets that the session does not have."""
         asking = [run for run in runs if run.tool is not None and run.tool.definition.hints.requires_secrets]
-        known = await self._host.secret_names() if asking else ()
+        known = await self._env.secret_names() if asking else ()
         for run in asking:
             assert run.tool is not None
             names = run.tool.definition.required_secrets
@@ -139,11 +140,11 @@ class Launch:
             if missing or not (names or known):
                 run.fail(lacks_secrets(run.name, missing))
 
-    async def _approach(self, runs: list[CallRun]) -> None:
-        hooks, policy, loop = self._setting.hooks.before, self._setting.policy, self._host.loop
-        view, batch, most, seconds = self._host.view, self._batch.id, policy.max_argument_bytes, policy.timeout
+    async def _run_before_hooks(self, runs: list[ActiveCall]) -> None:
+        hooks, policy, loop = self._context.hooks.before, self._context.policy, self._env.loop
+        view, batch, most, seconds = self._env.view, self._batch.id, policy.max_argument_bytes, policy.timeout
         tasks = [
-            loop.create_task(approach(run, hooks, view=view, batch=batch, max_bytes=most, seconds=seconds))
+            loop.create_task(run_before_hooks(run, hooks, view=view, batch=batch, max_bytes=most, seconds=seconds))
             for run in runs
         ]
         try:
@@ -152,7 +153,7 @@ class Launch:
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
-                self._host.keep(task)
+                self._env.hold_task(task)
             raise
         for run, task in zip(runs, tasks, strict=True):
             await show_arguments(run)
@@ -164,22 +165,22 @@ class Launch:
     def _driven(self, driver: asyncio.Task[None]) -> None:
         self._driver = None
         if driver.cancelled():
-            self._batch.start_none("the program is stopping")
+            self._batch.start_nothing("the program is stopping")
         try:
             self._launch()
         except Exception as error:  # nobody else would hear of it, and whoever waits would wait for ever
             self._batch.store_failed(error)
         self._batch.lane.open(at_once=False)
 
-    async def start_over(self, run: CallRun) -> None:
+    async def start_over(self, run: ActiveCall) -> None:
         """Let a call run itself that shared the execution of another, which was stopped before it ran."""
         if self._driver is not None:
             # Until its batch is on its way the call passes for shared, or it would be launched there and here.
             await asyncio.wait((self._driver,))
         run.shares = None
         try:
-            if self._setting.store is None and not run.concluded:
-                self._host.journal.meet([run], self._batch.scope)
+            if self._context.store is None and not run.concluded:
+                self._env.journal.meet([run], self._batch.scope)
             await self._begin([run])
         except Exception as error:
             self._batch.store_failed(error)
@@ -187,15 +188,15 @@ class Launch:
 
     # --- the launch
 
-    def _launch(self, again: CallRun | None = None) -> None:
+    def _launch(self, again: ActiveCall | None = None) -> None:
         """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
-        batch, setting, above = self._batch, self._setting, self._above
-        plans, submit, policy = setting.plans, setting.host.schedule.submit, setting.policy
+        batch, context, above = self._batch, self._context, self._above
+        plans, submit, policy = context.plans, context.env.admission.submit, context.policy
         siblings = None if above is None else ClaimIndex()
         runs, plain = (list(self._runs), self._plain) if again is None else ([again], False)
         if again is None and policy.on_loop != "ignore":
             new = runs if plain else [run for run in runs if run.outcome is None and run.answer is None]
-            if watch_loops(setting.loops, new, policy, setting.report):
+            if watch_loops(context.loops, new, policy, context.report):
                 plain = False
         for run in runs:
             tool = run.tool
@@ -205,18 +206,18 @@ class Launch:
                 if run.outcome is not None or run.answer is not None or tool is None:
                     end_now(run, run.outcome or run.answer)
                     continue
-                if run.recovered is not None and batch.stop_reason is None and goes_on_waiting(run, self._launch):
+                if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
                     continue
-            plan = run.plan = plans.get(tool) or setting.plan(tool)
+            plan = run.plan = plans.get(tool) or context.plan(tool)
             if batch.timeout is not None:
-                plan = run.plan = plan.with_timeout(setting.host.deadlines.bucket(batch.timeout))
+                plan = run.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
             if plan.allowed_by is None:
-                verdict = authorise(run, setting.judge, leave=run.asked)
+                verdict = authorise(run, context.judge, approved=run.asked)
                 if run.outcome is not None:
                     end_now(run, run.outcome)
                     continue
                 if verdict is not None and batch.stop_reason is None:
-                    ask_first(run, verdict, self._launch)
+                    wait_for_approval(run, verdict, self._launch)
                     continue
             elif plan.allowed_by:
                 run.decided_by = plan.allowed_by

@@ -96,17 +96,29 @@ class Rule:
     """
 
     effect: Effect
+    """"allow", "ask" or "deny"."""
     tools: str | Sequence[str] = "*"
+    """Names or ids of tools, or shell-style patterns of them."""
     name: str | None = None
+    """The name of the rule in outcomes and records; by default its effect and its tools."""
     reason: str | None = None
+    """A sentence that the model reads when the rule refuses a call, and a person when it asks."""
     level: int = 0
+    """Rules of a higher level are looked at first."""
     source: CallSource | None = None
+    """Only calls from this source, such as "model"; None for all."""
     mutating: bool | None = None
+    """True for tools that do not say `readonly`, False for those that do, None for both."""
     capabilities: Set[str] = frozenset()
+    """Only tools that have all of these capabilities."""
     when: Callable[[Request], bool] | None = None
+    """Only calls for which this function returns True."""
     commands: Sequence[str] = ()
+    """Patterns of the commands that a script runs."""
     writes: Sequence[str] = ()
+    """Patterns of the paths that a script or tool writes."""
     unknown: Literal["ask", "deny"] | None = None
+    """The effect for a script that cannot be judged; None for the effect of the rule."""
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _scripts: ScriptPatterns | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -260,45 +272,67 @@ class Policy:
     """
 
     max_concurrency: int = 8
+    """How many calls of one batch run at once."""
     max_crashes: int = 3
     """After how many deaths of its process, each while it ran, a call or a background run is given up for good.
 
     Deaths count from its last finished step. A call that waits does not run, and a program that is closed does not die.
     """
     session_concurrency: int = 16
+    """How many calls of one session run at once, over all its batches."""
     runtime_concurrency: int = 64
+    """How many calls of the runtime run at once."""
     max_nesting: int = 500
     """How deep calls may be nested that tools make, each inside of the one before."""
     timeout: float = 30.0
+    """Seconds for each attempt of a call whose tool gives no timeout."""
     long_timeout: float = 3600.0
     """The timeout of tools that say `long_running` and give none of their own; for other tools it is `timeout`."""
     grace: float = 0.05
+    """Seconds that a tool has to stop after its time is up or its call is cancelled."""
     grep_timeout: float = 5.0
+    """Seconds for one search through the files of a session."""
     queue_timeout: float | None = None
+    """Seconds that a call may wait for its turn; then it fails, and its tool has not run. None for no limit."""
     continue_on_failure: bool = True
+    """Whether a batch continues when one of its calls fails. If not, it is cancelled and raises `BatchFailed`."""
     read_only: bool = False
+    """Refuse every tool that does not say `readonly`."""
     rules: Sequence[Rule] = ()
+    """The rules that allow, ask about or deny calls."""
     on_loop: OnLoop = "warn"
+    """What happens when the same calls are repeated three times: "warn" with an event, "refuse", or "ignore"."""
     approve: Approve = "required"
     """Which tools need an approval where no rule matches: those that require it, or also those that suggest it."""
     on_ask: OnAsk = "wait"
+    """What happens to a call that needs an approval: it waits for a person, or is refused ("deny")."""
     on_connection: OnConnection = "return"
     """What becomes of a call whose tool needs a connection: an outcome that says so, or it waits for the connection.
 
     It waits as long as for a person, `approval_timeout`, and then has that outcome.
     """
     approval_timeout: float | None = 24 * 3600.0
+    """Seconds that a call waits for a person; then it is refused. None for no limit."""
     max_lines: int = 2_000
+    """How many lines of an outcome a model is shown; the whole is kept in a file."""
     max_bytes: int = 50 * 1024
+    """How many bytes of an outcome a model is shown; the whole is kept in a file."""
     spill_dir: Path | str | None = None
+    """A directory for outputs that are too long for a model; None for the files of the session."""
     max_argument_bytes: int = 1024 * 1024
+    """The largest arguments of a call, as JSON; a call with more fails."""
     max_output_bytes: int = 8 * 1024 * 1024
+    """The largest value that a tool may return, as JSON; a call with more fails."""
     record_bytes: int = 1024 * 1024
+    """The largest value that a record in memory holds; a longer one is left out of it."""
     background_per_session: int = 5
+    """How many unfinished background runs a session may have."""
     background_per_worker: int = 64
+    """How many background runs one worker runs at once."""
     tracked_per_session: int = 100
     """How many runs that happen elsewhere (`session.track`) may be unfinished in a session."""
     schedules_per_session: int = 5
+    """How many active schedules a session may have."""
     background_tools: Literal["marked", "all"] = "marked"
     """Which tools may run in the background: those marked with `supports_background=True`, or all."""
     on_background_limit: OnLimit = "refuse"

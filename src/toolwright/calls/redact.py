@@ -16,13 +16,14 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.events import CallNote, CallOutput
+from toolwright.large_json import is_within
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 if TYPE_CHECKING:
-    from toolwright.calls.environment import CallHost
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.environment import CallEnvironment
+    from toolwright.calls.execute.execute import ActiveCall
     from toolwright.tools.tool import Tool
 
 _T = TypeVar("_T")
@@ -31,6 +32,8 @@ AT_ONCE = 16 * 1024
 """Bytes that are searched on the event loop; more of them would hold up other calls, and go to a thread."""
 
 
+MOST_SEARCHED = 70_000
+"""Items and fields of arguments that are searched before their call is prepared. With more, it is refused."""
 MOST_LIVE = 64 * 1024
 """Characters of one piece of live output that are searched for secrets and shown."""
 
@@ -84,14 +87,14 @@ class Keeper(Protocol):
         """
         ...
 
-    def learn_argument(self, name: str, value: Any, *, at_once: bool) -> bool:
+    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
         """Redact what a call was given as a secret, where it is long enough to be looked for.
 
-        `at_once` takes as long as it takes; otherwise `catch_up` must be awaited before its tool runs, unless this
-        returns True.
+        With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
+        unless this returns True.
 
         Raises:
-            ServiceError: it is too long.
+            ServiceError: it is too long, or too long to be done at once.
         """
         ...
 
@@ -113,17 +116,17 @@ SEALED = b'{"toolwright.sealed":'
 """How the JSON of what was sealed begins."""
 
 
-async def sealed(host: CallHost, name: str, payload: bytes) -> bytes:
+async def sealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
     """The result of a step, as it may be written down: a tool that asks for it again must get it with its secrets."""
-    redactor = host.redactor
+    redactor = env.redactor
     if redactor is None or await off_loop(len(payload), redactor.json, payload) is payload:
         return payload
-    return host.keeper.seal(name, payload)
+    return env.keeper.seal(name, payload)
 
 
-def unsealed(host: CallHost, name: str, payload: bytes) -> bytes:
+def unsealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
     """The result of a step that was perhaps sealed."""
-    return host.keeper.unseal(name, payload) if payload.startswith(SEALED) else payload
+    return env.keeper.unseal(name, payload) if payload.startswith(SEALED) else payload
 
 
 def weight(value: Any) -> int:
@@ -230,26 +233,26 @@ def _is_text(content: bytes) -> bool:
 # --- the arguments of a call
 
 
-def shown_arguments(run: CallRun, raw: bytes | None = None) -> bytes:
+def shown_arguments(run: ActiveCall, raw: bytes | None = None) -> bytes:
     """The arguments of a call as others may see them: those it has, or `raw`, which it had before."""
-    redactor, raw = run.host.redactor, run.raw if raw is None else raw
-    if run.host.know is not None and run.tool is not None and run.tool.definition.secret is not None:
+    redactor, raw = run.env.redactor, run.raw if raw is None else raw
+    if run.env.know is not None and run.tool is not None and run.tool.definition.secret is not None:
         return NOT_SHOWN  # The secret may stand elsewhere in them, too, and is not known yet.
     if run.tool is not None and run.tool.definition.secret is not None:
         raw = _hidden(raw, run.tool.definition.secret, lambda value: HIDDEN)
     return raw if redactor is None else redactor.json(raw)
 
 
-def shown_later(run: CallRun) -> bool:
+def shown_later(run: ActiveCall) -> bool:
     """True where the arguments of a call are so long that they are searched in a thread, before it is launched."""
-    return run.host.redactor is not None and len(run.raw) > AT_ONCE
+    return run.env.redactor is not None and len(run.raw) > AT_ONCE
 
 
 NOT_SHOWN = jsonx.encode(HIDDEN)
 """What stands in the place of arguments that were not searched yet."""
 
 
-async def show_arguments(run: CallRun) -> None:
+async def show_arguments(run: ActiveCall) -> None:
     """Put the arguments of a call into its record, as others may see them."""
     shown = await asyncio.to_thread(shown_arguments, run) if shown_later(run) else shown_arguments(run)
     run.record.raw_arguments = shown
@@ -260,55 +263,90 @@ async def off_loop(size: int, function: Callable[..., _T], *arguments: Any) -> _
     return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
 
-def written_arguments(run: CallRun) -> bytes:
+def written_arguments(run: ActiveCall) -> bytes:
     """The arguments of a call as they may be written down and hashed: without secrets where a tool gave them.
 
     What came from outside is written as it came, for after a crash the call may have to run by what is written. The
     parameter that a tool says is secret is not: of its value there is only what tells it from another.
     """
-    redactor, raw = run.host.redactor, run.raw
+    redactor, raw = run.env.redactor, run.raw
     if run.tool is not None and (secret := run.tool.definition.secret) is not None:
-        raw = _hidden(raw, secret, lambda value: _told_apart(run.host, run.name, value))
+        raw = _hidden(raw, secret, lambda value: _told_apart(run.env, run.name, value))
     return raw if run.parent_id is None or redactor is None else redactor.json(raw)
 
 
-def learn_secret(run: CallRun, *, at_once: bool) -> None:
+class AtOnce:
+    """How much a batch that a tool starts without waiting may still have compiled on the event loop."""
+
+    __slots__ = ("characters", "values")
+
+    def __init__(self) -> None:
+        self.characters = 16 * 1024
+        self.values = 16
+
+    def take(self, values: list[str]) -> None:
+        """Take room for some values.
+
+        Raises:
+            ServiceError: there is not enough.
+        """
+        self.characters -= sum(map(len, values))
+        self.values -= len(values)
+        if values and (self.characters < 0 or self.values < 0):
+            raise ServiceError(
+                "A batch that a tool starts with start_batch may bring 16 new secrets of 16384 characters together; "
+                "use `await session.run_batch(...)`, which takes more, or several batches",
+                "quota",
+            )
+
+
+def learn_secret(run: ActiveCall, *, at_once: AtOnce | None) -> None:
     """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message.
 
     `at_once` for a nested call, whose identity comes from its redacted arguments.
     """
     if run.tool is not None and (secret := run.tool.definition.secret) is not None:
-        host = run.host
+        env = run.env
         with contextlib.suppress(jsonx.DecodeError, RecursionError):
             arguments = jsonx.decode(run.raw)
             if isinstance(arguments, dict) and not is_hidden(arguments.get(secret)):
                 try:
-                    known = host.keeper.learn_argument(secret, arguments.get(secret), at_once=at_once)
+                    known = env.keeper.learn_argument(secret, arguments.get(secret), at_once=at_once)
                 except ServiceError as refused:
                     run.fail(_too_long(refused))
                     return
-                if not known and host.know is None:
-                    host.know = host.keeper.catch_up
+                if not known and env.know is None:
+                    env.know = env.keeper.catch_up
 
 
-async def learn_secrets(host: CallHost, calls: Iterable[Any], tools: Mapping[str, Tool]) -> None:
+async def learn_secrets(env: CallEnvironment, calls: Iterable[Any], tools: Mapping[str, Tool], most_bytes: int) -> None:
     """Learn the secrets of calls that a tool is about to make, and search their arguments, off the event loop."""
     for call in calls:
-        named = isinstance(call, ToolCall) and isinstance(call.arguments, Mapping)
-        tool = tools.get(call.name) if named else None
+        name, arguments = _name_and_arguments(call)
+        tool = tools.get(name) if isinstance(name, str) and isinstance(arguments, Mapping) else None
         if tool is not None and (secret := tool.definition.secret) is not None:
-            value = call.arguments.get(secret)
+            value = arguments.get(secret)
             if is_hidden(value):
                 continue
             with contextlib.suppress(ServiceError):  # The call itself will fail by that.
-                host.keeper.learn_argument(secret, value, at_once=False)
-    if host.keeper.behind:
-        await host.keeper.catch_up()
-    if host.redactor is not None:
+                env.keeper.learn_argument(secret, value, at_once=None)
+    if env.keeper.behind:
+        await env.keeper.catch_up()
+    if env.redactor is not None:
         for call in calls:
-            if isinstance(call, ToolCall) and isinstance(call.arguments, Mapping) and weight(call.arguments) > AT_ONCE:
-                with contextlib.suppress(Exception):  # The call itself will fail by that.
-                    await asyncio.to_thread(_search, host.redactor, call.arguments)
+            _, arguments = _name_and_arguments(call)
+            if not isinstance(arguments, Mapping):
+                continue
+            with contextlib.suppress(Exception):  # The call itself will fail by that.
+                if is_within(arguments, most_bytes, MOST_SEARCHED) and weight(arguments) > AT_ONCE:
+                    await asyncio.to_thread(_search, env.redactor, arguments)
+
+
+def _name_and_arguments(call: Any) -> tuple[Any, Any]:
+    """The name and the arguments of a call in either of its forms."""
+    if isinstance(call, ToolCall):
+        return call.name, call.arguments
+    return (call.get("name"), call.get("arguments")) if isinstance(call, Mapping) else (None, None)
 
 
 def _search(redactor: Redactor, arguments: Any) -> None:
@@ -328,9 +366,9 @@ def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:
     return jsonx.canonical({**arguments, parameter: instead(arguments[parameter])})
 
 
-def _told_apart(host: CallHost, name: str, value: Any) -> str:
+def _told_apart(env: CallEnvironment, name: str, value: Any) -> str:
     try:
-        return f"[secret #{host.keeper.fingerprint(name, jsonx.canonical(value))[:16]}]"
+        return f"[secret #{env.keeper.fingerprint(name, jsonx.canonical(value))[:16]}]"
     except SecretsError:
         return HIDDEN
 
@@ -338,16 +376,16 @@ def _told_apart(host: CallHost, name: str, value: Any) -> str:
 # --- what a running call reports
 
 
-def redact_event(run: CallRun, event: CallNote) -> CallNote | None:
+def redact_event(run: ActiveCall, event: CallNote) -> CallNote | None:
     """A report of a running call without secrets; None when all of it is held back for now."""
-    redactor: Redactor = run.host.redactor  # type: ignore[assignment]
+    redactor: Redactor = run.env.redactor  # type: ignore[assignment]
     if isinstance(event, CallOutput):
         return _output(run, redactor, event)
     redacted: CallNote = redact_fields(redactor, event)
     return redacted
 
 
-def _output(run: CallRun, redactor: Redactor, event: CallOutput) -> CallOutput | None:
+def _output(run: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutput | None:
     if not isinstance(event.text, str) or not isinstance(event.stream, str):
         whole: CallOutput = redact_fields(redactor, event)
         return whole
@@ -375,17 +413,17 @@ def _feed(stream: Stream, text: str) -> str:
 _STREAMED = frozenset({"text"})
 
 
-def publish(host: CallHost, run: CallRun, event: CallNote) -> None:
+def publish(env: CallEnvironment, run: ActiveCall, event: CallNote) -> None:
     """Tell whoever watches what a call reports, without secrets."""
-    if host.redactor is not None:
+    if env.redactor is not None:
         redacted = redact_event(run, event)
         if redacted is None:
             return
         event = redacted
-    host.channel.publish(event)
+    env.channel.publish(event)
 
 
-def rest_of_output(run: CallRun, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
+def rest_of_output(run: ActiveCall, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
     """What the streams of a call that is over held back."""
     streams, run.streams = run.streams or {}, None
     rest = [(name, stream.end()) for name, stream in streams.items()]

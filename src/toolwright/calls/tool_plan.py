@@ -13,10 +13,10 @@ from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 
-class Plan:
+class ToolPlan:
     """What all calls of one tool under one policy have in common; made once, not for each call."""
 
     __slots__ = (
@@ -44,7 +44,7 @@ class Plan:
         self.limit = limit
         self.allowed_by = allowed_by
 
-    def with_timeout(self, bucket: DeadlineBucket) -> Plan:
+    def with_timeout(self, bucket: DeadlineBucket) -> ToolPlan:
         """The same plan for calls with a timeout of their own."""
         plan = copy.copy(self)
         plan.bucket = bucket
@@ -54,15 +54,15 @@ class Plan:
 class RunReport(Protocol):
     """Where a run says that it begins."""
 
-    def call_started(self, run: CallRun, started: float | None) -> None: ...
+    def call_started(self, run: ActiveCall, started: float | None) -> None: ...
 
 
 class RunFinaliser(Protocol):
     """What makes the outcome of what a tool gave: `settle` when that needs no waiting, else None, and `finish` does."""
 
-    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None: ...
+    def settle(self, run: ActiveCall, result: Any) -> ToolOutcome | None: ...
 
-    async def finish(self, run: CallRun, result: Any) -> ToolOutcome: ...
+    async def finish(self, run: ActiveCall, result: Any) -> ToolOutcome: ...
 
 
 class RunOwner(Protocol):
@@ -72,7 +72,7 @@ class RunOwner(Protocol):
     scope: str
     policy: Policy
     lane: Lane
-    setting: Any
+    context: Any
 
     @property
     def report(self) -> RunReport: ...
@@ -87,10 +87,10 @@ class RunOwner(Protocol):
 
     def machine_failed(self, fault: Exception) -> None: ...
 
-    def start_over(self, run: CallRun) -> None: ...
+    def start_over(self, run: ActiveCall) -> None: ...
 
-    def call_waits(self, run: CallRun) -> None: ...
+    def call_waits(self, run: ActiveCall) -> None: ...
 
-    def call_goes_on(self, run: CallRun) -> None: ...
+    def call_resumes(self, run: ActiveCall) -> None: ...
 
-    def call_concluded(self, run: CallRun, outcome: ToolOutcome, finished: float) -> None: ...
+    def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None: ...

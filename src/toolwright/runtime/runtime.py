@@ -221,6 +221,14 @@ class Runtime:
         """
         return await self._open_parts().inbox.cancel(key, reason)
 
+    async def expire(self, key: str) -> Resolved:
+        """Let the wait of the call or event that a key was taken for come to its deadline now: it fails as "expired".
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.expire(key)
+
     async def signal(self, key: str, payload: Any = None) -> int:
         """Send a signal to a call, and return how many of this name it was sent so far.
 

@@ -1,13 +1,14 @@
 """How a timing is given. Owns what is taken and the words of each refusal; does not own when a timing is due.
 
 The refusals speak of `cron_expression` and `scheduled_at`, as a model writes them. A program says `cron` and `at`:
-`Session.schedule` puts these names in their place.
+`in_words_of_a_program` puts these names in their place, and keeps the refusal as its cause.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from toolwright.errors import ScheduleError
@@ -24,6 +25,17 @@ NOT_AN_OBJECT = "schedule must be an object"
 _RFC3339 = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6})\d{0,12})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII
 )
+
+
+@contextmanager
+def in_words_of_a_program() -> Iterator[None]:
+    """Raise a refusal of a timing with the names that the parameters of a program have."""
+    try:
+        yield
+    except ScheduleError as error:
+        # Once each: the text that a refusal quotes stands behind the name.
+        told = str(error).replace("cron_expression", "cron", 1).replace("scheduled_at", "at", 1)
+        raise ScheduleError(told, error.code) from error
 
 
 def read_timing(*, cron: object = None, at: object = None, timezone: object = None, now: float) -> Timing:

@@ -24,7 +24,7 @@ from toolwright.calls.authorise.authority import Origin, combine, require_allowe
 from toolwright.errors import ScheduleError
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import after_pause, read_misfire
-from toolwright.schedules.parse_timing import read_form, require_next
+from toolwright.schedules.parse_timing import in_words_of_a_program, read_form, require_next
 from toolwright.schedules.timing import due_between
 from toolwright.session.core import Guard, SessionCore, program_origin
 from toolwright.session.services.quotas import Marker, Unmarked, require_name
@@ -225,7 +225,8 @@ class Schedules:
         shared, session, origin = self._background.shared, self._session, self._origin
         found, now = backgroundable(session.all_tools(), tool, origin.policy), shared.clock.now()
         session.require_in_every_process(found)
-        timing = read_form(cron=cron, at=at, timezone=timezone)
+        with in_words_of_a_program():
+            timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, session.hides)
         policies = read_misfire(misfire), read_overlap(overlap)
@@ -239,6 +240,9 @@ class Schedules:
         require_allowed(origin, session.id, found, given)
         require_allowed(origin, session.id, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
+        with in_words_of_a_program():
+            # One that is there already has its next instant, or had its last.
+            next_at = require_next(timing, now) if there is None else there.next_at
         schedule = Schedule(
             id=new_schedule_id() if id is None else id,
             session=session.id,
@@ -249,8 +253,7 @@ class Schedules:
             timing=timing,
             misfire=policies[0],
             overlap=policies[1],
-            # One that is there already has its next instant, or had its last.
-            next_at=require_next(timing, now) if there is None else there.next_at,
+            next_at=next_at,
             created_at=now,
             provenance=provenance_of(origin, session.id),
             authority=shared.rules.write(origin),

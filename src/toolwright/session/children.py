@@ -7,18 +7,16 @@ call may do, the child may do, and no more.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolwright import jsonx
 from toolwright.errors import ServiceError
-from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.quotas import require_name
 from toolwright.session.services.session_services import SessionServices
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import ToolOutcome
 
 Calls = Iterable[ToolCall | Mapping[str, Any]]
 MOST = 100
@@ -52,31 +50,6 @@ class SessionState:
         if name.startswith("_") or name == "session":
             raise AttributeError(f"A session has no {name!r}")
         return getattr(self._services, name)
-
-
-class ChildSession(SessionState):
-    """A session that a tool opened."""
-
-    def __init__(
-        self,
-        session_id: str,
-        definitions: Callable[[], list[ToolDefinition]],
-        services: SessionServices,
-        run_batch: Callable[[Calls, str, Mapping[str, Any]], Awaitable[list[ToolOutcome]]],
-        known_secrets: KnownSecrets,
-    ) -> None:
-        super().__init__(session_id, definitions, services)
-        self._run_batch = run_batch
-        self._keeper = known_secrets
-
-    async def run_batch(self, calls: Calls, *, scope: str = "") -> list[ToolOutcome]:
-        """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
-        return await self._run_batch(calls, scope, {})
-
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
-        """Run one tool in the child."""
-        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
-        return outcome
 
 
 def child_id(call: CallKey, name: str, opened: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,22 +16,23 @@ from toolwright.calls.active_call import identity
 from toolwright.calls.authorise.authority import Origin, origin_of, restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
-from toolwright.calls.context import BatchSetting
-from toolwright.calls.environment import CallHost, KeepEvent
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.context import BatchContext
+from toolwright.calls.environment import CallEnvironment, SaveEvent
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.journal.memory import MemoryJournal
-from toolwright.calls.policy import Policy
+from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.redact import Redactor, learn_secrets
-from toolwright.calls.schedule.admission import Schedule
+from toolwright.calls.schedule.admission import Admission
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.suspend.connection_wait import provider_of
 from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import KeyRefused, RunError, ToolwrightError
 from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
-from toolwright.session.children import SENDERS, Calls, ChildSession, SessionState, child_id
+from toolwright.session.children import SENDERS, Calls, SessionState, child_id
+from toolwright.session.idle import wait_for_idle
 from toolwright.session.parts import SharedParts
 from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.secrets.log_filter import unguard_logs
@@ -39,7 +40,7 @@ from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.quotas import Marker, Marks, Unmarked
 from toolwright.session.services.session_services import SessionServices
-from toolwright.session.services.spilled_outputs import keep_output
+from toolwright.session.services.spilled_outputs import save_output
 from toolwright.session.tool_catalogue import Offer, SessionCatalogue
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
 from toolwright.stores.contracts.waits import Resolution
@@ -52,8 +53,8 @@ from toolwright.tools.registry import Snapshot, ToolSource, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
-MOST_SETTINGS = 32
-"""How many settings for calls of other sessions are kept."""
+MOST_CONTEXTS = 32
+"""How many contexts for calls of other sessions are remembered."""
 Guard: TypeAlias = Callable[[Any], Any]
 """Wraps a store for one attempt of a call, so that a fault of the store stops the call."""
 
@@ -75,7 +76,7 @@ class RunBatch(NamedTuple):
     scope: str
     push: Callable[[AnyEvent], None]
     """Is given the events of its calls, beside those who subscribed."""
-    keep_event: KeepEvent
+    save_event: SaveEvent
     tools: Snapshot
     """The tools that it may call, those of the session's background runs."""
     tool: Tool | None
@@ -121,7 +122,7 @@ class SessionCore:
         self.known_secrets = KnownSecrets(
             session_id, shared.vault, self._redact, shared.stores().secrets if shared.durable else None
         )
-        self.environment = CallHost(
+        self.environment = CallEnvironment(
             session_id=session_id,
             clock=shared.clock,
             deadlines=shared.deadlines,
@@ -129,14 +130,14 @@ class SessionCore:
             threads=shared.threads,
             processes=shared.processes,
             limited_children=shared.limited_children,
-            schedule=Schedule(shared.running),
+            admission=Admission(shared.running),
             lingering=shared.lingering,
             tasks=shared.tasks,
             journal=shared.new_journal(),
             effects=shared.effects,
             connected_since=self._connected_since,
             services=self._call_services,
-            keep_output=self._keep_output,
+            save_output=self._save_output,
             run_nested=self._run_nested,
             keeper=self.known_secrets,
             secret_names=self._secret_names,
@@ -147,7 +148,7 @@ class SessionCore:
             deps=shared.deps,
         )
         # Each background run has an environment of its own; all redact what the session redacts.
-        self._environments: list[CallHost] = [self.environment]
+        self._environments: list[CallEnvironment] = [self.environment]
         self._open_child = open_child
         self._restrictions: tuple[Policy, ...] = ()  # of the call that opened the session; they hold beside its policy
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
@@ -156,8 +157,8 @@ class SessionCore:
         self._secrets_read = False
         self._bodies: dict[str, tuple[Tool, Tool]] = {}  # tools with a body for runs, and as runs run them
         self._loops = LoopWatch()
-        # Settings for the batches of calls of other sessions, by the id of the restrictions of these.
-        self._settings_under: dict[int, tuple[tuple[Policy, ...], BatchSetting]] = {}
+        # Contexts for the batches of calls of other sessions, by the id of the restrictions of these.
+        self._contexts_under: dict[int, tuple[tuple[Policy, ...], BatchContext]] = {}
         self.own_batches: dict[Batch, None] = {}
         """The batches that run, in the order in which they were started."""
         self.run_batches: dict[Batch, None] = {}
@@ -183,8 +184,8 @@ class SessionCore:
         self._program_origin: Origin | None = None
         self._authorities: dict[bytes, tuple[Policy, ...]] = {}
         self._run_policy = policy if policy.continue_on_failure else policy.but(continue_on_failure=True)
-        self._settings_under.clear()
-        self._setting = self._make_setting(policy)
+        self._contexts_under.clear()
+        self._context = self._make_context(policy)
 
     # --- its batches
 
@@ -192,8 +193,8 @@ class SessionCore:
         self,
         calls: Calls,
         scope: str,
-        changes: Mapping[str, Any],
-        parent: CallRun | None,
+        changes: PolicySettings,
+        parent: ActiveCall | None,
         under: tuple[Policy, ...] = (),
     ) -> Batch:
         """A batch to be started. `parent` is the call that makes it; `under` are restrictions beside the policy."""
@@ -202,26 +203,26 @@ class SessionCore:
             lifetime.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        if scope.startswith(RUN_SCOPE) and parent is None:
+        if parent is None and scope.startswith(RUN_SCOPE):
             raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run; use another")
         tools = self.all_tools()
         if self._offer.late != self._late:
             self._use_late_capabilities()
         # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
-        above = parent.owner if parent is not None and parent.host in self._environments else None
+        above = parent.owner if parent is not None and parent.env in self._environments else None
         if parent is None:
-            setting, restrictions = self._setting, (*self._restrictions, *under)
+            context, restrictions = self._context, self._restrictions + under
         elif above is not None:
-            setting, restrictions = above.setting, above.setting.authority
+            context, restrictions = above.context, above.context.authority
         else:
-            setting = self._setting_under(parent.owner.setting.authority)
-            restrictions = setting.restrictions
+            context = self._context_under(parent.owner.context.authority)
+            restrictions = context.restrictions
         if changes:
-            environment, limits = (None, None) if above is None else (setting.host, setting.outer_limits)
-            setting = self._make_setting(setting.policy.but(**changes), environment, limits, restrictions)
-        own = setting.host is self.environment
+            environment, limits = (None, None) if above is None else (context.env, context.outer_limits)
+            context = self._make_context(context.policy.but(**changes), environment, limits, restrictions)
+        own = context.env is self.environment
         batch = Batch(
-            calls, tools if own else self.tools_of_runs(), setting, scope=scope, parent=parent, ended=self._ended
+            calls, tools if own else self.tools_of_runs(), context, scope=scope, parent=parent, ended=self._ended
         )
         if own:
             self.own_batches[batch] = None
@@ -229,24 +230,33 @@ class SessionCore:
             self.run_batches[batch] = None
         return batch
 
+    async def run_batch(self, calls: Calls, scope: str, changes: PolicySettings) -> list[ToolOutcome]:
+        """Run calls and return one outcome for each, in call order."""
+        parent = CURRENT.get()
+        if parent is not None and type(calls) is list:
+            await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
+        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
+        return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
     def start_run(self, call: ToolCall, run: RunBatch) -> Batch:
         """Start the call of a background run. It takes no slots of the session, and no other call waits for it."""
         lifetime = self.shared.lifetime
         if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
             lifetime.require_open()
         environment = copy.copy(self.environment)
-        environment.schedule = Schedule(self.shared.running)
-        environment.keep_event = run.keep_event
+        environment.loan = None
+        environment.admission = Admission(self.shared.running)
+        environment.save_event = run.save_event
         environment.channel = Channel(self.id)
         environment.channel.pushes = (self.environment.channel.publish, run.push)
         self._environments.append(environment)
         # Its batch is told of to subscribers only; the run itself takes what its calls say, and not that they begin.
         restrictions = (*self._restrictions, *run.restrictions)
-        setting = self._make_setting(self._run_policy, environment, (), restrictions, self.environment.channel)
+        context = self._make_context(self._run_policy, environment, (), restrictions, self.environment.channel)
         batch = Batch(
             [call],
             self._with_body(run.tools, run.tool),
-            setting,
+            context,
             scope=run.scope,
             started_by=run.started_by,
             timeout=run.timeout,
@@ -263,7 +273,7 @@ class SessionCore:
         """
         found = self._authorities.get(stored)
         if found is None:
-            if len(self._authorities) >= MOST_SETTINGS:
+            if len(self._authorities) >= MOST_CONTEXTS:
                 self._authorities.clear()
             found = self.shared.rules.read(stored, (self.policy, self.shared.policy))
             self._authorities[stored] = found
@@ -293,6 +303,38 @@ class SessionCore:
         """The batches that still run, those of background runs among them."""
         return (*self.own_batches, *self.run_batches)
 
+    async def wait_for_idle(self, timeout: float | None) -> bool:
+        """Wait until no batch of the session runs, or those that do only wait for something outside.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        self._require_outside("wait for its session to be idle: it would wait for itself")
+        return await wait_for_idle(self.own_batches, self.shared.clock, timeout)
+
+    async def close_batches(self, reason: str) -> None:
+        """Cancel every batch, except those of background runs, and wait until all have stopped.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        self._require_outside("close its own session")
+        self.cancel(reason)
+        for batch in list(self.own_batches):
+            await batch.settled()
+
+    def _require_outside(self, what: str) -> None:
+        """Refuse something that a call of this session asks for, or one that such a call made."""
+        run = CURRENT.get()
+        while run is not None:
+            owner: Any = run.owner
+            if owner in self.own_batches:
+                raise ToolwrightError(
+                    f"The call {run.call_id!r} of session {self.id!r} cannot {what}; do it outside of its calls, or "
+                    "let the tool that opened the session do it"
+                )
+            run = owner.parent
+
     def cancel(self, reason: str) -> None:
         """Cancel every batch that runs, except those of background runs."""
         for batch in list(self.own_batches):
@@ -307,31 +349,31 @@ class SessionCore:
         """Let the call of a background run be sent signals, also before it begins."""
         self.environment.journal.enter(call)
 
-    async def _run_nested(self, run: CallRun, calls: Calls) -> list[ToolOutcome]:
+    async def _run_nested(self, run: ActiveCall, calls: Calls) -> list[ToolOutcome]:
         if type(calls) is list:
-            await learn_secrets(self.environment, calls, self.all_tools())
+            await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
         return await self.make_batch(calls, run.owner.scope, {}, run).start().wait()
 
     def _ended(self, batch: Batch) -> None:
         self.own_batches.pop(batch, None)
         self.run_batches.pop(batch, None)
 
-    def _run_ended(self, environment: CallHost, batch: Batch) -> None:
+    def _run_ended(self, environment: CallEnvironment, batch: Batch) -> None:
         self.run_batches.pop(batch, None)
         self._environments.remove(environment)
-        environment.schedule.close()
+        environment.admission.close()
 
-    def _setting_under(self, restrictions: tuple[Policy, ...]) -> BatchSetting:
-        """The setting of batches that calls of another session start here, under the restrictions of these."""
-        own = self._setting.authority
+    def _context_under(self, restrictions: tuple[Policy, ...]) -> BatchContext:
+        """The context of batches that calls of another session start here, under the restrictions of these."""
+        own = self._context.authority
         if all(each in own for each in restrictions):
-            return self._setting
-        known = self._settings_under.get(id(restrictions))
+            return self._context
+        known = self._contexts_under.get(id(restrictions))
         if known is None:
-            if len(self._settings_under) >= MOST_SETTINGS:
-                self._settings_under.clear()
-            setting = self._make_setting(self.policy, None, None, (*self._restrictions, *restrictions))
-            known = self._settings_under[id(restrictions)] = restrictions, setting
+            if len(self._contexts_under) >= MOST_CONTEXTS:
+                self._contexts_under.clear()
+            context = self._make_context(self.policy, None, None, (*self._restrictions, *restrictions))
+            known = self._contexts_under[id(restrictions)] = restrictions, context
         return known[1]
 
     def _use_late_capabilities(self) -> None:
@@ -339,17 +381,17 @@ class SessionCore:
         self._late = self._offer.late
         self._use_policy(self.policy)
 
-    def _make_setting(
+    def _make_context(
         self,
         policy: Policy,
-        environment: CallHost | None = None,
+        environment: CallEnvironment | None = None,
         limits: tuple[Limit, ...] | None = None,
         restrictions: tuple[Policy, ...] | None = None,
         channel: Channel | None = None,
-    ) -> BatchSetting:
+    ) -> BatchContext:
         shared = self.shared
-        return BatchSetting(
-            host=environment or self.environment,
+        return BatchContext(
+            env=environment or self.environment,
             policy=policy,
             hooks=self.hooks.and_those_of(self._late) if self._late else self.hooks,
             loops=self._loops,
@@ -357,7 +399,7 @@ class SessionCore:
             outer_limits=(self.limit, shared.limit) if limits is None else limits,
             tool_limit=shared.tool_limits.of,
             restrictions=self._restrictions if restrictions is None else restrictions,
-            keep=shared.written_authority,
+            write_authority=shared.write_authority,
             channel=channel,
         )
 
@@ -445,9 +487,9 @@ class SessionCore:
             **more,
         )
 
-    async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
+    async def _save_output(self, call: CallKey, text: str, known: bool) -> str:
         files = self._services(Marks(call), self.policy).files if known else self.services.files
-        return await keep_output(files, call, text)
+        return await save_output(files, call, text)
 
     def origin(self) -> Origin:
         """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
@@ -462,22 +504,16 @@ class SessionCore:
 
     # --- sessions that its calls open
 
-    def _child_of_call(self, run: CallRun, name: str, guard: Guard) -> ChildSession:
+    def _child_of_call(self, run: ActiveCall, name: str, guard: Guard) -> ChildSession:
         """The child session of a call, under the policy of its batch."""
         call = enter(run)
         child: SessionCore | None = run.opened.get(name)
         if child is None:
-            id, setting = child_id(call, name, len(run.opened)), run.owner.setting
-            child = self._open_child(self, id, run.owner.policy, setting.authority)
+            id, context = child_id(call, name, len(run.opened)), run.owner.context
+            child = self._open_child(self, id, run.owner.policy, context.authority)
             run.opened = {**run.opened, name: child}
         services = child._services(Marks(call, child.id), run.owner.policy, guard, senders=SENDERS)
-        return ChildSession(child.id, child.definitions, services, child.run_batch, child.known_secrets)
-
-    async def run_batch(self, calls: Calls, scope: str, changes: Mapping[str, Any]) -> list[ToolOutcome]:
-        """Run calls and return one outcome for each, in call order."""
-        parent = CURRENT.get()
-        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
-        return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+        return ChildSession(child, services)
 
     # --- its connections
 
@@ -543,3 +579,45 @@ class SessionCore:
     def _redact(self, redactor: Redactor) -> None:
         for environment in self._environments:
             environment.redactor = redactor
+
+
+class ChildSession(SessionState):
+    """A session that a tool opened, as that tool sees it."""
+
+    def __init__(self, core: SessionCore, services: SessionServices) -> None:
+        super().__init__(core.id, core.definitions, services)
+        self._core = core
+        self._closed = False
+        self._keeper = core.known_secrets
+
+    async def run_batch(self, calls: Calls, *, scope: str = "") -> list[ToolOutcome]:
+        """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
+        if self._closed:
+            raise ToolwrightError(
+                f"The session {self.id!r} was closed; run its calls before, or open it again by ctx.open_child(...)"
+            )
+        return await self._core.run_batch(calls, scope, {})
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+        """Run one tool in the child."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
+        return outcome
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing of the child runs, or what runs only waits for something outside; False when it is late.
+
+        Raises:
+            ToolwrightError: the call that waits is part of the child, and would wait for itself.
+        """
+        return await self._core.wait_for_idle(timeout)
+
+    async def close(self, reason: str = "its tool closed the session") -> None:
+        """Cancel what runs in the child, wait until that has stopped, and start nothing in it any more.
+
+        What it keeps stays, for a call that is run again after a crash; `runtime.delete_session` removes it.
+
+        Raises:
+            ToolwrightError: the call that closes it is part of it.
+        """
+        await self._core.close_batches(reason)
+        self._closed = True

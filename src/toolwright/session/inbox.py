@@ -72,6 +72,11 @@ class Inbox:
         said = await self._sessions.redacted(named.call.session, reason)
         return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=said))
 
+    async def expire(self, key: str) -> Resolved:
+        """Let what a key stands for come to its deadline now."""
+        named = self._read(key, "completion", "event")
+        return await self._settle(named, Resolution("expired", self._clock.now()))
+
     async def signal(self, key: str, payload: Any) -> int:
         """Send a signal, and return how many of its name were sent."""
         return await self._controller.signal(self._read(key, "signal"), _json(payload))

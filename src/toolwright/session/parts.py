@@ -14,12 +14,12 @@ from typing import Any
 
 from toolwright.calls.authorise.authority import Origin, RuleBook
 from toolwright.calls.environment import NO_LIFESPAN
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
-from toolwright.calls.schedule.deadlock import Running
+from toolwright.calls.schedule.deadlock import RuntimeOrder
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.journal_controller import JournaledController
@@ -118,13 +118,13 @@ class SharedParts:
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     events: EventHub = field(default_factory=EventHub)
     limited_children: ChildPool = field(default_factory=ChildPool)
-    running: Running = field(default_factory=Running)
+    running: RuntimeOrder = field(default_factory=RuntimeOrder)
     rules: RuleBook = field(default_factory=RuleBook)
-    lingering: set[CallRun] = field(default_factory=set)
+    lingering: set[ActiveCall] = field(default_factory=set)
     """Calls that were given up, and whose code still runs."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
-    def written_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
+    def write_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
         """What a batch may do, as the journal keeps it; None where that is what the program's policy says."""
         own = tuple(policy for policy in authority if policy != self.authority)
         return self.rules.write(Origin("host", self.policy, own)) if own else None

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from toolwright.session.services.session_services import SessionServices
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.service_protocols import (
+    DetailsClient,
+    DetailsReader,
     FilesClient,
     FilesReader,
     KeyValueClient,
@@ -32,6 +34,15 @@ class ReadOnlyFiles:
         self.read_bytes = files.read_bytes
         self.stat = files.stat
         self.stream = files.stream
+
+
+class ReadOnlyDetails:
+    """The verb of `DetailsReader` over the details of a session."""
+
+    __slots__ = ("get",)
+
+    def __init__(self, details: DetailsClient) -> None:
+        self.get = details.get
 
 
 class ReadOnlyKeyValue:
@@ -74,6 +85,11 @@ class ReadOnlySession:
     def definitions(self) -> list[ToolDefinition]:
         """What its tools say of themselves, by name."""
         return self._definitions()
+
+    @property
+    def details(self) -> DetailsReader:
+        """Its title and locale, to be read."""
+        return ReadOnlyDetails(self._services().details)
 
     @property
     def files(self) -> FilesReader:

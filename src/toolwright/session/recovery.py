@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.clock import rfc3339
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
@@ -138,7 +138,7 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
     ]
 
 
-def _action(run: CallRun) -> str:
+def _action(run: ActiveCall) -> str:
     if run.asking is not None and run.recovered in ("run", "rerun"):
         return "waiting"  # It would have been run, but needs approval first.
     return run.recovered or "left"

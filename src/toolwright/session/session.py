@@ -12,14 +12,13 @@ from toolwright import jsonx
 from toolwright.calls.batch import Batch
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy, PolicySettings
-from toolwright.errors import ScheduleError
 from toolwright.event_bus import Subscription
 from toolwright.session.children import Calls
 from toolwright.session.core import SessionCore
-from toolwright.session.idle import wait_for_idle
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
 from toolwright.session.services.connections import MOST, require_provider, to_detail
+from toolwright.session.services.details import Details
 from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
@@ -77,9 +76,9 @@ class Session:
         Raises:
             BatchFailed: with `continue_on_failure=False`, a call failed.
         """
-        parent = CURRENT.get()
-        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
-        return await self._core.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+        if CURRENT.get() is not None:
+            return await self._core.run_batch(calls, scope, changes)
+        return await self._core.make_batch(calls, scope, changes, None).start(at_once=True).wait()
 
     def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
         """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`."""
@@ -98,8 +97,11 @@ class Session:
         """Wait until no batch of the session runs, or those that do only wait for something outside.
 
         False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
         """
-        return await wait_for_idle(self._core.own_batches, self._core.shared.clock, timeout)
+        return await self._core.wait_for_idle(timeout)
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -194,10 +196,7 @@ class Session:
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
             RunError: the tool cannot run in the background, or its arguments are not usable.
         """
-        try:
-            return await self._schedules.add(tool, args, **options)
-        except ScheduleError as error:
-            raise ScheduleError(_with_names_of_parameters(str(error)), error.code) from error
+        return await self._schedules.add(tool, args, **options)
 
     async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
         """The schedules of the session, the oldest first: all, or those that are not finished."""
@@ -271,6 +270,11 @@ class Session:
         return self._core.services.kv
 
     @property
+    def details(self) -> Details:
+        """The title and the locale of the session."""
+        return self._core.services.details
+
+    @property
     def secrets(self) -> Secrets:
         """Values that tools may use and models never see."""
         return self._core.services.secrets
@@ -325,9 +329,3 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r}>"
-
-
-def _with_names_of_parameters(refusal: str) -> str:
-    """The refusal of a timing, which has the names that a model writes, with the names of our parameters."""
-    # Once each: a value that the refusal quotes stands behind the name.
-    return refusal.replace("cron_expression", "cron", 1).replace("scheduled_at", "at", 1)

@@ -2,6 +2,7 @@
 
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.crash import CrashKit, StoredCall
+from toolwright.testing.failing_tool import failing_tool
 from toolwright.testing.inside_program import crash_point, die, hear, note, say
 from toolwright.testing.programs import Ended, Running, Zygote
 
@@ -14,6 +15,7 @@ __all__ = [
     "Zygote",
     "crash_point",
     "die",
+    "failing_tool",
     "hear",
     "note",
     "say",

@@ -159,7 +159,7 @@ class CrashingWriter(Writer):
         super()._deliver(jobs, results)
 
 
-class CrashingPlan(plan.Plan):
+class CrashingPlan(plan.ToolPlan):
     """A plan whose tool has a crash point before and after its code."""
 
     __slots__ = ()
@@ -192,7 +192,7 @@ def install() -> None:
         (store, "Writer", CrashingWriter),
         (keeping, "open_store", open_store),
         (wiring, "ProcessPool", CrashingProcessPool),
-        (setting, "Plan", CrashingPlan),
+        (setting, "ToolPlan", CrashingPlan),
     ]
     for module, name, with_points in seams:
         setattr(module, name, with_points)

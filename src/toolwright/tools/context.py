@@ -176,13 +176,18 @@ class ToolContext(Generic[Deps]):
     ) -> Done:
         """Tell watchers how far the call is; `unit` says of what, such as "files".
 
-        Without `current` it says what is known: the total, or a label of what is done now.
+        Without `current` it says what is known: the total, or a label of what is done now. A report that
+        cannot be used, such as one whose `current` is no number, never fails the call. The log says so, once for each
+        call.
         """
         self._services.report_progress(current, total, label, unit)
         return _DONE
 
     def status(self, text: str) -> Done:
-        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one."""
+        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one.
+
+        A `text` that is no text never fails the call. The log says so, once for each call.
+        """
         self._services.report_status(text)
         return _DONE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
@@ -23,6 +24,8 @@ Deferral = Literal["auto", "never", "always"]
 
 KINDS = ("function", "mcp", "shell", "custom", "client")
 CAPABILITIES = frozenset({"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"})
+NO_TIMEOUT = math.inf
+"""As the timeout of a tool: its calls may take as long as they like, whatever the policy says."""
 RESERVED_EVENTS = frozenset(
     {
         "abandoned",
@@ -57,15 +60,25 @@ class Hints(Struct, frozen=True, kw_only=True):
     """
 
     readonly: bool = False
+    """It changes nothing."""
     destructive: bool | None = None
+    """It can delete or overwrite; None if it does not say."""
     idempotent: bool = False
+    """Running it twice with the same arguments has the effect of running it once."""
     open_world: bool | None = None
+    """It reaches things outside of the program; None if it does not say."""
     long_running: bool = False
+    """Without a timeout of its own it has `Policy.long_timeout`."""
     polling: bool = False
+    """It is meant to be called again and again."""
     cpu_bound: bool = False
+    """It keeps a processor busy."""
     requires_secrets: bool = False
+    """Its calls are refused while the session lacks its secrets."""
     supports_background: bool = False
+    """It can run in the background."""
     persist_output: bool = False
+    """The whole output of each call is kept in a file of the session."""
 
     @property
     def mutating(self) -> bool:
@@ -85,22 +98,39 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    """The name by which a model calls it."""
     id: str
+    """A name that stays when a view renames the tool."""
     description: str = ""
+    """What a model reads of it."""
     display_name: str | None = None
+    """A name for people."""
     input_schema: dict[str, Any]
+    """The JSON Schema of the arguments."""
     output_schema: dict[str, Any] | None = None
+    """The JSON Schema that the value must fit."""
     kind: Kind = "function"
+    """Where it comes from."""
     category: str | None = None
+    """A word by which a program groups its tools."""
     hints: Hints = Hints()
+    """What its author says of its effects."""
     capabilities: frozenset[str] = frozenset()
+    """What it can do, for rules."""
     approval: Approval = None  # type: ignore[assignment]
+    """Whether a person must approve each call: "auto", "suggest" or "required"."""
     timeout: float | None = None
+    """Seconds for each attempt; None for the policy's, `NO_TIMEOUT` for none."""
     retry: RetryPolicy = NEVER
+    """How often a failed call is tried again."""
     concurrency: Concurrency = None  # type: ignore[assignment]
+    """Which calls may run beside it."""
     isolation: Isolation = "none"
+    """Where it runs: "process" for a child process."""
     on_crash: CrashPolicy = None  # type: ignore[assignment]
+    """What becomes of a call that a crash interrupted."""
     deferral: Deferral = "auto"
+    """Whether a model sees only a stub of it at first."""
     events: dict[str, dict[str, Any]] = {}
     """What it may tell of with `ctx.emit`: the names of its own events, and the schema of what each says."""
     script: str | None = None
@@ -147,6 +177,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
         }
         resources = {name: [item._asdict() for item in getattr(self.concurrency, name)] for name in ("reads", "writes")}
         told["concurrency"] = {**self.concurrency._asdict(), **resources}
+        if self.timeout == NO_TIMEOUT:
+            told["timeout"] = "none"  # JSON has no infinity
         told["on_crash"] = "probe" if callable(self.on_crash) else self.on_crash
         return told
 
@@ -169,6 +201,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             given["retry"] = RetryPolicy(**{**given.get("retry", {}), "on": ()})
             if given.get("concurrency") is not None:
                 given["concurrency"] = _read_concurrency(given["concurrency"])
+            if given.get("timeout") == "none":
+                given["timeout"] = NO_TIMEOUT
             if given.get("on_crash") == "probe":
                 given["on_crash"] = "fail"
             return cls(**given)
@@ -211,8 +245,10 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
                     f"{', '.join(sorted(RESERVED_EVENTS))}"
                 )
         timeout = self.timeout
-        if timeout is not None and (isinstance(timeout, bool) or not 0 < timeout < float("inf")):
-            raise ToolDefinitionError(f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0")
+        if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
+            raise ToolDefinitionError(
+                f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0, or NO_TIMEOUT"
+            )
         limit = self.concurrency.limit
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ToolDefinitionError(f"Tool {name!r} has max_concurrency {limit!r}; use a whole number of at least 1")

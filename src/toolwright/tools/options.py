@@ -22,56 +22,89 @@ from toolwright.tools.retry import NEVER, RetryPolicy
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of `@tool` and `Tool.from_schema`."""
+    """The options of `@tool` and `Tool.from_schema`. All of them can be left out."""
 
     id: str
+    """A name that stays when the tool is renamed; by default the name of the function."""
     display_name: str
+    """A name for people."""
     output_schema: Mapping[str, Any] | type
+    """The type or JSON Schema that the value must fit, or the call fails."""
     kind: Kind
+    """Where the tool comes from; "shell" for a tool that runs scripts, which rules look into."""
     script: str
+    """For kind "shell": the parameter that holds the script; "command" by default."""
     directory: str
+    """For kind "shell": the directory in which every script starts, so that rules can judge relative paths."""
     mount: str
+    """For kind "shell": where scripts see the files of the session, such as "/workspace"."""
     secret: str
+    """A parameter whose value is redacted everywhere, and never written down."""
     category: str
-    # hints
+    """A word by which a program groups its tools."""
     readonly: bool
+    """It changes nothing: calls may overlap, and may run again after a crash."""
     destructive: bool
+    """It can delete or overwrite. A hint for programs that show the tool."""
     idempotent: bool
+    """Running it twice with the same arguments has the effect of running it once: it may be retried and rerun."""
     open_world: bool
+    """It reaches things outside of the program. A hint for programs that show the tool."""
     long_running: bool
+    """Without a `timeout` of its own it has `Policy.long_timeout`."""
     polling: bool
+    """It is meant to be called again and again, so that repeated calls are not taken for a loop."""
     cpu_bound: bool
+    """Of all such tools together, as many calls run at once as there are processors."""
     requires_secrets: bool | str | Iterable[str]
+    """The secrets that the session must have, or True for any; without them its calls are refused."""
     supports_background: bool
+    """It can be started as a background run, by a schedule, or by a trigger."""
     persist_output: bool
-    # permission
+    """The whole output of each call is kept in a file of the session, also when it is short."""
     capabilities: Iterable[str]
+    """What it can do, for rules: "read_only", "writes_files", "executes_code", "network", "sandboxable",
+    "requires_approval"."""
     approval: Approval
-    # what may overlap: exclusive unless one of the others is said
+    """Whether a person must approve each call: "auto", "suggest" or "required". By default it follows from the
+    capabilities."""
     exclusive: bool
+    """No other call of the session runs beside it. This is the default of tools that say nothing about overlapping."""
     parallel: bool
+    """It runs beside every call that is not exclusive. This is the default of readonly tools."""
     key: str
+    """Calls with the same key run one after the other; "account:{account}" is filled from the arguments."""
     reads: Resources
+    """The parameters that hold paths which it reads: names, or `path()`, `tree()`, `resource()`."""
     writes: Resources
+    """The parameters that hold paths which it writes."""
     max_concurrency: int
-    # time and failure
+    """How many calls of it run at once, in the whole runtime."""
     timeout: float
+    """Seconds for each attempt; by default `Policy.timeout`."""
     retry: RetryPolicy
+    """How often a failed call is tried again; for readonly and idempotent tools."""
     isolation: Isolation
+    """"process" runs it in a child process, which is killed when its time is up."""
     on_crash: CrashPolicy
+    """What becomes of a call that a crash interrupted: "rerun", "fail", "ask", or a function that finds out."""
     deferral: Deferral
-    # what the app must provide for it: "model", "deps", or the name of an extra of toolwright such as "files"
+    """Whether a model sees only a stub of it until it is searched for: "auto" by the policy, "never", "always"."""
     needs: Iterable[str]
-    # what it tells of with `ctx.emit`: a name, and the type or JSON Schema of what it says
+    """What the app must provide for it: "model", "deps", or the name of an extra of toolwright such as "files"."""
     events: Mapping[str, Mapping[str, Any] | type]
-    # runs in the place of the tool's own code when the call is a background run; it has the same parameters
+    """The events that it reports with `ctx.emit`: each a name, and the type or JSON Schema of the payload."""
     background: Callable[..., Any]
-    # runs before the policy decides; its result is in the context as `prepared`, or answers in the tool's place
+    """A function with the same parameters that runs in place of the tool when the call is a background run."""
     prepare: Callable[[dict[str, Any], Any], Any]
-    # sees the JSON of the arguments before anything is recorded, and may refuse what must not be written down
+    """A function of the arguments and the call that runs before the policy decides. The tool finds its result as
+    `ctx.prepared`; an `Answer` or `Failure` takes the place of the tool."""
     screen: Callable[[bytes], Any]
-    # says to a person who is asked for approval what the call is about; it gets the arguments and a read-only session
+    """A function that sees the JSON of the arguments before anything is recorded, and can refuse arguments that must
+    not be written down."""
     subject: Callable[[dict[str, Any], Any], Any]
+    """A function of the arguments and a read-only session that says to a person who is asked for approval what the call
+    is about."""
 
 
 NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})

@@ -80,14 +80,23 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     untold: ClassVar[frozenset[str]] = frozenset({"detail", "attempts"})  # the outcome tells the attempts
 
     message: str
+    """What the model reads."""
     category: str = "execution"
+    """The class of failure, such as "timeout" or "permission_denied"."""
     code: str = "tool_error"
+    """A short stable word for programs."""
     source: Source = "tool"
+    """Who failed: "tool", "runtime", "policy" or "hook"."""
     retry: bool = False
+    """Whether running the call again is safe and may help."""
     retry_after: float | None = None
+    """Seconds to wait before that."""
     attempts: int = 1
+    """How often the tool was tried."""
     detail: str | None = None
+    """Private text for the log and the record, never for the model."""
     data: Any = None
+    """JSON for programs, which the model does not read."""
 
     def __post_init__(self) -> None:
         if self.data is not None:
@@ -299,23 +308,41 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     untold: ClassVar[frozenset[str]] = frozenset({"payload", "cached_value", "model_text"})  # it has `value` and `text`
 
     call_id: str
+    """The id of the call."""
     tool: str
+    """The name of the tool."""
     status: Status
+    """"success", "failure", "cancelled", "pending" or "connection_required"."""
     payload: bytes = b"null"
+    """The value as JSON."""
     attempts: int = 0
+    """How often the tool was tried; 0 if it never ran."""
     decided_by: str | None = None
+    """The rule that decided whether the call may run."""
     failure: Failure | None = None
+    """Why it failed, for the status "failure"."""
     raw_output: str | None = None
+    """Text beside the value, such as the output of a program."""
     images: tuple[Image, ...] = ()
+    """The images that the model sees."""
     attachments: tuple[Attachment, ...] = ()
+    """The files that travel with the outcome."""
     provider: str | None = None
+    """The provider to connect to, for the status "connection_required"."""
     reason: str | None = None
+    """Why it was cancelled, for the status "cancelled"."""
     may_have_run: bool = False
+    """Whether a call that failed or was cancelled can have had an effect."""
     replayed: bool = False
+    """True when the outcome was recorded earlier, and nothing ran now."""
     spilled_to: str | None = None
+    """The file that holds the whole output, if the model reads less."""
     decision: Decision | None = None
+    """What a person decided about the call."""
     model_text: str | None = None
+    """The text that the model reads, if it was shortened or projected; read `text` instead."""
     metadata: dict[str, Any] | None = None
+    """What the tool gave for programs, beside its value."""
     cached_value: Any | UnsetType = UNSET
 
     @property

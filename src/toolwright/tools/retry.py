@@ -18,11 +18,17 @@ class RetryPolicy:
     """
 
     attempts: int = 1
+    """How often a call is tried at most, the first time included."""
     base_delay: float = 0.2
+    """Seconds before the second attempt."""
     factor: float = 2.0
+    """By how much each delay is longer than the one before."""
     max_delay: float = 30.0
+    """The longest delay in seconds."""
     jitter: float = 0.1
+    """The share of a delay by which it is changed at random, 0 to 1."""
     on: tuple[type[BaseException], ...] = ()
+    """Exceptions that are worth another attempt."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:

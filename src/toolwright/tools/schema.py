@@ -12,7 +12,7 @@ import msgspec
 
 from toolwright import jsonx
 from toolwright.errors import InvalidArguments, ToolDefinitionError
-from toolwright.large_json import has_few_parts
+from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS, has_few_parts
 from toolwright.tools.checking_cost import MOST_LISTED, CheckingCost, cost_of_json_schema
 from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
@@ -79,8 +79,15 @@ def compile_output_schema(schema: Schema, *, owner: str) -> OutputCheck:
         ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
     """
     compiled = _compile(schema, owner)
+    # What the check of one item takes: some keywords take several times as long as others.
+    times = max([1, *map(_times, compiled.schema_parts())])
+    most_containers, most_items = MOST_CONTAINERS // times, MOST_ITEMS // times
 
     def check(raw: bytes) -> list[ArgumentProblem]:
+        if times > 1 and len(raw) > most_containers and not has_few_parts(raw, most_containers, most_items):
+            message = "in too many parts to be checked, for its schema asks for different items or several forms"
+            expected = f"at most {most_containers} lists and objects, and {most_items} items"
+            return [ArgumentProblem("$", message, f"{len(raw)} bytes of JSON", expected)]
         try:
             value = jsonx.decode(raw)
         except (jsonx.DecodeError, RecursionError) as error:
@@ -99,6 +106,11 @@ class _Compiled:
     errors: Callable[[Any], Iterator[jsonschema_rs.ValidationError]]
     require: Callable[[Any], None]
     cost: CheckingCost | None
+
+    def schema_parts(self) -> Iterator[dict[str, Any]]:
+        """The parts of the schema that are schemas."""
+        for _, part in _subschemas(self.schema, []):
+            yield part
 
     def problems(self, value: Any, raw: bytes) -> list[ArgumentProblem]:
         if self.cost is not None and not self.cost.fits_value(value, MOST_LISTED):
@@ -207,6 +219,13 @@ def _subschemas(node: Any, path: list[str | int]) -> Iterator[tuple[list[str | i
                     yield from _subschemas(item, [*path, key, name])
             elif key not in ("const", "enum", "default", "examples"):
                 yield from _subschemas(value, [*path, key])
+
+
+def _times(part: dict[str, Any]) -> int:
+    """How many times longer than by a type it takes to check a value by a part of a schema, about."""
+    forms = sum(len(part[key]) for key in ("anyOf", "oneOf", "allOf") if isinstance(part.get(key), list))
+    options = part.get("enum")
+    return max(8 if part.get("uniqueItems") else 1, forms, len(options) // 100 if isinstance(options, list) else 1)
 
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

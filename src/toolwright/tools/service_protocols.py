@@ -98,6 +98,31 @@ class FilesClient(FilesReader, Protocol):
         ...
 
 
+class SessionDetails(Struct, frozen=True):
+    """What people call a session, and the language tag of what they speak, such as "pt-BR"; None where not set."""
+
+    title: str | None = None
+    locale: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The details as plain data."""
+        return plain_data(self)
+
+
+class DetailsReader(Protocol):
+    """The title and the locale of a session, to be read."""
+
+    async def get(self) -> SessionDetails: ...
+
+
+class DetailsClient(DetailsReader, Protocol):
+    """The title and the locale of a session."""
+
+    async def set(self, *, title: str | None = None, locale: str | None = None) -> SessionDetails:
+        """Set what is given; empty text removes."""
+        ...
+
+
 class KeyInfo(Struct, frozen=True):
     """A key or the name of a secret, and when it was first and last written."""
 

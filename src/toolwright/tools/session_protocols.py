@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from toolwright.tools.service_protocols import (
         AttachmentsClient,
         ConnectionsClient,
+        DetailsClient,
+        DetailsReader,
         FilesClient,
         FilesReader,
         KeyValueClient,
@@ -48,6 +50,11 @@ class SessionView(Protocol):
         ...
 
     @property
+    def details(self) -> DetailsReader:
+        """Its title and its locale."""
+        ...
+
+    @property
     def files(self) -> FilesReader: ...
 
     @property
@@ -70,6 +77,11 @@ class SessionClient(Protocol):
     @property
     def definitions(self) -> builtins.list[ToolDefinition]:
         """What its tools say of themselves, by name."""
+        ...
+
+    @property
+    def details(self) -> DetailsClient:
+        """Its title and its locale."""
         ...
 
     @property
@@ -105,6 +117,22 @@ class ChildSessionClient(SessionClient, Protocol):
 
     async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
         """Run one tool in it."""
+        ...
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing of it runs, or what runs only waits for something outside; False after `timeout` seconds.
+
+        Raises:
+            ToolwrightError: the call that waits is part of it, and would wait for itself.
+        """
+        ...
+
+    async def close(self, reason: str = ...) -> None:
+        """Cancel what runs in it, wait until that has stopped, and start nothing in it any more. What it keeps stays.
+
+        Raises:
+            ToolwrightError: the call that closes it is part of it.
+        """
         ...
 
 

@@ -1,13 +1,15 @@
 """What people decided is kept: who, when, with which arguments, and what a model is told of it."""
 
+import contextlib
 import json
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.calls.authorise.test_approvals import Shell, asked, rm
 from tests.support import fail_after
-from toolwright import Failure, Policy, ToolCall, ToolwrightError, tool
+from toolwright import Failure, Policy, Runtime, ToolCall, ToolwrightError, tool
 from toolwright.clock import rfc3339
 from toolwright.testing import FakeClock
 from toolwright.wire.detect import PROVIDERS
@@ -196,3 +198,25 @@ async def test_whoever_decides_has_a_name(open_runtime, wrong):
                 await decide(key, always="*")
         batch.cancel()
         await batch.settled()
+
+
+@pytest.mark.promise("AUTH-04")
+async def test_the_decisions_of_one_session_are_found_by_an_index(tmp_path):
+    file = tmp_path / "agent.db"
+    asked: dict[str, object] = {}
+
+    def trace(connection: apsw.Connection) -> None:
+        if connection.filename == str(file):
+            connection.exec_trace = lambda cursor, sql, values: asked.update({sql: values}) or True
+
+    apsw.connection_hooks.append(trace)
+    try:
+        async with Runtime.open(file) as runtime:
+            asked.clear()
+            assert await runtime.decisions("s", limit=10, before=1000) == []
+            (sql,) = [sql for sql in asked if "arrived IS NOT NULL" in sql]
+    finally:
+        apsw.connection_hooks.remove(trace)
+    with contextlib.closing(apsw.Connection(str(file))) as connection:
+        (plan,) = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", asked[sql])]
+    assert "decided_of_session" in plan

@@ -364,7 +364,7 @@ class Play:
     def _nothing_left(self, sessions: list[Session]) -> None:
         assert not any(node.unfinished for node in self.came)
         for session in sessions:
-            assert session._core.environment.schedule.idle, "a claim is left"
+            assert session._core.environment.admission.idle, "a claim is left"
         for limit in (
             self.runtime._parts.shared.limit,
             *(s._core.limit for s in sessions),

@@ -231,7 +231,7 @@ async def test_a_call_that_waited_too_long_for_its_turn_fails_and_says_that_it_n
         stage.open()
         (third,) = await later
         records = {record.call_id: record for record in runtime.log}
-        assert session._core.environment.schedule.idle
+        assert session._core.environment.admission.idle
     assert first.status == third.status == "success"
     assert second.status == "failure"
     assert second.failure is not None

@@ -394,7 +394,7 @@ async def test_a_call_that_is_cancelled_while_it_sleeps_ends_at_once(place, open
         batch.cancel("enough")
         (outcome,) = await batch
     assert (outcome.status, outcome.reason, outcome.may_have_run) == ("cancelled", "enough", True)
-    assert runtime.session("s")._core.environment.schedule.idle
+    assert runtime.session("s")._core.environment.admission.idle
 
 
 async def test_calls_that_wake_together_take_turns_for_their_slots(place, open_runtime):

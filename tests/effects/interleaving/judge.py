@@ -27,7 +27,7 @@ def judge_runtime(ledger: Ledger, member: Any) -> None:
     room, journal = shared.effects.room, runtime._parts.storage.journal
     left = {
         "slots": shared.limit.in_use or [session.limit.in_use for session in sessions if session.limit.in_use],
-        "schedules": [session.id for session in sessions if not session.environment.schedule.idle],
+        "schedules": [session.id for session in sessions if not session.environment.admission.idle],
         "batches": [session.batches for session in sessions if session.batches],
         "lingering": shared.lingering,
         "watchers": room._watchers,

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.authorise.argument_patterns import decides
 from toolwright.calls.execute.exception_failures import invalid
-from toolwright.calls.hooks import ask
+from toolwright.calls.hooks import invoke
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected, validate
 from toolwright.calls.redact import shown_arguments
 from toolwright.calls.suspend.suspend import enter, say_waiting
@@ -36,7 +36,7 @@ from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import json_path
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 
 log = logging.getLogger("toolwright.calls")
@@ -105,12 +105,12 @@ def asked_by(wait: Wait) -> tuple[str, str | None]:
     return asked.rule, asked.reason
 
 
-async def ask_leave(run: CallRun, question: Question) -> Failure | None:
+async def ask_approval(run: ActiveCall, question: Question) -> Failure | None:
     """Ask for leave to run a call, and wait for the answer: None to go on, perhaps with other arguments."""
     assert run.tool is not None
-    host, call = run.host, enter(run)
+    env, call = run.env, enter(run)
     if question.kind == "approval":
-        remembered = _matching(await host.effects.waits.remembered(call.session), run.tool.definition, run.raw)
+        remembered = _matching(await env.effects.waits.remembered(call.session), run.tool.definition, run.raw)
         if remembered is not None:
             run.decided_by = f"{remembered.effect} always"
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
@@ -120,14 +120,14 @@ async def ask_leave(run: CallRun, question: Question) -> Failure | None:
     try:
         resolution = await put_question(run, question, opened)
     finally:
-        run.owner.call_goes_on(run)
+        run.owner.call_resumes(run)
     return _answer(run, question, resolution)
 
 
-async def put_question(run: CallRun, question: Question, opened: Opened) -> Resolution:
+async def put_question(run: ActiveCall, question: Question, opened: Opened) -> Resolution:
     """Put a question about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
     assert run.tool is not None
-    host, call, now = run.host, enter(run), run.host.clock.now()
+    env, call, now = run.env, enter(run), run.env.clock.now()
     deadline = None if question.seconds is None else now + question.seconds
     shown = jsonx.decode(shown_arguments(run))
     asked = {
@@ -140,23 +140,23 @@ async def put_question(run: CallRun, question: Question, opened: Opened) -> Reso
         "secret": run.tool.definition.secret,
     }
     wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
-    return await host.effects.enter(call, fresh=True).wait(wait, opened)
+    return await env.effects.enter(call, fresh=True).wait(wait, opened)
 
 
-async def _subject(run: CallRun, tool: Tool, shown: Any) -> Any:
+async def _subject(run: ActiveCall, tool: Tool, shown: Any) -> Any:
     """What a call is about, as plain data: as its tool says, or by its definition where that fails."""
     found = subject_of(tool.definition, shown)
     if tool.subject is not None and isinstance(shown, dict):
         try:
             async with asyncio.timeout(run.owner.policy.timeout):
-                said = await ask(tool.subject, dict(shown), run.host.view)
+                said = await invoke(tool.subject, dict(shown), run.env.view)
             found = Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
         except StoreError:
             raise
         except Exception as error:  # the tool's code: a person is asked all the same
             log.error("The subject of call %r could not be told by its tool", run.call_id, exc_info=error)
     told = structs.asdict(found)
-    return told if run.host.redactor is None else run.host.redactor.value(told)
+    return told if run.env.redactor is None else run.env.redactor.value(told)
 
 
 def _checked(said: Any) -> Subject:
@@ -166,7 +166,7 @@ def _checked(said: Any) -> Subject:
     return Subject(bounded(said.kind), bounded(said.text), directory)
 
 
-def _answer(run: CallRun, question: Question, resolution: Resolution) -> Failure | None:
+def _answer(run: ActiveCall, question: Question, resolution: Resolution) -> Failure | None:
     run.decision, said = _told(resolution)
     if resolution.status == "ok":
         return None if said.arguments is None else _edit(run, said.arguments)
@@ -189,7 +189,7 @@ def why_not(resolution: Resolution) -> str | None:
     return resolution.reason or (None if resolution.status != "expired" else "nobody decided in time")
 
 
-def _edit(run: CallRun, arguments: dict[str, Any]) -> Failure | None:
+def _edit(run: ActiveCall, arguments: dict[str, Any]) -> Failure | None:
     """Go on with the arguments that a person gave, which must fit the tool like any."""
     assert run.tool is not None
     secret = run.tool.definition.secret
@@ -247,7 +247,7 @@ def _told(resolution: Resolution) -> tuple[Decision, _Said]:
     return decision, said
 
 
-def _denied(run: CallRun, question: Question, reason: str | None) -> Failure:
+def _denied(run: ActiveCall, question: Question, reason: str | None) -> Failure:
     return Failure(
         category="permission_denied",
         code="denied",

@@ -105,7 +105,7 @@ class Judge:
             raise BrokenRule(verdict.rule) from error
         return self._without_rule(tool)
 
-    def shell_rules(self, prepared: PreparedCall, *, leave: bool) -> tuple[tuple[ShellRule, ...], ...]:
+    def shell_rules(self, prepared: PreparedCall, *, approved: bool) -> tuple[tuple[ShellRule, ...], ...]:
         """The rules that hold while the script of an authorised call runs: those of each policy, in their order.
 
         A policy without rules that look into scripts has none. `leave` says that a person let the call run, and so the
@@ -113,11 +113,11 @@ class Judge:
         """
         tool = prepared.tool
         assert tool is not None
-        found = [layer for judge in self._above for layer in judge.shell_rules(prepared, leave=leave)]
+        found = [layer for judge in self._above for layer in judge.shell_rules(prepared, approved=approved)]
         rules = [rule for rule in self._policy.rules if rule.concerns(tool)]
         if any(rule.commands or rule.writes for rule in rules):
             request = self._request(prepared, tool)
-            found.insert(0, tuple(_kept_inside(rule, leave) for rule in rules if rule.matches(request)))
+            found.insert(0, tuple(_kept_inside(rule, approved) for rule in rules if rule.matches(request)))
         return tuple(found)
 
     def _request(self, prepared: PreparedCall, tool: Tool) -> Request:
@@ -156,10 +156,10 @@ class Judge:
         return _SUGGESTS_APPROVAL if approval == "suggest" and self._policy.approve == "suggested" else ALLOWED
 
 
-def _kept_inside(rule: Rule, leave: bool) -> ShellRule:
+def _kept_inside(rule: Rule, approved: bool) -> ShellRule:
     looks_inside = bool(rule.commands or rule.writes)
     return ShellRule(
-        effect="allow" if rule.effect == "allow" or (rule.effect == "ask" and leave) else "deny",
+        effect="allow" if rule.effect == "allow" or (rule.effect == "ask" and approved) else "deny",
         name=rule.name or rule.effect,
         reason=rule.reason,
         asks=rule.effect == "ask",
@@ -177,7 +177,7 @@ def _because(verdict: Verdict, match: Match) -> Verdict:
     return Verdict(verdict.effect, verdict.rule, reason)
 
 
-def authorise(prepared: PreparedCall, judge: Judge, *, leave: bool = False) -> Verdict | None:
+def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -> Verdict | None:
     """Let the call go on, end it with the rule that decided, or return what must be asked first.
 
     `leave` says that a person was asked, and let it run: then only a rule that denies it is in its way.
@@ -201,7 +201,7 @@ def authorise(prepared: PreparedCall, judge: Judge, *, leave: bool = False) -> V
         return None
     if verdict is ALLOWED:
         return None
-    if leave and verdict.effect == "ask":
+    if approved and verdict.effect == "ask":
         return None
     prepared.decided_by = verdict.rule
     if SEVERITY[verdict.effect] == 0:

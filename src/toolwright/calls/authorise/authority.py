@@ -27,7 +27,7 @@ from toolwright.tools.outcome import Failure
 from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 SPAWN_BACKGROUND = "toolwright.builtin.spawn_background"
 """The id of the tool by which a model starts runs: what it starts has the source of its own call."""
@@ -65,11 +65,11 @@ def restrict(restrictions: Sequence[Policy], *more: Policy) -> tuple[Policy, ...
     return tuple(found)
 
 
-def origin_of(run: CallRun, key: CallKey | None = None) -> Origin:
+def origin_of(run: ActiveCall, key: CallKey | None = None) -> Origin:
     """The origin of what a running call starts. `key` is its identity, where that is known to the journal."""
     assert run.tool is not None
     source: CallSource = run.source if run.tool.definition.id == SPAWN_BACKGROUND else "tool"
-    return Origin(source, run.owner.policy, run.owner.setting.authority, key)
+    return Origin(source, run.owner.policy, run.owner.context.authority, key)
 
 
 def require_allowed(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
     from toolwright.calls.policy import Policy
-    from toolwright.calls.report import Report
+    from toolwright.calls.record import Report
 
 ROUNDS = 3
 LONGEST = 4
@@ -59,7 +59,7 @@ class LoopWatch:
         return None
 
 
-def watch_loops(watch: LoopWatch, runs: list[CallRun], policy: Policy, report: Report) -> bool:
+def watch_loops(watch: LoopWatch, runs: list[ActiveCall], policy: Policy, report: Report) -> bool:
     """Show calls to the watch, and say what it notices; True when one was refused for it."""
     if len(runs) > SHORT and watch.all_new([run.raw for run in runs]):
         watch.add([(run.name, run.raw) for run in runs[-KEPT:]])

@@ -1,4 +1,4 @@
-"""How a call is stopped. Owns the ends of its times and its cancellation; what it ends with is in `concluding`.
+"""How a call is stopped. Owns its cancellation and its grace; what it ends with is in `conclude`.
 
 A call that has not started is stopped at once. Code that runs is asked to stop and has its grace; then the call is
 given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
@@ -13,39 +13,17 @@ from typing import TYPE_CHECKING
 
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.executors import NotBegun
-from toolwright.calls.execute.failures import Cancelled, queued_too_long, raised, timed_out
+from toolwright.calls.execute.failures import Cancelled, raised
+from toolwright.calls.execute.timeout import time_is_up
 from toolwright.tools.outcome import Failure
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
 
-class QueueDeadline:
-    """The end of a call's time to wait for its turn."""
-
-    __slots__ = ("_run", "seconds")
-
-    def __init__(self, run: CallRun, seconds: float) -> None:
-        self._run = run
-        self.seconds = seconds
-
-    def expire(self) -> None:
-        run = self._run
-        if run.started is None and not run.concluded:
-            run.schedule.withdraw(run)
-            end_now(run, queued_too_long(run.name, self.seconds))
-
-
-def limit_queue(run: CallRun, seconds: float) -> None:
-    """Fail a call unless it starts within this time."""
-    if run.started is None and not run.concluded:
-        run.turn = QueueDeadline(run, seconds)
-        run.host.deadlines.bucket(seconds).add(run.turn)
-
-
-def cancel(run: CallRun, reason: str) -> None:
+def cancel(run: ActiveCall, reason: str) -> None:
     """Stop a call: at once when it has not started, else after its grace."""
     if run.cancel_reason is not None or (run.concluded and run.late is None):
         return
@@ -62,7 +40,7 @@ def cancel(run: CallRun, reason: str) -> None:
         run.asking.cancel()
     if run.started is None:
         if run.order:
-            run.schedule.withdraw(run)
+            run.admission.withdraw(run)
         end_now(run, cancelled(run))
     else:
         if run.task is not None:
@@ -75,16 +53,16 @@ def cancel(run: CallRun, reason: str) -> None:
             _start_grace(run)
 
 
-def _ended(run: CallRun, task: asyncio.Task[None]) -> None:
+def _ended(run: ActiveCall, task: asyncio.Task[None]) -> None:
     """The task is over; a call that was cancelled before its first step has no outcome yet."""
     if not run.concluded:
         end_now(run, cancelled(run))
 
 
-def interrupt(run: CallRun) -> None:
+def interrupt(run: ActiveCall) -> None:
     """Ask the tool's code to stop."""
-    if run.place is not None:
-        run.place.stop()
+    if run.executor is not None:
+        run.executor.stop()
     elif run.task is not None:
         run.task.cancel()
     _start_grace(run)
@@ -95,7 +73,7 @@ class Grace:
 
     __slots__ = ("_attempt", "_run")
 
-    def __init__(self, run: CallRun, attempt: int) -> None:
+    def __init__(self, run: ActiveCall, attempt: int) -> None:
         self._run = run
         self._attempt = attempt
 
@@ -104,11 +82,11 @@ class Grace:
             _give_up(self._run)
 
 
-def _start_grace(run: CallRun) -> None:
-    run.host.deadlines.bucket(run.owner.policy.grace).add(Grace(run, run.attempt))
+def _start_grace(run: ActiveCall) -> None:
+    run.env.deadlines.bucket(run.owner.policy.grace).add(Grace(run, run.attempt))
 
 
-def _give_up(run: CallRun) -> None:
+def _give_up(run: ActiveCall) -> None:
     """End a call without waiting for its code."""
     if run.late is not None:
         # A hook hangs, after the call was given up.
@@ -126,23 +104,23 @@ def _give_up(run: CallRun) -> None:
         return
     if run.concluded or not run.in_tool:
         return
-    if run.place is not None and run.place.abandon():
+    if run.executor is not None and run.executor.abandon():
         return
-    run.host.lingering.add(run)
+    run.env.lingering.add(run)
     log.warning("Call %r of tool %r does not stop; it is given up", run.call_id, run.name)
-    end_now(run, _out_of_time(run) if run.expired else cancelled(run))
-    run.schedule.free_slots(run)
+    end_now(run, time_is_up(run) if run.expired else cancelled(run))
+    run.admission.free_slots(run)
 
 
-def released(run: CallRun) -> None:
+def released(run: ActiveCall) -> None:
     """The code of a call that was given up has ended at last."""
-    run.host.lingering.discard(run)
-    if run.place is not None:
-        run.place.released()
-    run.schedule.finish(run)
+    run.env.lingering.discard(run)
+    if run.executor is not None:
+        run.executor.released()
+    run.admission.finish(run)
 
 
-def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
+def meaning(run: ActiveCall, error: BaseException) -> Failure | Cancelled:
     """What an exception of the tool's code means for its call: that it was stopped, or that it failed."""
     task = run.task
     asked = task is not None and task.cancelling() > 0
@@ -155,7 +133,7 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
         run.owner.machine_failed(error.fault)
         return Cancelled("the machine could not run it", may_have_run=run.ran)
     if run.expired:
-        return _out_of_time(run)
+        return time_is_up(run)
     if run.cancel_reason is not None:
         return cancelled(run)
     if asked and isinstance(error, asyncio.CancelledError):
@@ -168,8 +146,3 @@ def meaning(run: CallRun, error: BaseException) -> Failure | Cancelled:
 def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:
     """True when every other task of the loop is being cancelled too, as at the end of `asyncio.run`."""
     return all(other.cancelling() for other in asyncio.all_tasks() if other is not task)
-
-
-def _out_of_time(run: CallRun) -> Failure:
-    tool = run.plan.tool
-    return timed_out(tool, run.name, run.plan.bucket.seconds)

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from toolwright.calls.active_call import RunState
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import interrupt, meaning, released
-from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadPlace
+from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
 from toolwright.calls.execute.failures import deadlocked, internal
 from toolwright.calls.execute.retry import before_another
+from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import complete, park
-from toolwright.calls.tool_plan import Plan
+from toolwright.calls.tool_plan import ToolPlan
 from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
 
@@ -28,7 +29,7 @@ NOT_THE_LAST = (Failure, ConnectionRequired)
 """What an attempt may end with that is followed by another."""
 
 
-class CallRun(RunState):
+class ActiveCall(RunState):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens.
 
     The tool's code runs in a task of its own.
@@ -38,16 +39,16 @@ class CallRun(RunState):
 
     def start(self) -> None:
         """Run the call now; its turn has come."""
-        host = self.host
-        self.started = started = host.monotonic()
-        if self.turn is not None:
-            host.deadlines.bucket(self.turn.seconds).discard(self.turn)
-            self.turn = None
+        env = self.env
+        self.started = started = env.monotonic()
+        if self.queue_deadline is not None:
+            env.deadlines.bucket(self.queue_deadline.seconds).discard(self.queue_deadline)
+            self.queue_deadline = None
         self.owner.report.call_started(self, started)
         # It must be known after a crash whether the call had begun, if its tool may not simply run again. A call that
         # was cut off before may be what ends the process: its crashes are counted by its starts.
-        if self.key is not None and (not self.plan.rerun or self.recovered is not None) and host.journal.takes_time:
-            host.journal.mark_started(self, self._marked)
+        if self.key is not None and env.journal.takes_time and (not self.plan.rerun or self.recovered is not None):
+            env.journal.mark_started(self, self._marked)
         else:
             self.owner.lane.add(self)
 
@@ -63,7 +64,8 @@ class CallRun(RunState):
     # --- the run
 
     def begin(self) -> Coroutine[Any, Any, None] | None:
-        """Take the tool's first step. None when that ended the call, else what must be awaited for it to end."""
+        """Take the tool's first step, in the call's context. None when that ended it, else what must be awaited."""
+        CURRENT.set(self)
         if self.cancel_reason is not None:
             end_now(self, cancelled(self))
             return None
@@ -137,7 +139,7 @@ class CallRun(RunState):
         if type(result) is Pending and self.key_taken:
             if self.cancel_reason is None:
                 self.task = None
-                self.schedule.finish(self)  # Its code has ended: nobody needs to wait for what is to come.
+                self.admission.finish(self)  # Its code has ended: nobody needs to wait for what is to come.
                 park(self, result.deadline)
                 return
             result = cancelled(self)
@@ -161,10 +163,10 @@ class CallRun(RunState):
         plan.bucket.add(self)
         return await plan.invoke(self.arguments, make_context(self) if plan.needs_context else None)  # type: ignore[arg-type]
 
-    def _elsewhere(self, plan: Plan) -> Coroutine[Any, Any, Any]:
+    def _elsewhere(self, plan: ToolPlan) -> Coroutine[Any, Any, Any]:
         """Run a tool that is not async: on a thread, or in a process."""
-        self.place = ThreadPlace(self) if plan.mode == "thread" else ChildProcessExecutor(self)
-        return self.place.run()
+        self.executor = ThreadExecutor(self) if plan.mode == "thread" else ChildProcessExecutor(self)
+        return self.executor.run()
 
     def code_begins(self) -> None:
         """The tool's code has its thread or process, and begins now: so does its time."""

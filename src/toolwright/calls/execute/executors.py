@@ -14,7 +14,7 @@ from toolwright.calls.suspend.context_services import RunServices, describe, mak
 from toolwright.errors import MachineError
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 
 class NotBegun(BaseException):
@@ -25,7 +25,7 @@ class NotBegun(BaseException):
         self.fault = fault
 
 
-class Place(Protocol):
+class Executor(Protocol):
     """One attempt of a call, on a thread or in a process.
 
     `stop` asks the code to end. `abandon`, after the grace, ends it by force where that can be done: True means that
@@ -41,10 +41,10 @@ class Place(Protocol):
     def released(self) -> None: ...
 
 
-class ThreadPlace:
+class ThreadExecutor:
     """A sync tool on a thread. A thread can be asked to stop, through its context, but not made to."""
 
-    def __init__(self, run: CallRun) -> None:
+    def __init__(self, run: ActiveCall) -> None:
         self._run = run
         self._future: asyncio.Future[Any] | None = None
         self._after: Awaitable[Any] | None = None
@@ -55,7 +55,7 @@ class ThreadPlace:
         run, plan = self._run, self._run.plan
         context = make_context(run) if plan.needs_context else None
         function = functools.partial(plan.invoke, run.arguments or {}, context)
-        self._future = run.host.threads.run(function, self._begins, beyond=run.parent is not None)
+        self._future = run.env.threads.run(function, self._begins, beyond=run.parent is not None)
         try:
             result = await self._future
         except MachineError as fault:
@@ -74,24 +74,24 @@ class ThreadPlace:
     def stop(self) -> None:
         assert self._future is not None
         assert self._run.task is not None
-        if self._after is not None or self._run.host.threads.withdraw(self._future):
+        if self._after is not None or self._run.env.threads.withdraw(self._future):
             self._run.task.cancel()
 
     def abandon(self) -> bool:
         if self._after is None:
             self._given_up = True
-            self._run.host.threads.give_up()
+            self._run.env.threads.give_up()
         return False
 
     def released(self) -> None:
         if self._given_up:
-            self._run.host.threads.take_back()
+            self._run.env.threads.take_back()
 
 
 class ChildProcessExecutor:
     """A tool in a process of its own, which can be killed."""
 
-    def __init__(self, run: CallRun) -> None:
+    def __init__(self, run: ActiveCall) -> None:
         self._run = run
         self._child: Child | None = None
 
@@ -102,7 +102,7 @@ class ChildProcessExecutor:
             described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
             run.key_taken = False  # Until the child says that the tool took it.
         try:
-            return await run.host.processes.run(
+            return await run.env.processes.run(
                 plan.invoke, run.arguments or {}, described, self._hear, self._hold, name=run.name
             )
         except MachineError as fault:

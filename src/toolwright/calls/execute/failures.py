@@ -1,4 +1,4 @@
-"""What it means when a call does not end as it should. Owns turning exceptions and timeouts into failures."""
+"""What it means when a call does not end as it should. Owns turning exceptions into failures."""
 
 from __future__ import annotations
 
@@ -21,30 +21,6 @@ class Cancelled(Struct, frozen=True):
 
     reason: str
     may_have_run: bool
-
-
-def timed_out(tool: Tool, name: str, seconds: float) -> Failure:
-    """The failure of an attempt whose time was up."""
-    doubt = "" if tool.definition.hints.readonly else "; it may have had an effect"
-    return Failure(
-        category="timeout",
-        code="timeout",
-        message=f"Tool {name!r} did not finish within {seconds:g} s and was stopped{doubt}",
-        source="runtime",
-        retry=_is_retried(TimeoutError(), tool),
-        data={"seconds": seconds},
-    )
-
-
-def queued_too_long(name: str, seconds: float) -> Failure:
-    """The failure of a call that waited longer for its turn than its policy allows."""
-    return Failure(
-        category="timeout",
-        code="queue_timeout",
-        message=f"Tool {name!r} waited {seconds:g} s for its turn and never ran",
-        source="runtime",
-        data={"seconds": seconds},
-    )
 
 
 def lacks_secrets(name: str, missing: list[str]) -> Failure:
@@ -75,10 +51,10 @@ def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure
         return error.failure(name)
     known = error.failure if isinstance(error, RaisedInChild) else failure_told_by(name, error)
     if known is not None:
-        return replace(known, retry=True) if not known.retry and _is_retried(error, tool) else known
+        return replace(known, retry=True) if not known.retry and is_retried(error, tool) else known
     log.error("Tool %r failed in call %r", name, call_id, exc_info=error)
     failure = internal(error)
-    if _is_retried(error, tool):
+    if is_retried(error, tool):
         failure = replace(failure, category="external", code="transient_error", retry=True)
     return failure
 
@@ -106,7 +82,8 @@ def cause_chain(error: BaseException) -> str:
     return "\ncaused by ".join(lines)
 
 
-def _is_retried(error: BaseException, tool: Tool) -> bool:
+def is_retried(error: BaseException, tool: Tool) -> bool:
+    """True when the tool's retry policy names this exception."""
     kinds = tool.definition.retry.on
     if isinstance(error, RaisedInChild):
         return not names_of(kinds).isdisjoint(error.classes)

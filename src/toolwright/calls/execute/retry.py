@@ -16,10 +16,10 @@ from toolwright.events import CallRetrying
 from toolwright.tools.outcome import ConnectionRequired, Failure
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 
-def before_another(run: CallRun, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
+def before_another(run: ActiveCall, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
     """What to await before the next attempt, if there is one: it gives None to go on, else what ends the call."""
     if run.concluded:
         return None
@@ -35,20 +35,20 @@ def before_another(run: CallRun, ended: Failure | ConnectionRequired) -> Corouti
     return None
 
 
-async def _stop(run: CallRun) -> Any:
+async def _stop(run: ActiveCall) -> Any:
     return cancelled(run)
 
 
-async def _pause(run: CallRun, failure: Failure) -> Any:
+async def _pause(run: ActiveCall, failure: Failure) -> Any:
     """Wait as long as the retry policy says, or the failure itself."""
     delay = failure.retry_after
     if delay is None:
         delay = run.plan.tool.definition.retry.delay(run.attempt)
-    publish(run.host, run, CallRetrying(*about(run), run.attempt, delay, failure.code))
+    publish(run.env, run, CallRetrying(*about(run), run.attempt, delay, failure.code))
     run.expired = False
     run.pausing = True
     try:
-        await run.host.clock.sleep(delay)
+        await run.env.clock.sleep(delay)
     except asyncio.CancelledError as error:
         return meaning(run, error)
     finally:
@@ -56,7 +56,7 @@ async def _pause(run: CallRun, failure: Failure) -> Any:
     return None
 
 
-async def _connect(run: CallRun, provider: str) -> Any:
+async def _connect(run: ActiveCall, provider: str) -> Any:
     """Wait for a connection, without a slot."""
     run.expired = False
     run.pausing = True

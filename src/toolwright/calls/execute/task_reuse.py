@@ -17,12 +17,12 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
 
-from toolwright.calls.environment import CallHost
+from toolwright.calls.environment import CallEnvironment
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
-CURRENT: ContextVar[CallRun | None] = ContextVar("toolwright_call", default=None)
+CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=None)
 """The call whose code is running; child tasks inherit it."""
 
 MOST_FIRST_STEPS = 100
@@ -66,32 +66,39 @@ class LentTask(asyncio.Task[None]):
 
 
 class Loan:
-    """One lent task, and the call that keeps it, if any. `context` is that of the first call it is lent to."""
+    """One lent task, and the call that keeps it, if any. `context` is that of the first call it is lent to.
 
-    __slots__ = ("_rest", "_run", "context", "task")
+    `references` and `weak_references` count the references to the task while nobody has seen it.
+    """
 
-    _run: CallRun
+    __slots__ = ("_env", "_rest", "_run", "context", "references", "task", "weak_references")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+    _run: ActiveCall
+
+    def __init__(self, env: CallEnvironment, context: Context) -> None:
+        self._env = env
         self._rest: Any = None
         self.context = context
+        self.references = self.weak_references = 0
         life = self._live()
         # It stands in the middle of its code before it becomes a task, so that a cancellation is thrown at a place
         # where it is caught: a task that is cancelled before its first step would never take that step.
         life.send(None)
-        self.task = LentTask(life, loop=loop, name="toolwright-call", context=context)
+        self.task = LentTask(life, loop=env.loop, name="toolwright-call", context=context)
 
-    def keep_for(self, run: CallRun, rest: Coroutine[Any, Any, None], context: Context) -> None:
+    def use_for(self, run: ActiveCall, rest: Coroutine[Any, Any, None], context: Context) -> None:
         """Run the rest of the call in this task."""
         self._run, self._rest = run, rest if context is self.context else _inside(context, rest)
 
     async def _live(self) -> None:
         stopped = False
         try:
-            await _one_turn()
+            await _one_pass()
         except asyncio.CancelledError:
             stopped = True
             self.task.uncancel()  # it is cancelled again below
+        if self._env.loan is self:
+            self._env.loan = None
         if self._rest is not None:
             await _go_on(self._run, self._rest, self.task, stopped)
 
@@ -99,12 +106,12 @@ class Loan:
 class Lane:
     """The calls of one batch that may start now, in copies of the context their batch was started in."""
 
-    __slots__ = ("_busy", "_context", "_host", "_ready")
+    __slots__ = ("_busy", "_context", "_env", "_ready")
 
-    def __init__(self, host: CallHost) -> None:
-        self._host = host
+    def __init__(self, env: CallEnvironment) -> None:
+        self._env = env
         self._context = copy_context()
-        self._ready: deque[CallRun] = deque()
+        self._ready: deque[ActiveCall] = deque()
         self._busy = True  # until it is opened
 
     def open(self, *, at_once: bool) -> None:
@@ -114,53 +121,65 @@ class Lane:
         elif at_once:
             self._take_first_steps()
         else:
-            self._host.loop.call_soon(self._take_first_steps)
+            self._env.loop.call_soon(self._take_first_steps)
 
-    def add(self, run: CallRun) -> None:
+    def add(self, run: ActiveCall) -> None:
         """Take the first step of a call soon."""
         self._ready.append(run)
         if not self._busy:
             self._busy = True
-            self._host.loop.call_soon(self._take_first_steps)
+            self._env.loop.call_soon(self._take_first_steps)
 
     def _take_first_steps(self) -> None:
         """Take the first steps of the calls that are ready, each in a context of its own."""
-        host, ready, copy = self._host, self._ready, self._context.copy
-        loop = host.loop
+        env, ready, copy = self._env, self._ready, self._context.copy
+        loop = env.loop
         caller = asyncio.current_task(loop)
         if caller is not None:
             asyncio._leave_task(loop, caller)
-        loan: Loan | None = None
+        # Batches that follow each other within one turn of the loop are lent the same task.
+        loan: Loan | None = env.loan
         task: LentTask | None = None
-        references = weak_references = 0
+        env.loan = None
+        if loan is not None:
+            task = loan.task
+            asyncio._enter_task(loop, task)
+            if task.touched or getrefcount(task) != loan.references or getweakrefcount(task) != loan.weak_references:
+                asyncio._leave_task(loop, task)
+                loan = task = None
         try:
             for _ in range(MOST_FIRST_STEPS):
                 if not ready:
                     break
                 run, context = ready.popleft(), copy()
                 if loan is None or task is None:
-                    loan = Loan(loop, context)
+                    loan = Loan(env, context)
                     task = loan.task
                     asyncio._enter_task(loop, task)
-                    references, weak_references = getrefcount(task), getweakrefcount(task)
+                    loan.references, loan.weak_references = getrefcount(task), getweakrefcount(task)
                 try:
-                    rest = context.run(_first_step, run)
+                    rest = context.run(run.begin)
                 except Exception as error:
                     rest = None
                     run.broke(error)
-                if not task.touched and getrefcount(task) == references and getweakrefcount(task) == weak_references:
+                if (
+                    not task.touched
+                    and getrefcount(task) == loan.references
+                    and getweakrefcount(task) == loan.weak_references
+                ):
                     if rest is None:
                         continue
                     if ready or context is not loan.context:
-                        host.spawn(_go_on(run, rest), context=context)
+                        env.spawn(_go_on(run, rest), context=context)
                         continue
                 if rest is not None:
-                    loan.keep_for(run, rest, context)
+                    loan.use_for(run, rest, context)
                 asyncio._leave_task(loop, task)
                 loan = task = None
         finally:
             if task is not None:
                 asyncio._leave_task(loop, task)
+                env.loan = loan
             if caller is not None:
                 asyncio._enter_task(loop, caller)
             if ready:
@@ -169,13 +188,8 @@ class Lane:
                 self._busy = False
 
 
-def _first_step(run: CallRun) -> Coroutine[Any, Any, None] | None:
-    CURRENT.set(run)
-    return run.begin()
-
-
 async def _go_on(
-    run: CallRun, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
+    run: ActiveCall, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
 ) -> None:
     """Run the rest of a call, in this task."""
     # Only from here on can the call's task be cancelled; a cancellation that came before is made up for.
@@ -189,7 +203,7 @@ async def _go_on(
 
 
 @coroutine
-def _one_turn() -> Generator[None, None, None]:
+def _one_pass() -> Generator[None, None, None]:
     yield
 
 

@@ -13,19 +13,21 @@ from msgspec.structs import replace
 
 from toolwright.calls.finalise.to_outcome import failed_after
 from toolwright.calls.finalise.truncate import bound
-from toolwright.calls.hooks import AfterHook, HookCall, Hooks, ProjectedCall, ask, ask_now, awaited
+from toolwright.calls.hooks import AfterHook, HookCall, Hooks, ProjectedCall, awaited, invoke, invoke_now
 from toolwright.calls.policy import Policy
 from toolwright.tools.outcome import Failure, ToolError, ToolOutcome, encodable, error_text, told
 
 log = logging.getLogger("toolwright.calls")
 
 
-async def ask_after(hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
+async def run_after_hooks(
+    hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome, seconds: float
+) -> ToolOutcome:
     """Let each after-hook see the outcome, and change it; one that breaks is a failure of its own kind."""
     for hook in hooks:
         try:
             async with asyncio.timeout(seconds):
-                changed = await ask(hook, call, outcome)
+                changed = await invoke(hook, call, outcome)
             outcome = outcome if changed is None else _changed(outcome, changed)
         except ToolError as error:  # the host's code says itself what the model reads
             return failed_after(outcome, replace(error.failure, source="hook"))
@@ -64,7 +66,7 @@ def project_now(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Callab
     if hooks.project is None:
         return outcome
     try:
-        text = ask_now(hooks.project, outcome, *([call()] if hooks.project_call else []))
+        text = invoke_now(hooks.project, outcome, *([call()] if hooks.project_call else []))
         if inspect.iscoroutine(text):
             text.close()
         if inspect.isawaitable(text):
@@ -79,7 +81,7 @@ async def project(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Call
     if hooks.project is None:
         return outcome
     try:
-        text = ask_now(hooks.project, outcome, *([call()] if hooks.project_call else []))
+        text = invoke_now(hooks.project, outcome, *([call()] if hooks.project_call else []))
         if inspect.isawaitable(text):
             async with asyncio.timeout(policy.timeout):
                 text = await awaited(text)

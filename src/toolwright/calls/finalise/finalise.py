@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import identity
-from toolwright.calls.environment import CallHost
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.environment import CallEnvironment
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.returned_json import Encoded, unserialisable
-from toolwright.calls.finalise.after_hooks import ask_after, project, project_now
+from toolwright.calls.finalise.after_hooks import project, project_now, run_after_hooks
 from toolwright.calls.finalise.media import MARK, SHORTEST
 from toolwright.calls.finalise.output_check import (
     QUOTE,
@@ -29,46 +29,63 @@ from toolwright.calls.finalise.output_check import (
     too_many_parts,
     too_much_beside,
 )
-from toolwright.calls.finalise.shorten import bounded, persisted
+from toolwright.calls.finalise.spill import bounded, persisted
 from toolwright.calls.finalise.to_outcome import SPECIAL, to_outcome
 from toolwright.calls.finalise.truncate import within
 from toolwright.calls.hooks import Answer, Hooks, ProjectedCall
 from toolwright.calls.policy import Policy
 from toolwright.calls.prepare.before_hooks import show
 from toolwright.calls.redact import AT_ONCE, Redactor, off_loop, redact_outcome, weight
-from toolwright.large_json import SCALARS, SMALL, TooLong, encode_in_pieces, has_few_parts, is_small
+from toolwright.large_json import (
+    SCALARS,
+    SMALL,
+    TooLong,
+    TooManyParts,
+    encode_in_pieces,
+    encode_small,
+    has_few_parts,
+    is_flat,
+    is_small,
+)
 from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, encodable
 
 
 class Finaliser:
     """Makes the outcomes of a session's calls under one policy."""
 
-    __slots__ = ("_hooked", "_hooks", "_host", "_policy")
+    __slots__ = ("_env", "_hooked", "_hooks", "_policy")
 
-    def __init__(self, host: CallHost, policy: Policy, hooks: Hooks) -> None:
-        self._host = host
+    def __init__(self, env: CallEnvironment, policy: Policy, hooks: Hooks) -> None:
+        self._env = env
         self._policy = policy
         self._hooks = hooks
         self._hooked = bool(hooks.after or hooks.project)
 
-    def settle(self, run: CallRun, result: Any) -> ToolOutcome | None:
+    def settle(self, run: ActiveCall, result: Any) -> ToolOutcome | None:
         """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
-        redactor, kind = self._host.redactor, type(result)
+        redactor, kind, policy, payload = self._env.redactor, type(result), self._policy, None
         if kind is str:
-            if len(result) > self._policy.plain_bytes:
+            if len(result) > policy.plain_bytes:
                 return None  # to be encoded off the loop
+        elif kind is dict or kind is list:
+            if kind is list or not is_flat(result):
+                payload = encode_small(result)
+                if payload is None and not is_small(result):
+                    return None
         elif kind not in SCALARS and not (_is_short(result) if kind in SPECIAL else is_small(result)):
             return None
         if redactor is not None:
             return self._settle_redacted(run, result, redactor)
-        if not self._hooked and type(result) not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+        if not self._hooked and kind not in SPECIAL and run.tool is not None and run.tool.check_output is None:
             # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
             try:
-                payload = jsonx.encode(result)
+                if payload is None:
+                    payload = jsonx.encode_unchecked(result)
+                    if len(payload) > jsonx.SHALLOW:
+                        jsonx.require_shallow(payload)
             except BaseException as error:  # a value may have code of its own for its JSON form
                 result = unserialisable(result, error)
             else:
-                policy = self._policy
                 if len(payload) > policy.plain_bytes or (
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
@@ -79,7 +96,7 @@ class Finaliser:
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))
 
-    def _settle_redacted(self, run: CallRun, result: Any, redactor: Redactor) -> ToolOutcome | None:
+    def _settle_redacted(self, run: ActiveCall, result: Any, redactor: Redactor) -> ToolOutcome | None:
         """The same in a session that has secrets: nothing leaves without being looked through for them."""
         outcome = _outcome(run, result)
         checked = run.tool is not None and run.tool.check_output is not None
@@ -90,7 +107,7 @@ class Finaliser:
         settled = self._settle_outcome(run, result, redact_outcome(redactor, outcome))
         return settled if settled is None else self._redact_projected(settled, redactor)
 
-    def _settle_outcome(self, run: CallRun, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
+    def _settle_outcome(self, run: ActiveCall, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
         if type(result) is Pending and run.key_taken:
             return None
         if self._hooked and (run.attempt or self._hooks.project is not None):
@@ -99,19 +116,19 @@ class Finaliser:
             return None
         return outcome if is_plain(outcome, run.tool, self._policy) else None
 
-    async def finish(self, run: CallRun, result: Any) -> ToolOutcome:
+    async def finish(self, run: ActiveCall, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
         outcome = await self._whole_outcome(run, result)
         payload = outcome.payload
-        hooks, policy, redactor, tool = self._hooks, self._policy, self._host.redactor, run.tool
+        hooks, policy, redactor, tool = self._hooks, self._policy, self._env.redactor, run.tool
         if redactor is not None:
             # Against its schema the value is held as the tool gave it: a handle might not fit.
             outcome = await _redacted(redactor, await off_loop(weight(outcome), check_output, outcome, tool, policy))
             tool = None
         if hooks.after and run.attempt:
             before = outcome
-            call = show(run, self._host.session_id, run.owner.id)
-            outcome = await ask_after(hooks.after, call, outcome, policy.timeout)
+            call = show(run, self._env.session_id, run.owner.id)
+            outcome = await run_after_hooks(hooks.after, call, outcome, policy.timeout)
             if redactor is not None and outcome is not before:
                 outcome, tool = await _redacted(redactor, outcome), run.tool
         outcome = await off_loop(len(outcome.payload), check_output, outcome, tool, policy)
@@ -126,7 +143,7 @@ class Finaliser:
         outcome = await project(outcome, policy, hooks, functools.partial(self._projected_call, run))
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
 
-    async def _whole_outcome(self, run: CallRun, result: Any) -> ToolOutcome:
+    async def _whole_outcome(self, run: ActiveCall, result: Any) -> ToolOutcome:
         """The outcome of what a tool gave, before anything is checked. A large value is encoded in a thread."""
         kind, policy = type(result), self._policy
         if kind is Failure:
@@ -146,13 +163,15 @@ class Finaliser:
         encode = functools.partial(encode_in_pieces, most=policy.max_output_bytes)
         try:
             outcome = await asyncio.to_thread(_outcome, run, result, encode)
+        except TooManyParts:
+            return _outcome(run, too_many_parts())
         except TooLong as error:
             return _outcome(run, output_too_long(error.size, policy, at_least=True))
         if await asyncio.to_thread(has_few_parts, outcome.payload):
             return outcome
         return _outcome(run, too_many_parts())
 
-    def _projected_call(self, run: CallRun) -> ProjectedCall:
+    def _projected_call(self, run: ActiveCall) -> ProjectedCall:
         """The call of an outcome, for the projector."""
         record, owner = run.record, run.owner
         return ProjectedCall(
@@ -165,12 +184,12 @@ class Finaliser:
             arguments=record.arguments,
             source=record.source,
             parent=record.parent,
-            duration=0.0 if run.started is None else max(0.0, self._host.monotonic() - run.started),
+            duration=0.0 if run.started is None else max(0.0, self._env.monotonic() - run.started),
         )
 
-    def _keep_output(self, run: CallRun, text: str) -> Awaitable[str]:
+    def _keep_output(self, run: ActiveCall, text: str) -> Awaitable[str]:
         # A refused call is in the journal only with its outcome, which comes later: its file has no mark there.
-        return self._host.keep_output(identity(run), text, run.key is not None and run.refused is None)
+        return self._env.save_output(identity(run), text, run.key is not None and run.refused is None)
 
     def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
         """A projector's text is the host's, but made of what it was shown, or of more."""
@@ -191,7 +210,7 @@ def _is_short(result: Any) -> bool:
     return kind is not Failure or not isinstance(result.message, str) or len(result.message) <= SMALL
 
 
-def _outcome(run: CallRun, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
+def _outcome(run: ActiveCall, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
     outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by, encode)
     if run.decision is not None and outcome.decision is None:
         outcome = replace(outcome, decision=run.decision)

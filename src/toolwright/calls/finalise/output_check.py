@@ -7,7 +7,7 @@ from typing import Any
 
 from toolwright.calls.finalise.to_outcome import failed_after
 from toolwright.calls.policy import Policy
-from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS
+from toolwright.large_json import MOST_CONTAINERS, MOST_DUMPED, MOST_ITEMS
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome, told
 from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
@@ -67,7 +67,7 @@ def too_many_parts() -> Failure:
         category="resource_limit",
         code="output_too_long",
         message=f"The tool returned a value with more than {MOST_CONTAINERS} lists and objects, or more than "
-        f"{MOST_ITEMS} items; return less, or write it to a file",
+        f"{MOST_ITEMS} items ({MOST_DUMPED} in a pydantic model); return less, or write it to a file",
         source="runtime",
         data={"most_lists_and_objects": MOST_CONTAINERS, "most_items": MOST_ITEMS},
     )

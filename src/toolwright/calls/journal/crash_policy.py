@@ -10,23 +10,23 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.authorise.approvals import interrupted
 from toolwright.calls.execute.failures import internal
-from toolwright.calls.hooks import Answer, ask
+from toolwright.calls.hooks import Answer, invoke
 from toolwright.calls.prepare.before_hooks import ANSWERS
 from toolwright.calls.suspend.connection_wait import waits_of
 from toolwright.stores.contracts.journal import JournalStore
 from toolwright.tools.outcome import Failure, ToolError
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
 
-async def recover(run: CallRun, store: JournalStore) -> None:
+async def recover(run: ActiveCall, store: JournalStore) -> None:
     """Do for a call that was cut off what its tool says, unless it had not even begun."""
     assert run.tool is not None
     policy = run.tool.definition.on_crash
-    asked = await run.host.effects.waits.waits_of(run.key, "approval")
+    asked = await run.env.effects.waits.waits_of(run.key, "approval")
     run.asked_before = asked[-1] if asked else None
     run.connecting, run.parked_for = waits_of(await store.effects(run.key))
     if run.pending_before:
@@ -44,9 +44,9 @@ async def recover(run: CallRun, store: JournalStore) -> None:
         run.recovered = "run"
     elif callable(policy):
         # The probe may be what ends the process: that counts, as its start does.
-        await store.start(run.key, run.host.clock.now())
+        await store.start(run.key, run.env.clock.now())
         try:
-            found = await ask(policy, jsonx.decode(run.raw))
+            found = await invoke(policy, jsonx.decode(run.raw))
         except ToolError as error:
             found = error.failure
         except Exception as error:  # a tool's code
@@ -64,7 +64,7 @@ async def recover(run: CallRun, store: JournalStore) -> None:
         give_up(run, interrupted(run.name))
 
 
-def _give_up_for_good(run: CallRun) -> None:
+def _give_up_for_good(run: ActiveCall) -> None:
     """End a call that was running each time its process died, and perhaps is why."""
     log.error("Call %r of tool %r is given up: its process died %d times", run.call_id, run.name, run.crashes)
     run.recovered = "given_up"
@@ -78,6 +78,6 @@ def _give_up_for_good(run: CallRun) -> None:
     give_up(run, failure)
 
 
-def give_up(run: CallRun, failure: Failure) -> None:
+def give_up(run: ActiveCall, failure: Failure) -> None:
     """Let a call that had begun end by this failure: it was tried once, and may have run."""
     run.attempt, run.ran, run.answer = 1, True, failure

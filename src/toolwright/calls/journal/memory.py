@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.journal.replay import AGAIN, require_same
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
@@ -23,7 +23,7 @@ class Met(Struct, gc=False):
 
     tool_id: str
     arguments: bytes
-    end: CallRun | ToolOutcome | None
+    end: ActiveCall | ToolOutcome | None
 
 
 class MemoryJournal:
@@ -38,7 +38,7 @@ class MemoryJournal:
         self._store = store
         self._scopes: dict[str, dict[str, Met]] = {}
 
-    def meet(self, runs: Iterable[CallRun], scope: str) -> bool:
+    def meet(self, runs: Iterable[ActiveCall], scope: str) -> bool:
         """Let the calls of a batch that were given an id meet their past, all or none; True when one has a past.
 
         Raises:
@@ -73,10 +73,10 @@ class MemoryJournal:
         """Remember nothing. No call of the session may be running."""
         self._scopes.clear()
 
-    def _meet(self, run: CallRun, known: Met) -> None:
+    def _meet(self, run: ActiveCall, known: Met) -> None:
         past = known.end
         assert past is not None
-        if isinstance(past, CallRun):
+        if isinstance(past, ActiveCall):
             require_same(run, past.name, known.tool_id, known.arguments)
             run.outcome = None  # of a call that could not run now: what the other one gives stands
             run.shares = past
@@ -84,7 +84,7 @@ class MemoryJournal:
         else:
             require_same(run, past.tool, known.tool_id, known.arguments)
             again = run.outcome is None and past.status == "connection_required"
-            if again and past.provider in run.host.connected:
+            if again and past.provider in run.env.connected:
                 run.key, known.end, run.before, run.recovered = known, run, past, AGAIN
             else:
                 run.outcome = replace(past, replayed=True)
@@ -97,16 +97,21 @@ class MemoryJournal:
         """Such a call is over."""
         self._store.leave(key)
 
-    def will_keep(self, run: CallRun, outcome: ToolOutcome) -> bool:
+    def will_keep(self, run: ActiveCall, outcome: ToolOutcome) -> bool:
         """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
         return True
 
-    def keep(self, run: CallRun, outcome: ToolOutcome) -> None:
+    def keep(self, run: ActiveCall, outcome: ToolOutcome) -> None:
         """Keep the outcome of a call."""
         if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:
             run.key.end = run.before
-        elif outcome.status == "cancelled" and not outcome.may_have_run:
+        elif outcome.status == "cancelled" and (not outcome.may_have_run or _may_run_again(run)):
             self._scopes[run.owner.scope].pop(run.call_id, None)
             run.key.end = None
         else:
             run.key.end = outcome
+
+
+def _may_run_again(run: ActiveCall) -> bool:
+    """True for a call that a fault of the machine stopped, and whose tool may simply run again."""
+    return run.fault is not None and run.tool is not None and run.tool.definition.on_crash == "rerun"

@@ -10,7 +10,7 @@ from toolwright.effects.effect import differences
 from toolwright.errors import ReplayMismatch
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 LEFT = "left"
 """What was done so far for a call that a crash cut off: nothing."""
@@ -18,7 +18,7 @@ AGAIN = "again"
 """A call that ended for want of a connection, and is run again now that there is one. What it did then stays done."""
 
 
-def require_same(run: CallRun, tool: str, tool_id: str, arguments: bytes) -> None:
+def require_same(run: ActiveCall, tool: str, tool_id: str, arguments: bytes) -> None:
     """Refuse a call that comes again as something else.
 
     Raises:

@@ -13,20 +13,22 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.journal.crash_policy import recover
-from toolwright.calls.journal.outcome_writer import Endings, Then
 from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
-from toolwright.calls.journal.unreleased import Adrift
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import waits_of
-from toolwright.clock import Clock
+from toolwright.clock import Clock, Timer
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
 from toolwright.tools.outcome import ToolOutcome
 
 POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
+RETRY = 1.0
+"""Seconds between two attempts to release calls that could not be released."""
+Then = Callable[[ActiveCall, ToolOutcome, Exception | None], None]
+"""Called when the outcome of a call is written, with None, or with what went wrong."""
 
 
 _key = functools.partial(tuple.__new__, CallKey)
@@ -41,13 +43,13 @@ class StoreJournal:
     def __init__(self, store: JournalStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._live: dict[CallKey, CallRun] = {}
+        self._live: dict[CallKey, ActiveCall] = {}
         self._beginning: list[list[Intent]] = []
-        self._adrift = Adrift(store, clock, self._runs)
-        self._endings = Endings(store, clock, self._finish_alone, self._drop)
+        self._unreleased = _Unreleased(store, clock, self._runs)
+        self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
         self.closing = False
 
-    async def begin(self, session: str, scope: str, batch: str, runs: Sequence[CallRun]) -> None:
+    async def begin(self, session: str, scope: str, batch: str, runs: Sequence[ActiveCall]) -> None:
         """Write the intents of a batch's calls, and let each meet its past.
 
         Raises:
@@ -56,13 +58,15 @@ class StoreJournal:
         """
         now = self._clock.now()
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
-        refused: Sequence[CallRun] = ()
-        if len(waiting) < len(runs) and not scope.startswith(RUN_SCOPE):
-            refused = [run for run in runs if run.outcome is not None and not run.repeated]
+        refused: Sequence[ActiveCall] = ()
+        if len(waiting) < len(runs):
+            # The call of a background run itself is told by the end of the run, and may run when that is reopened.
+            is_run = scope.startswith(RUN_SCOPE) and runs[0].depth == 0
+            refused = [run for run in runs if run.outcome is not None and not run.repeated and not is_run]
         if not waiting and not refused:
             return
         # That of a run is kept with the run.
-        under = None if scope.startswith(RUN_SCOPE) else runs[0].owner.setting.kept_authority
+        under = None if scope.startswith(RUN_SCOPE) else runs[0].owner.context.written_authority
         intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
         refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
         while not await self._written(waiting, intents, refused, refusals):
@@ -80,15 +84,15 @@ class StoreJournal:
                 try:
                     await job
                 except StoreError:
-                    self._adrift.add(run.key)
+                    self._unreleased.add(run.key)
                     raise
                 for sharer in run.sharers:
                     if not sharer.concluded:
                         sharer.owner.start_over(sharer)
 
-    async def _run_again(self, run: CallRun, key: CallKey, before: ToolOutcome, batch: str) -> None:
+    async def _run_again(self, run: ActiveCall, key: CallKey, before: ToolOutcome, batch: str) -> None:
         """Let a call that ended for want of a connection run once more, if there is one now."""
-        if before.provider is None or await run.host.connected_since(before.provider) is None:
+        if before.provider is None or await run.env.connected_since(before.provider) is None:
             return
         run.outcome = None
         other = self._live.get(key)
@@ -111,7 +115,7 @@ class StoreJournal:
         await self.begin(key.session, key.scope, batch, [run])
 
     async def _written(
-        self, waiting: list[CallRun], intents: list[Intent], refused: Sequence[CallRun], refusals: list[Intent]
+        self, waiting: list[ActiveCall], intents: list[Intent], refused: Sequence[ActiveCall], refusals: list[Intent]
     ) -> bool:
         """Write the intents and let each call meet its past; False while another process runs one of them."""
         self._beginning.append(intents)
@@ -140,7 +144,7 @@ class StoreJournal:
             raise stopped
         return not self._run_elsewhere(entries)
 
-    def _meet(self, waiting: list[CallRun], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
+    def _meet(self, waiting: list[ActiveCall], intents: list[Intent], job: asyncio.Future[list[Entry | None]]) -> None:
         self._beginning = [others for others in self._beginning if others is not intents]
         if job.cancelled() or job.exception() is not None:
             return
@@ -154,7 +158,7 @@ class StoreJournal:
                     self._claim(run, intent.key, entry)
 
     def _meet_refused(
-        self, refused: Sequence[CallRun], refusals: Sequence[Intent], entries: Sequence[Entry | None]
+        self, refused: Sequence[ActiveCall], refusals: Sequence[Intent], entries: Sequence[Entry | None]
     ) -> None:
         """Let calls that cannot run meet their past: an outcome that was told stands, and so will this one."""
         for run, intent, entry in zip(refused, refusals, entries, strict=True):
@@ -172,7 +176,7 @@ class StoreJournal:
         known = filter(None, entries)
         return any(entry.outcome is None and entry.owner != self._store.owner for entry in known)
 
-    def _claim(self, run: CallRun, key: CallKey, entry: Entry) -> None:
+    def _claim(self, run: ActiveCall, key: CallKey, entry: Entry) -> None:
         """Say whose a call with a past is: this run's, or another's that has or will have the outcome."""
         other = self._live.get(key)
         if entry.outcome is not None:
@@ -188,7 +192,7 @@ class StoreJournal:
             run.crashes = entry.crashes
             run.pending_before = entry.pending
 
-    def _drop(self, run: CallRun) -> None:
+    def _drop(self, run: ActiveCall) -> None:
         if self._live.get(run.key) is run:
             del self._live[run.key]
 
@@ -198,17 +202,17 @@ class StoreJournal:
     def leave(self, key: CallKey) -> None:
         """The journal has the call's outcome: there is nothing to say."""
 
-    def mark_started(self, run: CallRun, then: Callable[[Exception | None], None]) -> None:
+    def mark_started(self, run: ActiveCall, then: Callable[[Exception | None], None]) -> None:
         """Commit that a call begins, and call `then` with None, or with what went wrong."""
         assert run.key is not None
         self._when_done(run, self._store.start(run.key, run.record.started_at), then)
 
-    def finish(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+    def finish(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         """Commit the outcome of a call, and tell `then`."""
         assert run.key is not None
         run.handed_over = True
         if outcome.status != "cancelled" and run.fault is None:
-            self._endings.add(run, outcome, then)
+            self._outcomes.add(run, outcome, then)
             return
         job: Awaitable[bool]
         if not self.will_keep(run, outcome):
@@ -221,13 +225,13 @@ class StoreJournal:
             job = self._take_back(run)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
-    def will_keep(self, run: CallRun, outcome: ToolOutcome) -> bool:
+    def will_keep(self, run: ActiveCall, outcome: ToolOutcome) -> bool:
         """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
         left = run.asked or run.waiting or run.ran
         stopped = self.closing or run.owner.fault is not None
         return run.fault is None and not (stopped and outcome.status == "cancelled" and left)
 
-    def _finish_alone(self, run: CallRun, outcome: ToolOutcome, then: Then) -> None:
+    def _finish_alone(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         job: Awaitable[bool]
         try:
             if run.refused is not None:
@@ -242,17 +246,17 @@ class StoreJournal:
             job.set_exception(told)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
-    async def _refuse_alone(self, run: CallRun, intent: Intent, outcome: ToolOutcome) -> bool:
+    async def _refuse_alone(self, run: ActiveCall, intent: Intent, outcome: ToolOutcome) -> bool:
         await self._store.finish_all([Ended(intent.key, outcome, None, self._clock.now(), intent=intent)])
         return True
 
-    def _committed(self, run: CallRun, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
+    def _committed(self, run: ActiveCall, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
         self._drop(run)
         if fault is not None:
-            self._adrift.add(run.key)
+            self._unreleased.add(run.key)
         then(run, outcome, fault)
 
-    def _take_back(self, run: CallRun) -> Awaitable[bool]:
+    def _take_back(self, run: ActiveCall) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
         assert run.key is not None
         if run.before is not None:
@@ -268,9 +272,9 @@ class StoreJournal:
     def close(self) -> None:
         """From now on what is stopped is cut off, as by a crash."""
         self.closing = True
-        self._adrift.close()
+        self._unreleased.close()
 
-    def _when_done(self, run: CallRun, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
+    def _when_done(self, run: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:
             fault: BaseException | None
             if task.cancelled():
@@ -287,10 +291,108 @@ class StoreJournal:
         asyncio.ensure_future(job).add_done_callback(done)
 
 
-def _intent(run: CallRun, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
+def _intent(run: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
     if run.tool is None:
         return Intent(key, batch, run.position, run.name, "", run.raw, run.source, run.parent_id, now, True)
     about = run.tool.definition
     arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
     rerun = about.on_crash == "rerun"
     return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun, under)
+
+
+class _OutcomeWriter:
+    """Writes the outcomes of calls.
+
+    `alone` writes the outcome of one call and tells its `Then`; `written` is told of each that was written here.
+    """
+
+    def __init__(
+        self,
+        store: JournalStore,
+        clock: Clock,
+        alone: Callable[[ActiveCall, ToolOutcome, Then], None],
+        written: Callable[[ActiveCall], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._alone = alone
+        self._written = written
+        self._calls: list[tuple[ActiveCall, ToolOutcome, Then]] = []
+
+    def add(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
+        """Write the outcome of a call, at the end of this turn."""
+        if not self._calls:
+            run.env.loop.call_soon(self._write)
+        self._calls.append((run, outcome, then))
+
+    def _write(self) -> None:
+        calls, self._calls = self._calls, []
+        now = self._clock.now()
+
+        def each_alone() -> None:
+            for run, outcome, then in calls:
+                self._alone(run, outcome, then)
+
+        def done(job: asyncio.Future[None]) -> None:
+            if job.cancelled() or job.exception() is not None:
+                # One of them is at fault: the others must not suffer for it.
+                each_alone()
+                return
+            for run, outcome, then in calls:
+                self._written(run)
+                then(run, outcome, None)
+
+        ended = [
+            Ended(run.key, outcome, run.record.started_at, now, run.entered or run.recovered is not None, run.refused)
+            for run, outcome, _ in calls
+        ]
+        try:
+            job = asyncio.ensure_future(self._store.finish_all(ended))
+        except Exception:  # at what a tool put into its outcome
+            each_alone()
+        else:
+            job.add_done_callback(done)
+
+
+class _Unreleased:
+    """Calls that this process owns and does not run: as long as it lives, every other one would wait for it.
+
+    `runs` says that a call runs here again, and that whoever runs it will write about it.
+    """
+
+    def __init__(self, store: JournalStore, clock: Clock, runs: Callable[[CallKey], bool]) -> None:
+        self._store = store
+        self._clock = clock
+        self._runs = runs
+        self._keys: dict[CallKey, None] = {}
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def add(self, key: CallKey) -> None:
+        """Let go of a call as soon as that can be written."""
+        self._keys[key] = None
+        if self._timer is None and not self._closed:
+            self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try)
+
+    def close(self) -> None:
+        """Try no more: with its owner gone, the call is anybody's."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _try(self) -> None:
+        self._task = asyncio.ensure_future(self._let_go())
+
+    async def _let_go(self) -> None:
+        try:
+            for key in list(self._keys):
+                if not self._runs(key):
+                    await self._store.release(key)
+                del self._keys[key]
+        except StoreError:
+            pass  # not yet
+        finally:
+            self._timer = None
+        for key in list(self._keys):
+            self.add(key)

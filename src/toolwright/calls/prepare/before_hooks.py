@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.execute.exception_failures import invalid
-from toolwright.calls.hooks import Answer, BeforeHook, HookCall, PrepareCall, ReplaceArguments, ask
+from toolwright.calls.hooks import Answer, BeforeHook, HookCall, PrepareCall, ReplaceArguments, invoke
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, validate
 from toolwright.errors import InvalidArguments, StoreError
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
@@ -23,7 +23,7 @@ ANSWERS = (Answer, Success, Failure, ConnectionRequired)
 """What ends a call in the tool's place."""
 
 
-async def approach(
+async def run_before_hooks(
     entry: PreparedCall, hooks: tuple[BeforeHook, ...], *, view: SessionView, batch: str, max_bytes: int, seconds: float
 ) -> None:
     """Ask the hooks in order, then the tool. Any may answer the call; a hook may replace its arguments.
@@ -34,7 +34,7 @@ async def approach(
         StoreError: the store failed while the tool's prepare step read it, so nothing is known of the call.
     """
     try:
-        await _approach(entry, hooks, view, batch, max_bytes, seconds)
+        await _run_before_hooks(entry, hooks, view, batch, max_bytes, seconds)
     except StoreError:
         raise
     except asyncio.CancelledError:
@@ -47,7 +47,7 @@ async def approach(
         entry.fail(broken("hook", told(error)))
 
 
-async def _approach(
+async def _run_before_hooks(
     entry: PreparedCall, hooks: tuple[BeforeHook, ...], view: SessionView, batch: str, max_bytes: int, seconds: float
 ) -> None:
     assert entry.tool is not None
@@ -77,7 +77,7 @@ async def _approach(
 async def _asked(entry: PreparedCall, source: str, seconds: float, function: Any, *args: Any) -> Any:
     try:
         async with asyncio.timeout(seconds):
-            return await ask(function, *args)
+            return await invoke(function, *args)
     except asyncio.CancelledError:
         raise
     except InvalidArguments as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolwright import jsonx
-from toolwright.calls.execute.execute import CallRun
+from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.schedule.tickets import Limit, Ticket
 from toolwright.tools.outcome import Failure
 
@@ -11,7 +11,7 @@ LONGEST_ID = 400
 """The most characters of an id that is made of the id of the call above."""
 
 
-def child_id(parent: CallRun, name: str, raw: bytes) -> str:
+def child_id(parent: ActiveCall, name: str, raw: bytes) -> str:
     """An id for a nested call that was given none: the same when its parent is run again after a crash."""
     stem = f"{parent.call_id}.{parent.attempt}.{name}.{jsonx.digest(raw)[:12]}"
     if len(stem) > LONGEST_ID:  # else those of calls that are deep inside of others would take all memory
@@ -32,9 +32,9 @@ def nested_too_deeply(name: str, limit: int) -> Failure:
     )
 
 
-def nearest_running(parent: CallRun) -> CallRun | None:
+def nearest_running(parent: ActiveCall) -> ActiveCall | None:
     """The nearest ancestor that still runs: what it holds serves the calls it made, directly or not."""
-    nearest: CallRun | None = parent
+    nearest: ActiveCall | None = parent
     while nearest is not None and nearest.done:
         nearest = nearest.parent  # type: ignore[assignment]
     return nearest

@@ -11,7 +11,7 @@ from toolwright import jsonx
 from toolwright.calls.execute.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
-from toolwright.large_json import has_few_parts
+from toolwright.large_json import has_few_parts, is_flat, is_small, is_within
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
@@ -29,6 +29,8 @@ MOST_ITEMS = 50_000
 """How many items and fields these may have in all."""
 _FEW_PARTS = 2 * MOST_CONTAINERS
 """JSON of up to this many bytes cannot have more."""
+NOT_KEPT = jsonx.encode("[arguments that were too long to be kept]")
+"""What is recorded of arguments that were refused before they were encoded."""
 _KINDS = {
     list: "a list",
     str: "a string",
@@ -60,7 +62,7 @@ class PreparedCall:
     source: CallSource = "model"
     call_id: str
     named = False  # True when the call was given its id.
-    repeated = False  # True when an earlier call of its batch has the same id.
+    repeated = False  # True when an earlier call of its batch has the same id, or its id cannot be used.
     name: str
 
     def fail(self, failure: Failure) -> None:
@@ -94,8 +96,6 @@ def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
         raise ToolwrightError(f"{given!r:.200} is not a tool call; use ToolCall(name=..., arguments=...) or a mapping")
     if type(call.name) is not str or not (call.id is None or (type(call.id) is str and call.id)):
         raise ToolwrightError(f"The call {call!r:.200} needs a name and an id that are non-empty strings")
-    if call.id is not None and not call.id.isascii() and encodable(call.id) != call.id:
-        raise ToolwrightError(f"The call id {call.id!r:.200} has no form in UTF-8; use another")
     if call.source not in _SOURCES:
         raise ToolwrightError(
             f"The call {call.id!r} has source {call.source!r}; use one of {', '.join(sorted(_SOURCES))}"
@@ -107,23 +107,34 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
     """Resolve the tool, parse and validate the arguments. What fails here never reaches the tool."""
     name = entry.name = call.name
     call_id = entry.call_id = call.id or new_id("call")
+    unusable_id = False
     if call.id is not None:
         entry.named = True
+        if not call_id.isascii() and encodable(call_id) != call_id:
+            unusable_id = True
+            call_id = entry.call_id = encodable(call_id)
     if call.source != "model":
         entry.source = call.source
     given = call.arguments
     failure: Failure | None = None
-    if type(given) is dict:
+    if type(given) is dict and (is_flat(given) or is_small(given)):
         try:
-            entry.raw = raw = jsonx.canonical(given)
-            if len(raw) > max_bytes:
-                entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
-            elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
-                entry.raw, failure = _as_written(raw), _too_many_parts()
+            entry.raw = raw = jsonx.canonical_unchecked(given)
+            if len(raw) > jsonx.SHALLOW or len(raw) > max_bytes:
+                jsonx.require_shallow(raw)
+                if len(raw) > max_bytes:
+                    entry.raw, failure = _as_written(raw), _too_long(len(raw), max_bytes)
+                elif len(raw) > _FEW_PARTS and not _has_few_parts(raw):
+                    entry.raw, failure = _as_written(raw), _too_many_parts()
         except (TypeError, ValueError, OverflowError, RecursionError):
             failure = read_arguments(entry, given, max_bytes)
     elif given is not None:
         failure = read_arguments(entry, given, max_bytes)
+    repeated = unusable_id or call_id in seen  # A call without an id of its own is not journaled either.
+    if repeated:
+        entry.repeated = True
+    else:
+        seen.add(call_id)
     tool = entry.tool = snapshot.get(name) or find(snapshot, name)
     if tool is None:
         entry.name = encodable(name)
@@ -132,7 +143,7 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
         entry.name = tool.definition.name
         if tool.screen is not None:
             failure = _screened(entry, tool) or failure
-        if call_id in seen:
+        if repeated:
             failure = _duplicate(call_id)
         elif call.kind is not None and call.kind != tool.definition.kind:
             failure = _wrong_kind(name, tool.definition.kind, call.kind)
@@ -141,9 +152,8 @@ def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[s
                 entry.arguments = tool.validate(entry.raw)
             except BaseException as error:  # a validator may be a tool's code
                 failure = rejected(name, error)
-    if call_id in seen:
-        entry.repeated = True
-    seen.add(call_id)
+    if unusable_id:
+        failure = _unusable_id(call_id)
     if call.cut_off is not None:
         failure = _cut_off(call.cut_off)
     if failure is not None:
@@ -194,13 +204,18 @@ def rejected(name: str, error: BaseException) -> Failure:
 def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     """Bring arguments, an object or the JSON text of one, to canonical JSON."""
     failure = _read(prepared, given, max_bytes)
-    if failure is not None and isinstance(given, (str, bytes, bytearray)):
-        prepared.raw = _as_written(given)
+    if failure is not None:
+        if isinstance(given, (str, bytes, bytearray)):
+            prepared.raw = _as_written(given)
+        elif failure.code == "arguments_too_long":
+            prepared.raw = NOT_KEPT
     return failure
 
 
 def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
     try:
+        if isinstance(given, Mapping) and not is_within(given, max_bytes, MOST_ITEMS + MOST_CONTAINERS):
+            return _too_large(max_bytes)
         if type(given) is dict:
             raw = jsonx.canonical(given)
         elif given is None or (isinstance(given, (str, bytes, bytearray)) and not given.strip()):
@@ -252,6 +267,15 @@ def _duplicate(call_id: str) -> Failure:
     )
 
 
+def _unusable_id(call_id: str) -> Failure:
+    return Failure(
+        category="invalid_arguments",
+        code="unusable_id",
+        message=f"The call was not run: its id, shown as {call_id!r:.200}, has no form in UTF-8; give it another id",
+        source="runtime",
+    )
+
+
 def _wrong_kind(name: str, expected: str, got: str) -> Failure:
     return Failure(
         category="invalid_arguments",
@@ -284,6 +308,18 @@ def _too_long(size: int, limit: int) -> Failure:
         message=f"The arguments have {size} bytes and the limit is {limit}; send less, or refer to a file",
         source="runtime",
         data={"bytes": size, "limit": limit},
+    )
+
+
+def _too_large(limit: int) -> Failure:
+    """The failure of arguments that were not encoded, so that nobody knows how long they are."""
+    return Failure(
+        category="resource_limit",
+        code="arguments_too_long",
+        message=f"The arguments have more than {limit} bytes, or more than {MOST_CONTAINERS} lists and objects, or "
+        f"more than {MOST_ITEMS} items; send less, or refer to a file",
+        source="runtime",
+        data={"limit": limit, "most_lists_and_objects": MOST_CONTAINERS, "most_items": MOST_ITEMS},
     )
 
 

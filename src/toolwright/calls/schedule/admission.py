@@ -12,21 +12,21 @@ from collections import deque
 from typing import Any
 
 from toolwright.calls.schedule.claim_index import ClaimIndex
-from toolwright.calls.schedule.deadlock import Running, can_end
+from toolwright.calls.schedule.deadlock import RuntimeOrder, can_end
 from toolwright.calls.schedule.nested_gate import Gate, ids_of
 from toolwright.calls.schedule.tickets import Limit, Ticket, give_back, offer, order_of
 from toolwright.tools.claims import PARALLEL
 
 PATIENCE = 100
-"""How often a call may find one limit free and another one full before the free slots are kept for it."""
+"""How often a call may find one limit free and another one full before the free slots are reserved for it."""
 
 
-class Schedule:
+class Admission:
     """The order of one session's calls."""
 
     __slots__ = ("__weakref__", "_index", "_number", "_runtime", "gate", "running")
 
-    def __init__(self, runtime: Running) -> None:
+    def __init__(self, runtime: RuntimeOrder) -> None:
         self._runtime = runtime
         self._index = ClaimIndex()
         self.running: set[Ticket] = set()
@@ -48,7 +48,7 @@ class Schedule:
         `siblings` is an index for nested calls; all those of one parent share the first.
         """
         ticket.order = self._runtime.next_order()
-        ticket.schedule = self
+        ticket.admission = self
         parent = ticket.parent
         index = ticket.index = self._index if parent is None else self._nest(parent, ticket, siblings)
         if ticket.claims is PARALLEL and not index.exclusive:
@@ -86,7 +86,7 @@ class Schedule:
         else:
             freed = index.remove(ticket)
         if ticket.parent is not None or self.gate.waiting:
-            freed = [*(freed or ()), *self.gate.leave(ticket)]
+            freed = [*(freed or ()), *self.gate.remove(ticket)]
         if freed:
             # Before the slots: those that are freed may be older than those that wait for one.
             if len(freed) > 1:
@@ -111,7 +111,7 @@ class Schedule:
             or queue[0].limits is not limits
             or self.gate.nested.there
             or self.gate.waiting
-            or queue[0].kept
+            or queue[0].reserved
         ):
             return False
         heir = queue.popleft()
@@ -138,22 +138,22 @@ class Schedule:
         ticket.rejoins = True
         self.admit(ticket)
 
-    def leave_slots(self, ticket: Ticket) -> None:
+    def stop_waiting_for_slots(self, ticket: Ticket) -> None:
         """Ask for no slots any more: the call was stopped while it waited to rejoin."""
         if ticket.rejoins and ticket.waiting_in is not None:
-            ticket.waiting_in.leave(ticket)
+            ticket.waiting_in.withdraw(ticket)
             ticket.waiting_in = None
             ticket.state = "paused"
-            offer(self._runtime.drop_kept(ticket) if ticket.kept else ())
+            offer(self._runtime.drop_reserved(ticket) if ticket.reserved else ())
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take a ticket that has not started out of the order."""
         if ticket.waiting_in is not None:
-            ticket.waiting_in.leave(ticket)
+            ticket.waiting_in.withdraw(ticket)
             ticket.waiting_in = None
-        kept = self._runtime.drop_kept(ticket) if ticket.kept else ()
+        reserved = self._runtime.drop_reserved(ticket) if ticket.reserved else ()
         self.finish(ticket)
-        offer(kept)
+        offer(reserved)
 
     def admit(self, ticket: Ticket, courtesy: bool = True) -> None:
         """Start a ticket that no earlier call conflicts with, or let it wait at the gate or for a slot."""
@@ -163,11 +163,11 @@ class Schedule:
             return
         limits = ticket.limits
         for limit in limits:
-            if limit.in_use >= limit.capacity and limit not in ticket.kept:
+            if limit.in_use >= limit.capacity and limit not in ticket.reserved:
                 self._wait_for_slot(ticket, limit)
                 return
-        if ticket.kept:
-            self._runtime.drop_kept(ticket)
+        if ticket.reserved:
+            self._runtime.drop_reserved(ticket)
         for limit in limits:
             limit.in_use += 1
         ticket.state = "running"
@@ -200,9 +200,9 @@ class Schedule:
             waiting.insert(bisect_left(waiting, ticket.order, key=order_of), ticket)
         if runtime.favoured is ticket:
             for other in ticket.limits:
-                if other.in_use < other.capacity and other not in ticket.kept:
+                if other.in_use < other.capacity and other not in ticket.reserved:
                     other.in_use += 1
-                    ticket.kept += (other,)
+                    ticket.reserved += (other,)
         if ticket.rejoins:
             if not can_end(ticket, runtime.needs):
                 self._rejoin_at_once(ticket, limit)
@@ -211,12 +211,12 @@ class Schedule:
 
     def _rejoin_at_once(self, ticket: Ticket, limit: Limit) -> None:
         """Let a call go on beyond its limits: those that hold the slots wait, in the end, for this one."""
-        limit.leave(ticket)
+        limit.withdraw(ticket)
         ticket.waiting_in = None
-        kept = self._runtime.drop_kept(ticket) if ticket.kept else ()
+        reserved = self._runtime.drop_reserved(ticket) if ticket.reserved else ()
         for taken in ticket.limits:
             taken.in_use += 1
         ticket.state = "running"
         ticket.rejoins = False
         ticket.rejoined()
-        offer(kept)
+        offer(reserved)

@@ -48,15 +48,15 @@ class Claimant:
 Line = OrderedDict[Claimant, None]
 
 
-class Place:
+class ResourceNode:
     """One resource, with the lines of those who do something to it, to it and all below it, or below it."""
 
     __slots__ = ("_spots", "children", "lines", "name", "parent", "waiting")
 
-    def __init__(self, parent: Place | None, name: str) -> None:
+    def __init__(self, parent: ResourceNode | None, name: str) -> None:
         self.parent = parent
         self.name = name
-        self.children: dict[str, Place] = {}
+        self.children: dict[str, ResourceNode] = {}
         self.lines: list[Line | None] = [None, None, None, None, None, None]
         # Of each line, those who are held up here.
         self.waiting: list[deque[Claimant] | None] = [None, None, None, None, None, None]
@@ -87,7 +87,7 @@ class Place:
         return spots
 
 
-Spot = tuple[Place, int]
+Spot = tuple[ResourceNode, int]
 
 
 def line_of(claim: Claim) -> int:
@@ -101,7 +101,7 @@ class ClaimIndex:
     __slots__ = ("exclusive", "root", "shared")
 
     def __init__(self) -> None:
-        self.root = root = Place(None, "")
+        self.root = root = ResourceNode(None, "")
         # The lines of parallel and of exclusive calls, for the schedule's shortest way.
         self.shared: Line = OrderedDict()
         self.exclusive: Line = OrderedDict()
@@ -123,14 +123,14 @@ class ClaimIndex:
                 if lines[other]:
                     held_up.append(spot)
                     break
-        for place, number in spots:
-            place.join(ticket, number)
+        for node, number in spots:
+            node.join(ticket, number)
         if not held_up:
             return True
-        for place, number in held_up:
-            waiting = place.waiting[number]
+        for node, number in held_up:
+            waiting = node.waiting[number]
             if waiting is None:
-                waiting = place.waiting[number] = deque()
+                waiting = node.waiting[number] = deque()
             waiting.append(ticket)
         ticket.held_up = len(held_up)
         return False
@@ -139,11 +139,11 @@ class ClaimIndex:
         """Let a ticket leave, whether it is held up or not; return those who are held up nowhere any more."""
         ticket.done = True
         freed: list[Claimant] = []
-        for place, number in ticket.spots or ((self.root, READ),):
-            self.leave(ticket, place, number)
+        for node, number in ticket.spots or ((self.root, READ),):
+            self.withdraw(ticket, node, number)
             for other in CONFLICTS[number]:
-                if place.waiting[other]:
-                    _move_up(place, other, freed)
+                if node.waiting[other]:
+                    _move_up(node, other, freed)
         return freed
 
     def spots(self, claims: Sequence[Claim]) -> tuple[Spot, ...]:
@@ -152,22 +152,22 @@ class ClaimIndex:
             return self._reach(claims[0].resource).spots(claims[0])
         return tuple(dict.fromkeys(spot for claim in claims for spot in self._reach(claim.resource).spots(claim)))
 
-    def leave(self, ticket: Claimant, place: Place, number: int) -> None:
+    def withdraw(self, ticket: Claimant, node: ResourceNode, number: int) -> None:
         """Take a ticket out of one line, and forget places where nobody is."""
-        line = place.lines[number]
+        line = node.lines[number]
         assert line is not None
         del line[ticket]
         if not line:
-            while place.parent is not None and place.empty:
-                del place.parent.children[place.name]
-                place = place.parent
+            while node.parent is not None and node.empty:
+                del node.parent.children[node.name]
+                node = node.parent
 
     def ahead_of(self, ticket: Claimant, most: int = 3) -> list[Claimant]:
         """Those who hold a ticket up; of many, the latest few."""
         found: list[Claimant] = []
-        for place, number in ticket.spots:
+        for node, number in ticket.spots:
             for other in CONFLICTS[number]:
-                line = place.lines[other]
+                line = node.lines[other]
                 if line:
                     for earlier in reversed(line):
                         if earlier.order < ticket.order and earlier not in found:
@@ -176,14 +176,14 @@ class ClaimIndex:
                                 return found
         return found
 
-    def _reach(self, resource: tuple[str, ...]) -> Place:
-        place = self.root
+    def _reach(self, resource: tuple[str, ...]) -> ResourceNode:
+        node = self.root
         for name in resource:
-            child = place.children.get(name)
+            child = node.children.get(name)
             if child is None:
-                child = place.children[name] = Place(place, name)
-            place = child
-        return place
+                child = node.children[name] = ResourceNode(node, name)
+            node = child
+        return node
 
 
 class Presence:
@@ -205,34 +205,34 @@ class Presence:
     def add(self, ticket: Claimant, claims: Sequence[Claim]) -> None:
         """Let a ticket be there."""
         self.there[ticket] = spots = self._index.spots(claims)
-        for place, number in spots:
-            place.join(ticket, number)
+        for node, number in spots:
+            node.join(ticket, number)
 
     def discard(self, ticket: Claimant) -> None:
         """Let a ticket go, if it is there."""
-        for place, number in self.there.pop(ticket, ()):
-            self._index.leave(ticket, place, number)
+        for node, number in self.there.pop(ticket, ()):
+            self._index.withdraw(ticket, node, number)
 
     def conflicting(self, claims: Iterable[Claim]) -> Iterator[Claimant]:
         """Those who are there and conflict with these claims, some perhaps more than once."""
         for claim in claims:
-            place: Place | None = self._index.root
+            node: ResourceNode | None = self._index.root
             below = CONFLICTS[WRITE_BELOW if claim.write else READ_BELOW]
             for name in claim.resource:
-                assert place is not None
+                assert node is not None
                 for number in below:
-                    yield from place.lines[number] or ()
-                place = place.children.get(name)
-                if place is None:
+                    yield from node.lines[number] or ()
+                node = node.children.get(name)
+                if node is None:
                     break
             else:
                 for number in CONFLICTS[line_of(claim)]:
-                    yield from place.lines[number] or ()  # type: ignore[union-attr]
+                    yield from node.lines[number] or ()  # type: ignore[union-attr]
 
 
-def _move_up(place: Place, number: int, freed: list[Claimant]) -> None:
+def _move_up(node: ResourceNode, number: int, freed: list[Claimant]) -> None:
     """Let go on, in one line of a place, those who now stand before everyone they conflict with here."""
-    lines, waiting = place.lines, place.waiting[number]
+    lines, waiting = node.lines, node.waiting[number]
     assert waiting is not None
     first: float = float("inf")
     for other in CONFLICTS[number]:

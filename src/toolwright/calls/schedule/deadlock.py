@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from toolwright.calls.schedule.tickets import Limit, Ticket, offer, order_of
 
 if TYPE_CHECKING:
-    from toolwright.calls.schedule.admission import Schedule
+    from toolwright.calls.schedule.admission import Admission
 
 Needs = Callable[[Ticket], tuple[Collection[Ticket], bool]]
 """What must end before a ticket can, and whether all of that must or any one."""
@@ -51,40 +51,40 @@ def can_end(start: Ticket, needs: Needs) -> bool:
     return False
 
 
-class Running:
+class RuntimeOrder:
     """The schedules of a runtime, with the counter that orders their tickets."""
 
-    __slots__ = ("_schedules", "courteous", "favoured", "next_order")
+    __slots__ = ("_admissions", "courteous", "favoured", "next_order")
 
     def __init__(self) -> None:
         # Each lives as long as its session or a ticket in it; in the order they were made.
-        self._schedules: WeakValueDictionary[int, Schedule] = WeakValueDictionary()
+        self._admissions: WeakValueDictionary[int, Admission] = WeakValueDictionary()
         self.next_order = count(1).__next__
-        # Those that wait for others at the gate only to be fair, and the one for which slots are kept.
+        # Those that wait for others at the gate only to be fair, and the one for which slots are reserved.
         self.courteous: set[Ticket] = set()
         self.favoured: Ticket | None = None
 
-    def add(self, schedule: Schedule) -> int:
+    def add(self, admission: Admission) -> int:
         """Know a schedule, for as long as somebody else does; the number to remove it by."""
         number = self.next_order()
-        self._schedules[number] = schedule
+        self._admissions[number] = admission
         return number
 
     def remove(self, number: int) -> None:
         """Know a schedule no longer."""
-        self._schedules.pop(number, None)
+        self._admissions.pop(number, None)
 
     @property
-    def schedules(self) -> list[Schedule]:
+    def admissions(self) -> list[Admission]:
         """Those that there are."""
-        return list(self._schedules.values())
+        return list(self._admissions.values())
 
     def holders(self, limit: Limit) -> list[Ticket]:
         """The tickets that hold a slot of this limit."""
         return [
             ticket
-            for schedule in self.schedules
-            for ticket in (*schedule.running, *schedule.gate.nested)
+            for admission in self.admissions
+            for ticket in (*admission.running, *admission.gate.nested)
             if ticket.state == "running" and limit in ticket.limits
         ]
 
@@ -93,7 +93,7 @@ class Running:
         return self._needs(ticket, favours=True)
 
     def needs_strictly(self, ticket: Ticket) -> tuple[Collection[Ticket], bool]:
-        """As `needs`, if nobody waited to be fair and no slots were kept for anyone."""
+        """As `needs`, if nobody waited to be fair and no slots were reserved for anyone."""
         return self._needs(ticket, favours=False)
 
     def _needs(self, ticket: Ticket, *, favours: bool) -> tuple[Collection[Ticket], bool]:
@@ -103,24 +103,24 @@ class Running:
         limit = ticket.waiting_in
         if limit is not None:
             holders = self.holders(limit)
-            if favours and self.favoured is not None and limit in self.favoured.kept:
+            if favours and self.favoured is not None and limit in self.favoured.reserved:
                 holders.append(self.favoured)
             # With fewer of them than slots in use, one is being given back just now.
             return (holders, False) if len(holders) >= limit.in_use else ((), True)
         blockers: Collection[Ticket] = ticket.blockers or ()
         return (blockers if favours else [other for other in blockers if other not in ticket.courtesy]), True
 
-    def drop_kept(self, ticket: Ticket) -> tuple[Limit, ...]:
-        """Give back the slots that were kept for a ticket, which it may take in the next moment; else offer them."""
-        kept, ticket.kept, ticket.passed_over = ticket.kept, (), 0
+    def drop_reserved(self, ticket: Ticket) -> tuple[Limit, ...]:
+        """Give back the slots that were reserved for a ticket, which it may take at once; else offer them."""
+        reserved, ticket.reserved, ticket.passed_over = ticket.reserved, (), 0
         self.favoured = None
-        for limit in kept:
+        for limit in reserved:
             limit.in_use -= 1
-        return kept
+        return reserved
 
     def drop_favours(self) -> None:
-        """Keep slots for nobody, and let those that wait to be fair wait only for what runs."""
-        kept = () if self.favoured is None else self.drop_kept(self.favoured)
+        """Reserve slots for nobody, and let those that wait to be fair wait only for what runs."""
+        reserved = () if self.favoured is None else self.drop_reserved(self.favoured)
         courteous = sorted(self.courteous, key=order_of)
         self.courteous.clear()
         free: list[Ticket] = []
@@ -133,5 +133,5 @@ class Running:
             ticket.courtesy = frozenset()
         for ticket in free:
             if ticket.state == "gate" and ticket.blockers is None:
-                ticket.schedule.admit(ticket, courtesy=False)
-        offer(kept)
+                ticket.admission.admit(ticket, courtesy=False)
+        offer(reserved)

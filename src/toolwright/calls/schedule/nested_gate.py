@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolwright.calls.schedule.claim_index import Claimant, ClaimIndex, Presence, overlap
-from toolwright.calls.schedule.deadlock import Running, can_end
+from toolwright.calls.schedule.deadlock import RuntimeOrder, can_end
 from toolwright.calls.schedule.tickets import Ticket, offer
 
 
@@ -21,7 +21,7 @@ class Gate:
 
     __slots__ = ("_running", "_runtime", "nested", "waiting")
 
-    def __init__(self, runtime: Running, running: set[Ticket]) -> None:
+    def __init__(self, runtime: RuntimeOrder, running: set[Ticket]) -> None:
         self._runtime = runtime
         self._running = running
         # Nested calls that run; and calls that wait here, or did and have not started, by their index.
@@ -47,7 +47,7 @@ class Gate:
         self._runtime.courteous.discard(ticket)
         if not blockers:
             return True
-        kept = self._runtime.drop_kept(ticket) if ticket.kept else ()
+        reserved = self._runtime.drop_reserved(ticket) if ticket.reserved else ()
         ticket.state = "gate"
         ticket.blockers = blockers
         ticket.waited_for = ticket.waited_for or ids_of(blockers)
@@ -60,10 +60,10 @@ class Gate:
             self._runtime.courteous.add(ticket)
         if ticket.parent is not None or self._runtime.courteous or self._runtime.favoured is not None:
             self.avoid_deadlock(ticket, None)
-        offer(kept)
+        offer(reserved)
         return False
 
-    def leave(self, ticket: Ticket) -> list[Ticket]:
+    def remove(self, ticket: Ticket) -> list[Ticket]:
         """Forget a ticket that is over; return those that waited at the gate for it and nothing else."""
         parent = ticket.parent
         if parent is not None:
@@ -107,14 +107,14 @@ class Gate:
             blockers = ticket.blockers or set()
             others = sorted(other.call_id for other in blockers if not can_end(other, runtime.needs))
         if limit is not None:
-            limit.leave(ticket)
+            limit.withdraw(ticket)
             ticket.waiting_in = None
-        kept = self._runtime.drop_kept(ticket) if ticket.kept else ()
+        reserved = self._runtime.drop_reserved(ticket) if ticket.reserved else ()
         ticket.blockers = None
         ticket.state = "refused"
         self.forget(ticket)
         ticket.refuse_deadlock(others)
-        offer(kept)
+        offer(reserved)
 
 
 def ids_of(tickets: Iterable[Claimant]) -> tuple[str, ...]:

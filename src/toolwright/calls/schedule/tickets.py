@@ -11,7 +11,7 @@ from toolwright.calls.schedule.claim_index import Claimant, ClaimIndex
 from toolwright.tools.claims import Claim
 
 if TYPE_CHECKING:
-    from toolwright.calls.schedule.admission import Schedule
+    from toolwright.calls.schedule.admission import Admission
 
 
 class Limit:
@@ -26,7 +26,7 @@ class Limit:
         self.in_use = 0
         self.waiting: deque[Ticket] = deque()
 
-    def leave(self, ticket: Ticket) -> None:
+    def withdraw(self, ticket: Ticket) -> None:
         del self.waiting[bisect_left(self.waiting, ticket.order, key=order_of)]
 
 
@@ -40,17 +40,17 @@ class Ticket(PreparedCall, Claimant):
     claims: tuple[Claim, ...]
     limits: tuple[Limit, ...]
     parent: Ticket | None = None
-    schedule: Schedule
+    admission: Admission
     index: ClaimIndex
     state = "new"
     waiting_in: Limit | None = None
     waited_for: tuple[str, ...] = ()
     passed_over = 0
-    kept: tuple[Limit, ...] = ()
+    reserved: tuple[Limit, ...] = ()
     rejoins = False  # True while it waits for the slots that it gave back when it paused.
     # What only nested calls and those that meet them at the gate need.
     children: dict[Ticket, None] | None = None
-    nests: dict[Schedule, ClaimIndex] | None = None
+    nests: dict[Admission, ClaimIndex] | None = None
     blockers: set[Ticket] | None = None
     followers: list[Ticket] | None = None
     courtesy: frozenset[Ticket] = frozenset()
@@ -102,7 +102,7 @@ def offer(limits: tuple[Limit, ...]) -> None:
         assert best.waiting_in is not None
         best.waiting_in.waiting.popleft()
         best.waiting_in = None
-        best.schedule.admit(best)  # the slot may go to another session
+        best.admission.admit(best)  # the slot may go to another session
         if best.limits is limits and best.state == "running":
             return
 

@@ -21,12 +21,12 @@ from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.tools.outcome import ConnectionRequired
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 _LABEL = "connection:"
 
 
-async def wait_for_connection(run: CallRun, provider: str, opened: Callable[[float | None], None]) -> Any:
+async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[float | None], None]) -> Any:
     """Wait until the session is connected anew; None to run the call again, else what ends it.
 
     `opened` is told when there is something to wait for.
@@ -34,7 +34,7 @@ async def wait_for_connection(run: CallRun, provider: str, opened: Callable[[flo
     Raises:
         StoreError: it could not be written down.
     """
-    host, call = run.host, enter(run)
+    env, call = run.env, enter(run)
     times, known = run.connecting.get(provider, (0, None))
     times += 1
     run.connecting = {**run.connecting, provider: (times, known)}
@@ -42,7 +42,7 @@ async def wait_for_connection(run: CallRun, provider: str, opened: Callable[[flo
     status, resolution = "ok", None
     if not await _is_new(run, provider, known):
         seconds = run.owner.policy.approval_timeout
-        now = host.clock.now()
+        now = env.clock.now()
         key = WaitKey(call, "connection", f"{provider}:{times}")
         wait = Wait(key, now, None if seconds is None else now + seconds, jsonx.encode({"provider": provider}))
         look: list[asyncio.Task[None]] = []
@@ -50,11 +50,11 @@ async def wait_for_connection(run: CallRun, provider: str, opened: Callable[[flo
         def waits(deadline: float | None) -> None:
             opened(deadline)
             # Somebody may have connected after we looked, and before there was anybody to tell.
-            look.append(host.loop.create_task(_look_again(run, key, provider, known)))
-            host.keep(look[0])
+            look.append(env.loop.create_task(_look_again(run, key, provider, known)))
+            env.hold_task(look[0])
 
         try:
-            resolution = await host.effects.enter(call, fresh=True).wait(wait, waits)
+            resolution = await env.effects.enter(call, fresh=True).wait(wait, waits)
         finally:
             for task in look:
                 task.cancel()
@@ -63,34 +63,34 @@ async def wait_for_connection(run: CallRun, provider: str, opened: Callable[[flo
         return ConnectionRequired(provider)
     if resolution is not None and status != "ok":
         return failure_of(resolution, f"a connection to {provider!r}")
-    run.connecting = {**run.connecting, provider: (times, await host.connected_since(provider))}
+    run.connecting = {**run.connecting, provider: (times, await env.connected_since(provider))}
     # From here on it may do something: after a crash its own policy decides again.
     await _keep(run, call, provider, waits=False)
     return None
 
 
-async def _is_new(run: CallRun, provider: str, known: float | None) -> bool:
+async def _is_new(run: ActiveCall, provider: str, known: float | None) -> bool:
     """True when the session is connected, by another connection than the one the tool was last run with."""
-    since = await run.host.connected_since(provider)
+    since = await run.env.connected_since(provider)
     return since is not None and since != known
 
 
-async def _look_again(run: CallRun, key: WaitKey, provider: str, known: float | None) -> None:
+async def _look_again(run: ActiveCall, key: WaitKey, provider: str, known: float | None) -> None:
     # A store that fails here fails the wait as well, and there it is heard; a call that is over needs nothing.
     with contextlib.suppress(StoreError, KeyRefused):
         if await _is_new(run, provider, known):
-            await run.host.effects.resolve(key, Resolution("ok", run.host.clock.now()))
+            await run.env.effects.resolve(key, Resolution("ok", run.env.clock.now()))
 
 
-async def _keep(run: CallRun, call: CallKey, provider: str, *, waits: bool) -> None:
+async def _keep(run: ActiveCall, call: CallKey, provider: str, *, waits: bool) -> None:
     kept = Kept(
         f"{_LABEL}{provider}",
         b"null",
-        run.host.clock.now(),
+        run.env.clock.now(),
         done=not waits,
         payload=jsonx.encode(run.connecting[provider]),
     )
-    if not await run.host.effects.journal.keep(call, kept):
+    if not await run.env.effects.journal.keep(call, kept):
         raise StoreError(f"The call {call.call_id!r} is no longer this process's, and can record nothing")
 
 

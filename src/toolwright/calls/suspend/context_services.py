@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,41 +18,44 @@ from toolwright.calls.conclude import lose
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.redact import off_loop, publish, weight
 from toolwright.calls.suspend import steps as durable
-from toolwright.calls.suspend.declared_events import emit
 from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
-from toolwright.events import CallNote, CallOutput, CallProgress, CallStatus
+from toolwright.events import CallEmitted, CallNote, CallOutput, CallProgress, CallStatus
 from toolwright.limited_children import ChildPool
 from toolwright.tools.call import ToolCall
 from toolwright.tools.context import ToolContext
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.schema import summarise
 from toolwright.tools.session_protocols import ModelRequest
 from toolwright.tools.shell_rules import ShellRule
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
+LARGEST_EVENT = 64 * 1024
+"""Bytes of an event's payload."""
 
-def describe(run: CallRun) -> dict[str, Any]:
+
+def describe(run: ActiveCall) -> dict[str, Any]:
     """The plain facts of a call, as its context shows them; they can travel to another process."""
-    owner, host = run.owner, run.host
+    owner, env = run.owner, run.env
     return {
-        "session_id": host.session_id,
+        "session_id": env.session_id,
         "batch_id": owner.id,
         "call_id": run.call_id,
         "tool": run.name,
         "attempt": run.attempt,
         "max_attempts": max_attempts(run) + run.reruns,
-        "idempotency_key": idempotency_key(host.session_id, owner.scope, run.call_id),
+        "idempotency_key": idempotency_key(env.session_id, owner.scope, run.call_id),
         "source": run.source,
         "parent_call_id": run.parent_id,
         "prepared": run.payload,
     }
 
 
-def max_attempts(run: CallRun) -> int:
+def max_attempts(run: ActiveCall) -> int:
     """How often the call may be tried."""
     return 1 if run.tool is None else run.tool.definition.retry.attempts
 
@@ -61,7 +65,7 @@ def idempotency_key(session: str, scope: str, call_id: str) -> str:
     return jsonx.digest(jsonx.encode([session, scope, call_id]))
 
 
-def make_context(run: CallRun) -> ToolContext:
+def make_context(run: ActiveCall) -> ToolContext:
     """The context of a call's current attempt."""
     return ToolContext(RunServices(run), **describe(run))
 
@@ -71,7 +75,7 @@ class RunServices:
 
     __slots__ = ("_clients", "_run")
 
-    def __init__(self, run: CallRun) -> None:
+    def __init__(self, run: ActiveCall) -> None:
         self._run = run
         self._clients: Any = None
 
@@ -81,7 +85,7 @@ class RunServices:
 
     @property
     def deps(self) -> Any:
-        deps = self._run.host.deps
+        deps = self._run.env.deps
         if deps is NO_LIFESPAN:
             raise ToolwrightError(
                 f"Tool {self._run.name!r} asks for ctx.deps, and the app has no lifespan; give it one, "
@@ -90,29 +94,39 @@ class RunServices:
         return deps
 
     def now(self) -> float:
-        return self._run.host.clock.now()
+        return self._run.env.clock.now()
 
     def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
+        if not (
+            (current is None or _is_number(current))
+            and (total is None or _is_number(total))
+            and _are_text_or_none(label, unit)
+        ):
+            self._warn("progress", "finite numbers, and text for label and unit")
         self._publish(CallProgress(*about(self._run), current, total, label, unit))
 
     def report_status(self, text: str) -> None:
+        if not isinstance(text, str):
+            self._warn("status", "text")
         self._publish(CallStatus(*about(self._run), text))
 
     def report_output(self, stream: str, text: str) -> None:
+        if not (isinstance(stream, str) and isinstance(text, str)):
+            self._warn("output", "the name of a stream, and text")
         self._publish(CallOutput(*about(self._run), stream, text))
 
     async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
         async with durable.recording(self._run):
-            return await self._run.host.run_nested(self._run, calls)
+            return await self._run.env.run_nested(self._run, calls)
 
     @property
     def limited_children(self) -> ChildPool:
-        return self._run.host.limited_children
+        return self._run.env.limited_children
 
     def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]:
         run = self._run
-        judge: Judge = run.owner.setting.judge
-        return judge.shell_rules(run, leave=run.asked)
+        judge: Judge = run.owner.context.judge
+        return judge.shell_rules(run, approved=run.asked)
 
     def refused_by(self, rule: str) -> None:
         self._run.decided_by = rule
@@ -121,35 +135,35 @@ class RunServices:
         """A client of the session's, for this attempt."""
         run = self._run
         if self._clients is None:
-            self._clients = run.host.services(origin_of(run, enter(run)), functools.partial(Recorded, run))
+            self._clients = run.env.services(origin_of(run, enter(run)), functools.partial(Recorded, run))
         return getattr(self._clients, name)
 
     def open_child(self, name: str) -> Any:
         """A session of this call's own."""
         run = self._run
-        if threading.get_ident() != run.host.thread_id:
+        if threading.get_ident() != run.env.thread_id:
             raise ToolwrightError("A child session needs an async tool; make it `async def`")
-        child = run.host.open_child(run, name, functools.partial(Recorded, run))
-        run.host.keeper.pass_on(child._keeper)
+        child = run.env.open_child(run, name, functools.partial(Recorded, run))
+        run.env.keeper.pass_on(child._keeper)
         return child
 
     async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
         """Ask the model, as a step."""
         run = self._run
-        model = run.host.model
+        model = run.env.model
         if model is None:
             # The model reads the error, the owner the log: each is told what it can do.
             log.warning("Tool %r asks a model, and there is none; give one to App(model=...)", run.name)
             raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
-        if run.host.redactor is not None:  # A model that a tool asks is a model like any other.
+        if run.env.redactor is not None:  # A model that a tool asks is a model like any other.
             size = weight(messages) + weight(options)
-            messages = await off_loop(size, run.host.redactor.value, messages)
-            options = await off_loop(size, run.host.redactor.value, options)
+            messages = await off_loop(size, run.env.redactor.value, messages)
+            options = await off_loop(size, run.env.redactor.value, options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
             return await model.complete(
-                ModelRequest(run.host.session_id, messages, options, run.call_id, run.name, run.owner.scope)
+                ModelRequest(run.env.session_id, messages, options, run.call_id, run.name, run.owner.scope)
             )
 
         # Asked again after a crash: that costs, and changes nothing.
@@ -173,17 +187,34 @@ class RunServices:
     async def emit(self, name: str, payload: Any, key: str | None) -> None:
         await emit(self._run, name, payload, key)
 
+    def _warn(self, method: str, usable: str) -> None:
+        """Say in the log, once for each call, that a report cannot be used. Its content may be secret: it stays out."""
+        run = self._run
+        if not run.warned_of_report:
+            run.warned_of_report = True
+            log.warning(
+                "The call %r of %r gave ctx.%s what it cannot show; give it %s", run.call_id, run.name, method, usable
+            )
+
     def _publish(self, event: CallNote) -> None:
-        host = self._run.host
-        if threading.get_ident() == host.thread_id:
+        env = self._run.env
+        if threading.get_ident() == env.thread_id:
             self._publish_here(event)
         else:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
-                host.loop.call_soon_threadsafe(self._publish_here, event)
+                env.loop.call_soon_threadsafe(self._publish_here, event)
 
     def _publish_here(self, event: CallNote) -> None:
         if not self._run.concluded:
-            publish(self._run.host, self._run, event)
+            publish(self._run.env, self._run, event)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
+
+
+def _are_text_or_none(*values: object) -> bool:
+    return all(value is None or isinstance(value, str) for value in values)
 
 
 class Recorded:
@@ -191,7 +222,7 @@ class Recorded:
 
     __slots__ = ("_run", "_store")
 
-    def __init__(self, run: CallRun, store: Any) -> None:
+    def __init__(self, run: ActiveCall, store: Any) -> None:
         self._run = run
         self._store = store
 
@@ -206,3 +237,62 @@ class Recorded:
                 raise durable.Unrecorded from fault
 
         return use
+
+
+# --- events that a tool declares
+
+
+async def emit(run: ActiveCall, name: str, payload: Any, key: str | None) -> None:
+    """Check an event of a running call, keep it if the call is a process', and tell whoever watches.
+
+    Raises:
+        ServiceError: the tool declares no such event, or the payload is not what it declares.
+    """
+    env = run.env
+    data = _checked(run, name, payload)
+    if key is not None and (not isinstance(key, str) or not key or len(key) > 255 or encodable(key) != key):
+        raise ServiceError(f"The key {key!r:.300} of event {name!r} is not usable; use a text of up to 255 characters")
+    if env.redactor is not None:
+        data = await off_loop(len(data), env.redactor.json, data)
+        key = None if key is None else env.redactor.text(key)
+    if env.save_event is not None:
+        try:
+            await env.save_event(name, data, key or _replay_key(run, name, data))
+        except StoreError as fault:
+            lose(run, fault)
+            raise durable.Unrecorded from fault
+    if not run.concluded:
+        env.channel.publish(CallEmitted(*about(run), name, jsonx.decode(data)))
+
+
+def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
+    """The key of an event that was given none: its place among those of the attempt, and what it is.
+
+    So it is kept once when another worker runs the call again. What is told otherwise then is kept, too.
+    """
+    run.emitted += 1
+    return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
+
+
+def _checked(run: ActiveCall, name: Any, payload: Any) -> bytes:
+    assert run.tool is not None
+    checks = run.tool.check_events
+    check = checks.get(name) if isinstance(name, str) else None
+    if check is None:
+        known = f"it declares {', '.join(map(repr, checks))}" if checks else "declare it by @tool(events={...})"
+        raise ServiceError(f"Tool {run.name!r} has no event {name!r:.200}; {known}")
+    try:
+        data = jsonx.encode(payload)
+        problems = check(data)
+    except Exception as error:  # a value may have code of its own for its JSON form
+        raise ServiceError(f"The payload of event {name!r} of tool {run.name!r} is not usable: {error}") from error
+    if problems:
+        raise ServiceError(
+            f"The payload of event {name!r} of tool {run.name!r} is not what it declares:\n{summarise(problems)}"
+        )
+    if len(data) > LARGEST_EVENT:
+        raise ServiceError(
+            f"The payload of event {name!r} of tool {run.name!r} has {len(data)} bytes and may have {LARGEST_EVENT}; "
+            "put it in a file, and tell its path"
+        )
+    return data

@@ -17,7 +17,7 @@ from toolwright.calls.active_call import identity
 from toolwright.calls.authorise.approvals import Question, put_question, why_not
 from toolwright.calls.conclude import lose
 from toolwright.calls.execute.failures import raised
-from toolwright.calls.hooks import ask
+from toolwright.calls.hooks import invoke
 from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
 from toolwright.calls.suspend.suspend import enter, step_in, step_out
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
@@ -25,13 +25,27 @@ from toolwright.effects.effect import Effect
 from toolwright.effects.journal_controller import interrupted
 from toolwright.effects.wait_keys import expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
+from toolwright.large_json import (
+    PIECE,
+    TooLong,
+    TooManyParts,
+    decode_text,
+    encode_in_pieces,
+    has_few_parts,
+    is_small,
+    is_within,
+)
 from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
+MOST_CONTAINERS = 20_000
+"""How many lists and objects the inputs or the result of a step may have: these are decoded on the event loop."""
+MOST_ITEMS = 200_000
+"""How many items and fields these may have in all."""
 KeyKind = Literal["completion", "event", "signal"]
 
 
@@ -39,23 +53,23 @@ class Unrecorded(BaseException):
     """The journal could not be written: the call must stop, and no code of the tool's may carry on as if it could."""
 
 
-def wait_key(run: CallRun, kind: KeyKind, name: str) -> str:
+def wait_key(run: ActiveCall, kind: KeyKind, name: str) -> str:
     """The key of a wait of this call."""
     if kind != "completion":
         _require_name(kind, name)
     else:
         run.key_taken = True
-    return run.host.effects.write_key(WaitKey(enter(run), kind, name))
+    return run.env.effects.write_key(WaitKey(enter(run), kind, name))
 
 
-async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+async def step(run: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
     """Run a step once, across crashes and attempts."""
     _require_name("step", name)
     if not callable(function):
         raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
     effects = _effects(run)
-    given = _input(name, inputs)
-    redactor = run.host.redactor
+    given = _input(name, inputs, run.owner.policy.max_output_bytes)
+    redactor = run.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
     effect = Effect(identity(run), "step", name, shown, given)
 
@@ -65,20 +79,20 @@ async def step(run: CallRun, name: str, function: Callable[..., Any], inputs: tu
     policy = _policy(run, name, inputs, on_crash, do)
     async with recording(run):
         try:
-            return jsonx.decode(unsealed(run.host, name, await effects.run(effect, do, policy)))
+            return await _decoded(unsealed(run.env, name, await effects.run(effect, do, policy)))
         except EffectFailed as failed:
             if isinstance(failed.__cause__, MachineError):
                 raise failed.__cause__ from None
             raise _tool_error(failed.failure) from failed.__cause__
 
 
-async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
     try:
         if is_async(function):
-            result = await ask(function, *inputs)
+            result = await invoke(function, *inputs)
         else:
             # The thread that runs it is this call's own: its slot is held, and its caller waits.
-            result = await run.host.threads.run(functools.partial(function, *inputs), beyond=True)
+            result = await run.env.threads.run(functools.partial(function, *inputs), beyond=True)
             result = await result if asyncio.iscoroutine(result) else result
     except MachineError as fault:
         # Another attempt may do better, and finds the step neither failed nor in doubt.
@@ -89,9 +103,18 @@ async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: t
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
-        return await sealed(run.host, name, jsonx.encode(result))
+        return await sealed(run.env, name, await _encoded(result, run.owner.policy.max_output_bytes))
     except SecretsError:
         raise
+    except TooLong as error:
+        failure = Failure(
+            category="resource_limit",
+            code="output_too_long",
+            message=f"The step {name!r} returned more than a step may return ({_limits(run)}); return less, or write "
+            "it to a file and return its path",
+            source="runtime",
+        )
+        raise EffectFailed(failure) from error
     except Exception as error:  # a value may have code of its own for its JSON form
         failure = Failure(
             code="unserialisable_result",
@@ -100,12 +123,36 @@ async def _done(run: CallRun, name: str, function: Callable[..., Any], inputs: t
         raise EffectFailed(failure) from error
 
 
-def _shown(run: CallRun, failure: Failure) -> Failure:
-    redactor = run.host.redactor
+async def _encoded(result: Any, most: int) -> bytes:
+    """The JSON of what a step returned. Of a large value it is made in a thread, piece by piece.
+
+    Raises:
+        TooLong: it is too large to be kept, or to be decoded on the event loop.
+    """
+    if is_small(result):
+        return jsonx.encode(result)
+    payload = await asyncio.to_thread(encode_in_pieces, result, most)
+    if not await asyncio.to_thread(has_few_parts, payload, MOST_CONTAINERS, MOST_ITEMS):
+        raise TooManyParts
+    return payload
+
+
+async def _decoded(payload: bytes) -> Any:
+    if len(payload) > PIECE and payload.startswith(b'"'):
+        return await asyncio.to_thread(decode_text, payload)
+    return jsonx.decode(payload)
+
+
+def _limits(run: ActiveCall) -> str:
+    return f"{run.owner.policy.max_output_bytes} bytes, {MOST_CONTAINERS} lists and objects, {MOST_ITEMS} items"
+
+
+def _shown(run: ActiveCall, failure: Failure) -> Failure:
+    redactor = run.env.redactor
     return failure if redactor is None else redact_failure(redactor, failure)
 
 
-def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do: Callable[[], Any]) -> StepPolicy:
+def _policy(run: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: Any, do: Callable[[], Any]) -> StepPolicy:
     if on_crash is None:
         return "rerun" if run.plan.tool.definition.hints.repeatable else "fail"
     if on_crash in ("rerun", "fail"):
@@ -125,7 +172,7 @@ def _policy(run: CallRun, name: str, inputs: tuple[Any, ...], on_crash: Any, do:
     return probe
 
 
-async def _ask(run: CallRun, name: str, began: float) -> Failure | None:
+async def _ask(run: ActiveCall, name: str, began: float) -> Failure | None:
     """Ask a person about a step that a crash cut off: None if it may run again."""
     about = jsonx.digest(jsonx.encode([name, began]))[:32]
     reason = f"its step {name!r} was cut off by a crash and may have happened; approve to run the step again"
@@ -135,7 +182,7 @@ async def _ask(run: CallRun, name: str, began: float) -> Failure | None:
     return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution), asked=True)
 
 
-async def sleep(run: CallRun, name: str, seconds: float) -> None:
+async def sleep(run: ActiveCall, name: str, seconds: float) -> None:
     """Wait until an instant that stays the same after a crash."""
     _require_name("sleep", name)
     _require_seconds(f"The sleep {name!r} of", seconds)
@@ -145,14 +192,14 @@ async def sleep(run: CallRun, name: str, seconds: float) -> None:
         await effects.sleep(effect, seconds, opened)
 
 
-async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
+async def wait(run: ActiveCall, key: str, deadline: float | None) -> Any:
     """Wait for an event of this call."""
-    named = run.host.effects.read_key(key)
+    named = run.env.effects.read_key(key)
     if named.call != identity(run) or named.kind != "event":
         raise ToolwrightError("A call waits for its own events only; take the key from ctx.event_key(name)")
     if deadline is not None:
         _require_seconds(f"The deadline of event {named.name!r}", deadline)
-    effects, now = _effects(run), run.host.clock.now()
+    effects, now = _effects(run), run.env.clock.now()
     wait = Wait(named, now, None if deadline is None else now + deadline)
     async with recording(run), outside(run, "event", named.name) as opened:
         resolution = await effects.wait(wait, opened)
@@ -161,7 +208,7 @@ async def wait(run: CallRun, key: str, deadline: float | None) -> Any:
     raise _tool_error(failure_of(resolution, f"event {named.name!r}"))
 
 
-async def receive(run: CallRun, name: str, deadline: float | None) -> Any:
+async def receive(run: ActiveCall, name: str, deadline: float | None) -> Any:
     """The next signal of a name."""
     _require_name("signal", name)
     if deadline is not None:
@@ -183,22 +230,22 @@ def _tool_error(failure: Failure) -> ToolError:
     return error
 
 
-def _effects(run: CallRun) -> CallEffects:
+def _effects(run: ActiveCall) -> CallEffects:
     """The effects of a call, for the attempt that runs now."""
-    if threading.get_ident() != run.host.thread_id:
+    if threading.get_ident() != run.env.thread_id:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
     if run.concluded:
         raise Unrecorded  # It was given up, and has its outcome: what it does now could not be recorded any more.
     key = enter(run)
     if run.effects is None:
         # What was not cut off has no past: nothing needs to be read for it.
-        run.effects = run.host.effects.enter(key, fresh=run.recovered is None)
+        run.effects = run.env.effects.enter(key, fresh=run.recovered is None)
     run.effects.begin_attempt(run.attempt)
     return run.effects
 
 
 @contextlib.asynccontextmanager
-async def recording(run: CallRun) -> AsyncIterator[None]:
+async def recording(run: ActiveCall) -> AsyncIterator[None]:
     """Stop the call where its journal fails: what the tool made of that must not become its outcome."""
     try:
         yield
@@ -208,7 +255,7 @@ async def recording(run: CallRun) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
+async def outside(run: ActiveCall, what: str, name: str) -> AsyncIterator[Opened]:
     """While something outside is waited for, the call holds no slot, and its time does not run."""
     out = False
 
@@ -224,11 +271,16 @@ async def outside(run: CallRun, what: str, name: str) -> AsyncIterator[Opened]:
             await step_in(run)
 
 
-def _input(name: str, inputs: tuple[Any, ...]) -> bytes:
+def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:
     try:
-        return jsonx.canonical(inputs)
+        if is_small(inputs) or is_within(inputs, most, MOST_ITEMS):
+            return jsonx.canonical(inputs)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
+    raise ToolwrightError(
+        f"The inputs of step {name!r} have more than {most} bytes or {MOST_ITEMS} items; give it less, or let "
+        "the function take large values from where it is defined"
+    )
 
 
 def _require_name(kind: str, name: Any) -> None:

@@ -15,51 +15,51 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 
 if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import CallRun
+    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
 _FOR_A_PERSON = {"approval": "approval", "crash": "a decision after a crash"}
 
 
-def enter(run: CallRun) -> CallKey:
+def enter(run: ActiveCall) -> CallKey:
     """Let the journal know that a call uses effects, and return its identity."""
     key = identity(run)
     if not run.entered:
         run.entered = True
-        run.host.journal.enter(key)
+        run.env.journal.enter(key)
     return key
 
 
-def park(run: CallRun, seconds: float | None) -> None:
+def park(run: ActiveCall, seconds: float | None) -> None:
     """Wait for the call's completion, without a task."""
-    now = run.host.clock.now()
+    now = run.env.clock.now()
     run.ran = run.key_taken = True
     deadline = None if seconds is None else now + seconds
     wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
     run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
-    run.watch = run.host.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
+    run.watch = run.env.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
 
 
-def say_waiting(run: CallRun, what: str, name: str, deadline: float | None) -> None:
+def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
     """Tell the world that the call waits for something outside."""
     run.owner.call_waits(run)
     if what in _FOR_A_PERSON:
-        host = run.host
+        env = run.env
         log.info(
             "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list what waits",
             run.call_id,
             run.name,
             _FOR_A_PERSON[what],
-            extra={"session": host.session_id, "call_id": run.call_id, "tool": run.name, "waits_for": what},
+            extra={"session": env.session_id, "call_id": run.call_id, "tool": run.name, "waits_for": what},
         )
-    publish(run.host, run, CallWaiting(*about(run), what, name, deadline))
+    publish(run.env, run, CallWaiting(*about(run), what, name, deadline))
 
 
-def complete(run: CallRun, news: Resolution | Exception) -> None:
+def complete(run: ActiveCall, news: Resolution | Exception) -> None:
     """The call's completion has come, or can not be waited for."""
     run.watch = None
-    run.owner.call_goes_on(run)
+    run.owner.call_resumes(run)
     if isinstance(news, Exception):
         lose(run, news)
         end_now(run, cancelled(run))
@@ -68,28 +68,28 @@ def complete(run: CallRun, news: Resolution | Exception) -> None:
         end_now(run, completion_result(news))
 
 
-def step_out(run: CallRun, what: str, name: str, deadline: float | None) -> None:
+def step_out(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
     """The tool's code waits for something outside: give back the slots, and stop its time."""
     run.waits += 1
     if run.waits == 1 and run.slot is None:
         run.plan.bucket.discard(run)
-        run.schedule.pause(run)
+        run.admission.pause(run)
     say_waiting(run, what, name, deadline)
 
 
-async def step_in(run: CallRun) -> None:
+async def step_in(run: ActiveCall) -> None:
     """What the code waited for has come: go on once there is a slot."""
     run.waits -= 1
     if run.stopping:
         return
     if run.waits == 0 and run.slot is None:
-        run.owner.call_goes_on(run)
+        run.owner.call_resumes(run)
         if run.state == "paused":
-            run.slot = run.host.loop.create_future()
-            run.schedule.rejoin(run)
+            run.slot = run.env.loop.create_future()
+            run.admission.rejoin(run)
     if run.slot is not None:
         try:
             await asyncio.wait((run.slot,))
         except asyncio.CancelledError:
-            run.schedule.leave_slots(run)
+            run.admission.stop_waiting_for_slots(run)
             raise

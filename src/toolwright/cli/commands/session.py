@@ -168,6 +168,9 @@ def _counted(counts: dict[str, int]) -> str:
 def _table(found: list[SessionInfo]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     table.add_column("session", overflow="fold")
+    titled = any(info.title for info in found)
+    if titled:
+        table.add_column("title", overflow="fold")
     table.add_column("calls", justify="right")
     table.add_column("unfinished", justify="right")
     table.add_column("keeps", overflow="fold")
@@ -175,7 +178,8 @@ def _table(found: list[SessionInfo]) -> Table:
     for info in found:
         kept = _counted({name: usage.entries for name, usage in info.usage.items()})
         size = sum(usage.bytes for usage in info.usage.values())
-        table.add_row(Text(plain(info.id)), str(info.calls), str(info.unfinished), kept, f"{size:,}")
+        title = [Text(plain(info.title or ""))] if titled else []
+        table.add_row(Text(plain(info.id)), *title, str(info.calls), str(info.unfinished), kept, f"{size:,}")
     return table
 
 
@@ -184,6 +188,9 @@ def _details(found: dict[str, Any]) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     table.add_row("session", Text(plain(found["id"])))
+    for name in ("title", "locale"):
+        if found[name] is not None:
+            table.add_row(name, Text(plain(found[name])))
     table.add_row("calls", f"{found['calls']}, {found['unfinished']} of them unfinished")
     for service, usage in found["usage"].items():
         table.add_row(service.replace("_", "-"), f"{usage['entries']}, {usage['bytes']:,} bytes")

@@ -148,7 +148,19 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
 
 async def _work(store: Path, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
     with told_to_stop() as stop:
-        async with opened(store, app, made=made, worker=True) as runtime:
+        told = asyncio.ensure_future(stop.wait())
+        manager = opened(store, app, made=made, worker=True)
+        opening = asyncio.ensure_future(manager.__aenter__())
+        first: set[asyncio.Future[Any]] = {opening, told}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            # It was told to stop while its app opens, which may take long, or for ever.
+            opening.cancel()
+            await asyncio.wait({opening}, timeout=_LINGER)
+            say("Stopped before its app was open")
+            return
+        runtime = opening.result()
+        try:
             worker = runtime.worker
             assert worker is not None
             worker.counts.listen(_Teller(say))
@@ -156,12 +168,24 @@ async def _work(store: Path, made: bool, app: App, grace: float, health: Health 
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
             say(f"{worker.name} runs up to {worker.capacity} at once from {store}")
-            await stop.wait()
+            last: set[asyncio.Future[Any]] = {told, worker.lost}
+            await asyncio.wait(last, return_when=asyncio.FIRST_COMPLETED)
+            if worker.lost.done():
+                # Nothing that it runs can be recorded: a supervisor must see that, and start another.
+                raise worker.lost.result()
             draining, running = asyncio.ensure_future(runtime.drain(grace)), worker.running
             await asyncio.sleep(0)  # it stops before it says so
             if running:
                 say(f"Stopping: {running} may end within {seconds(grace)}; a second signal ends them at once")
             await draining
+        finally:
+            told.cancel()
+            closing = asyncio.ensure_future(manager.__aexit__(None, None, None))
+            await asyncio.wait({closing}, timeout=max(grace, _LINGER))
+            if not closing.done():
+                say(f"The app did not close within {seconds(max(grace, _LINGER))}: the worker ends without it")
+        if closing.done():
+            closing.result()
     say("Stopped")
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolwright import jsonx
-from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.definition import NO_TIMEOUT, ToolDefinition
 
 
 def definition_data(definition: ToolDefinition) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def traits(definition: ToolDefinition) -> list[str]:
         if resources:
             found.append(f"{verb} {', '.join(item.source for item in resources)}")
     if definition.timeout is not None:
-        found.append(f"{definition.timeout:g} s")
+        found.append("no timeout" if definition.timeout == NO_TIMEOUT else f"{definition.timeout:g} s")
     if definition.isolation == "process":
         found.append("own process")
     if definition.approval == "required":

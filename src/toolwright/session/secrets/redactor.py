@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from toolwright import jsonx
-from toolwright.calls.redact import AT_ONCE, Redactor
+from toolwright.calls.redact import AT_ONCE, AtOnce, Redactor
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.large_json import decode_text, encode_in_pieces
 from toolwright.session.secrets.encodings import SHORTEST
@@ -151,7 +151,7 @@ class KnownSecrets:
 
     # --- what calls give to their tools
 
-    def learn_argument(self, name: str, value: Any, *, at_once: bool) -> bool:
+    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
         """Part of `Keeper`."""
         texts = list(_texts(value))
         if len(texts) > FORMER or sum(map(len, texts)) > LONGEST:
@@ -164,8 +164,10 @@ class KnownSecrets:
         pairs = [(name, text) for text in texts if len(text.strip()) >= SHORTEST and text not in named]
         self._arguments.update(pair for pair in pairs if pair not in self._own)
         with contextlib.suppress(SecretsError):  # Without the library, a tool that takes secrets must not tell them.
-            if at_once:
-                self.learn_at_once(pairs)
+            if at_once is not None:
+                new = self._new(pairs)
+                at_once.take([text for _, text in new])
+                self.learn_at_once(new)
             else:
                 self._given += self._new(pairs)
         # The fingerprint of the call's arguments is made next, and its key must be kept before the call is journaled.

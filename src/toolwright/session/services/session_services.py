@@ -11,6 +11,7 @@ from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
 from toolwright.session.services.connections import Connections
+from toolwright.session.services.details import Details
 from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import SENDERS, Messages
@@ -74,6 +75,11 @@ class SessionServices:
     def kv(self) -> KeyValue:
         """What the session keeps under names it chose."""
         return KeyValue(self._guard(self._stores.kv), self._session, self._marker, self._clock, self._quotas.key_values)
+
+    @cached_property
+    def details(self) -> Details:
+        """The title and the locale of the session."""
+        return Details(self.kv)
 
     @cached_property
     def secrets(self) -> Secrets:

@@ -24,7 +24,7 @@ def output_name(call: CallKey) -> str:
     return name
 
 
-async def keep_output(files: Files, call: CallKey, text: str) -> str:
+async def save_output(files: Files, call: CallKey, text: str) -> str:
     """Write the whole output of a call to a file of its session, and return its path.
 
     A file that is there is never written over, for its path may stand in a conversation: unless it has this very

@@ -5,13 +5,14 @@ What an archive file looks like is `session/archive/format.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
 from toolwright.plain_data import plain_data
-from toolwright.tools.service_protocols import Sender
+from toolwright.tools.service_protocols import Sender, SessionDetails
 
 T = TypeVar("T")
 
@@ -113,6 +114,22 @@ class Usage(Struct, frozen=True):
         return plain_data(self)
 
 
+TITLE_KEY = "toolwright:title"
+LOCALE_KEY = "toolwright:locale"
+"""Where a session keeps its title and its locale, among its key-values."""
+LONGEST_TITLE = 200
+LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,7}")
+
+
+def details_of(found: Mapping[str, Any]) -> SessionDetails:
+    """The details in what a session keeps under the reserved keys; an archive may hold something unusable there."""
+    title, locale = found.get(TITLE_KEY), found.get(LOCALE_KEY)
+    return SessionDetails(
+        title[:LONGEST_TITLE] if isinstance(title, str) else None,
+        locale if isinstance(locale, str) and LOCALE.fullmatch(locale) else None,
+    )
+
+
 class SessionInfo(Struct, frozen=True):
     """A session that a store knows: how many calls it has, how many of them are unfinished, and what it keeps."""
 
@@ -120,6 +137,8 @@ class SessionInfo(Struct, frozen=True):
     calls: int
     unfinished: int
     usage: dict[str, Usage]
+    title: str | None = None
+    locale: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What is known of the session as plain data."""

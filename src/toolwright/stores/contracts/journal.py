@@ -120,7 +120,8 @@ class JournalStore(Protocol):
         While another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold
         what somebody else may be waiting for.
 
-        The entries of `refused`, calls that cannot run, come last. They are only looked up.
+        The entries of `refused`, calls that cannot run, come last. They are only looked up. Calls of a background run
+        are begun, and written with their outcome where they were refused, only while a worker of this owner has it.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.background_run import BackgroundRun, Disposition, Options, scope_of
-from toolwright.stores.contracts.journal import CallKey, Kept
+from toolwright.stores.contracts.journal import CallKey, Ended, Kept
 from toolwright.stores.contracts.run_store import Claimed, Limits
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.contracts.waits import Refused, WaitKey
@@ -67,6 +67,25 @@ async def a_call_that_a_former_worker_began_is_its_heirs(database: Database) -> 
         assert [kept.label for kept in await heir.journal.effects(process.call)] == ["step:a"]
         assert not await former.journal.finish(process.call, success(process.call), None, 132.0)
         assert await heir.journal.finish(process.call, success(process.call), None, 132.0)
+
+
+async def a_refused_call_of_a_process_is_written_by_the_worker_that_has_it(database: Database) -> None:
+    former, heir = await database.open(), await database.open()
+    process = await _begun(former, "resume")
+    told, late = (CallKey("s1", process.call.scope, name) for name in ("told", "late"))
+    assert await former.journal.begin([], [told, late]) == [None, None]
+    await former.journal.finish_all([Ended(told, success(told), None, 102.0, intent=intent(told))])
+    await _succeeded(heir, process)
+    ended = Ended(late, success(late), None, 132.0, intent=intent(late))
+    await raised(StoreError, former.journal.finish_all([ended]))
+    await raised(StoreError, former.journal.begin([], [late]))
+    known, unknown = await heir.journal.begin([], [told, late])
+    assert known is not None
+    assert (known.outcome, unknown) == (success(told), None)
+    await heir.journal.finish_all([ended])
+    (known,) = await heir.journal.begin([], [late])
+    assert known is not None
+    assert known.outcome == success(late)
 
 
 async def a_call_of_what_was_handed_back_is_the_next_workers(database: Database) -> None:
@@ -176,6 +195,7 @@ TAKEOVERS = cases(
     a_dead_worker_counts_no_longer_once_somebody_looked_for_work,
     only_a_worker_of_this_owner_that_has_a_process_begins_its_calls,
     a_call_that_a_former_worker_began_is_its_heirs,
+    a_refused_call_of_a_process_is_written_by_the_worker_that_has_it,
     a_call_of_what_was_handed_back_is_the_next_workers,
     what_is_to_be_rerun_begins_from_nothing,
     an_outcome_that_is_known_stays_and_only_the_end_is_missing,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from msgspec import Struct
 
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.sqlite.admin.pruning import PARTS, prune_calls, prune_occurrences, prune_runs
+from toolwright.stores.sqlite.admin.pruning import PARTS, Turn, prune_calls, prune_occurrences, prune_runs
 from toolwright.stores.sqlite.background.schedules import prune_firings
 from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.owners import dead_among
-from toolwright.stores.sqlite.core.side_connection import visit, visit_place
+from toolwright.stores.sqlite.core.side_connection import VisitorTurns, visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
 
@@ -176,7 +177,14 @@ async def prune(
     if before is not None and (not isinstance(before, (int, float)) or math.isnan(before)):
         raise ToolwrightError(f"The instant to prune before is {before!r}; use seconds since 1970")
 
-    def work(connection: apsw.Connection) -> Pruned:
+    def work(connection: apsw.Connection, place: StorePlace) -> Pruned:
+        turns = VisitorTurns(place)
+        try:
+            return pruned(connection, nullcontext if dry_run else turns.turn)
+        finally:
+            turns.close()
+
+    def pruned(connection: apsw.Connection, turn: Turn) -> Pruned:
         size = _size(Path(path))
         counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "processes", "firings"), 0)
         if before is not None:
@@ -185,22 +193,27 @@ async def prune(
             groups: list[Any] = connection.execute(query).fetchall()
             for session, scope in groups:
                 if sessions is None or session in sessions:
-                    prune_calls(connection, session, scope, before, counts, dry_run)
+                    prune_calls(connection, session, scope, before, counts, dry_run, turn)
             if sessions is None:  # what occurred is no session's
-                counts["occurrences"] = prune_occurrences(connection, before, dry_run)
+                with turn():
+                    counts["occurrences"] = prune_occurrences(connection, before, dry_run)
             only = None if sessions is None else json.dumps(list(sessions))
-            while prune_runs(connection, only, before, counts, dry_run):
-                pass
-            counts["firings"] = prune_firings(connection, before, sessions, dry_run)
+            more = True
+            while more:
+                with turn():
+                    more = prune_runs(connection, only, before, counts, dry_run)
+            with turn():
+                counts["firings"] = prune_firings(connection, before, sessions, dry_run)
         if dry_run:
             return Pruned(**counts)
         if vacuum:
-            connection.execute("VACUUM")
+            with turn():
+                connection.execute("VACUUM")
         if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"] or counts["firings"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 
-    return await visit(path, work, writes=not dry_run)
+    return await visit_place(path, work, writes=not dry_run)
 
 
 def _size(path: Path) -> int:

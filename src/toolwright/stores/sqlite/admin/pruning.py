@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import apsw
@@ -12,6 +13,7 @@ from toolwright.stores.sqlite.background.run_rows import PENDING
 from toolwright.stores.sqlite.calls.intent_bundles import untie
 from toolwright.stores.sqlite.core.codec import KEY, one
 
+Turn = Callable[[], AbstractContextManager[None]]
 CHUNK = 2_000
 """How many calls are pruned in one transaction: others may write in between."""
 PARTS = ("effects", "waits", "signals")
@@ -19,16 +21,26 @@ PARTS = ("effects", "waits", "signals")
 
 
 def prune_calls(
-    connection: apsw.Connection, session: str, scope: str, before: float, counts: dict[str, int], dry_run: bool
+    connection: apsw.Connection,
+    session: str,
+    scope: str,
+    before: float,
+    counts: dict[str, int],
+    dry_run: bool,
+    turn: Turn,
 ) -> None:
-    """Prune the calls of a session and scope that finished before an instant, and add to the counts."""
+    """Prune the calls of a session and scope that finished before an instant, and add to the counts.
+
+    Each transaction is one `turn` among the programs that write to the store.
+    """
     last: str | None = ""
     while last is not None:
-        connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
-        if not dry_run:
-            untie(connection, session, scope)  # or what is removed would be there again as begun
-        last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
-        connection.execute("COMMIT")
+        with turn():
+            connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
+            if not dry_run:
+                untie(connection, session, scope)  # or what is removed would be there again as begun
+            last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
+            connection.execute("COMMIT")
 
 
 def _prune_chunk(

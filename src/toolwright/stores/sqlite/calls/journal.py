@@ -73,7 +73,9 @@ class SqliteJournalStore:
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
         rerun = all(intent.rerun for intent in intents)
-        of_process = bool(intents) and intents[0].key.scope.startswith(RUN_SCOPE)
+        # All calls of a batch have one scope.
+        scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
+        of_process = scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
         bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_process else self._bundles.over()
@@ -124,9 +126,10 @@ class SqliteJournalStore:
             return [*work(connection), *map(_find(connection, list(refused), "every_call").get, refused)]
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
+        job_of = work_and_look_up if refused else work
         if of_process:
-            return self._begin_of_run(intents[0].key.scope, work, not rerun)
-        job = self._writer.do(work_and_look_up if refused else work, synced=not rerun)
+            return self._begin_of_run(scope, job_of, not rerun)
+        job = self._writer.do(job_of, synced=not rerun)
         if bundle is not None:
             self._bundles.begin(bundle, [intent.key for intent in intents], job)
         if over:
@@ -146,6 +149,17 @@ class SqliteJournalStore:
         if begun is None:
             raise StoreError(f"The process {id!r} is no longer this worker's, and begins no call")
         return begun
+
+    def _require_held(self, connection: apsw.Connection, scopes: Iterable[str]) -> None:
+        """Refuse to write for processes that no worker of this owner has any more.
+
+        Raises:
+            StoreError: one of these scopes is that of such a process.
+        """
+        for scope in scopes:
+            id = scope.removeprefix(RUN_SCOPE)
+            if id != scope and one(connection, _HELD, (id, self.owner)) is None:
+                raise StoreError(f"The process {id!r} is no longer this worker's, and its calls are not written")
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         """Part of `JournalStore`."""
@@ -181,7 +195,10 @@ class SqliteJournalStore:
         ]
 
         def work(connection: apsw.Connection) -> None:
-            connection.executemany(_REFUSE, refused)
+            if refused:
+                # No intent of theirs stands for this owner, so the lease of their process says whose they are.
+                self._require_held(connection, {row[1] for row in refused})
+                connection.executemany(_REFUSE, refused)
             bundles = {bundled[1] for bundled in taken if bundled is not None}
             there = {bundle for bundle in bundles if bundle.is_there(connection)}
             begun, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()

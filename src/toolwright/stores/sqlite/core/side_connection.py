@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,8 @@ from toolwright.errors import StoreError
 from toolwright.stores.sqlite.core.faults import reason
 from toolwright.stores.sqlite.core.schema import VERSION, require_ours
 from toolwright.stores.sqlite.core.store_file import StorePlace
-from toolwright.stores.sqlite.core.writer import BUSY
+from toolwright.stores.sqlite.core.writer import BUSY, STALL
+from toolwright.stores.sqlite.core.writer_queue import ENDING, WriteTurns
 
 T = TypeVar("T")
 
@@ -31,13 +33,42 @@ async def visit(
     return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
 
 
-async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePlace], T]) -> T:
-    """As `visit`, for `work` that also looks at the files beside the store, to see which owners are alive.
+async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePlace], T], *, writes: bool = False) -> T:
+    """As `visit`, for `work` that also looks at the files beside the store, such as those of its owners.
 
     Raises:
         StoreError: as for `visit`.
     """
-    return await asyncio.to_thread(_visit, path, work, False, False)
+    return await asyncio.to_thread(_visit, path, work, writes, False)
+
+
+class VisitorTurns:
+    """The turns of a visitor that writes: each of its transactions waits until the writers before it have written.
+
+    Where no program has a file of turns, none takes them, and there is nothing to wait for.
+    """
+
+    def __init__(self, place: StorePlace) -> None:
+        there = place.path.with_name(place.path.name + ENDING).exists()
+        self._turns = WriteTurns(place) if there else None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn, and end it at the end of the block."""
+        if self._turns is None:
+            yield
+            return
+        while not self._turns.take(STALL) and self._turns.has_moved():
+            pass  # When the queue does not move, one stands still in it, and SQLite decides who writes.
+        try:
+            yield
+        finally:
+            self._turns.give_back()
+
+    def close(self) -> None:
+        """Take part no longer."""
+        if self._turns is not None:
+            self._turns.close(last=False)
 
 
 def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], writes: bool, older: bool) -> T:

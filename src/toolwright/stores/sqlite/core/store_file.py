@@ -14,7 +14,7 @@ from typing import Self
 
 import apsw
 
-from toolwright.errors import StoreError
+from toolwright.errors import StoreError, StoreLost
 
 LOG = "-wal"
 """How the name of the log ends that SQLite keeps beside the file."""
@@ -61,9 +61,19 @@ class StorePlace:
             )
 
     def remember(self) -> None:
-        """Note which files are the store's, once it is open, for `require_same`."""
+        """Note which files are the store's, once it is open, for `require_same`.
+
+        Raises:
+            StoreError: a file cannot be looked at.
+        """
         for name in (self.name, self.name + LOG):
-            found = os.stat(name, dir_fd=self.directory)
+            try:
+                found = os.stat(name, dir_fd=self.directory)
+            except OSError as error:
+                raise StoreError(
+                    f"The store {str(self.path)!r} cannot be opened: its file {name!r} cannot be looked at "
+                    f"({error.strerror}); check the disk and its permissions, and open it again"
+                ) from error
             self._identities[name] = (found.st_dev, found.st_ino)
             if name == self.name:
                 self._size = found.st_size
@@ -72,7 +82,7 @@ class StorePlace:
         """Refuse to continue when the files of the open store are no longer those in its directory, or cut short.
 
         Raises:
-            StoreError: one of them was deleted, moved or replaced, or the store was truncated.
+            StoreLost: one of them was deleted, moved or replaced, or the store was truncated.
         """
         for name, identity in self._identities.items():
             try:
@@ -81,7 +91,7 @@ class StorePlace:
                 found = None
             if found is None or (found.st_dev, found.st_ino) != identity:
                 what = "deleted or moved" if found is None else "replaced"
-                raise StoreError(
+                raise StoreLost(
                     f"The store {str(self.path)!r} can keep nothing more: its file {name!r} was {what} while this "
                     "program had it open; end the program, put the file back or restore a copy, and start it again"
                 )
@@ -101,7 +111,7 @@ class StorePlace:
             if 0 < pages * (65_536 if page == 1 else page) <= size:
                 return
             time.sleep(PAUSE)  # Another program may be moving pages from the log to the file, the header first.
-        raise StoreError(
+        raise StoreLost(
             f"The store {str(self.path)!r} can keep nothing more: its file {self.name!r} was truncated while this "
             "program had it open; end the program, restore a copy, and start it again"
         )

@@ -6,6 +6,8 @@ ALTER TABLE remembered ADD COLUMN "by" TEXT;
 
 -- What was decided is listed by the number of its arrival.
 CREATE INDEX decided_waits ON waits (arrived) WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash');
+CREATE INDEX decided_of_session ON waits (session, arrived)
+    WHERE arrived IS NOT NULL AND kind IN ('approval', 'crash');
 
 -- How often calls were running when their process died, since they last got a step further: `started_at` is the start
 -- that was counted last, `steps` how many effects were done then.

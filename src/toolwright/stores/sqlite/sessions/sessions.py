@@ -8,9 +8,22 @@ from typing import Any, TypeVar
 
 import apsw
 import msgspec
+from msgspec import structs
 
+from toolwright import jsonx
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.archives import TABLES, Row, SessionInfo, SessionRows, SessionSink, Table, Usage
+from toolwright.stores.contracts.archives import (
+    LOCALE_KEY,
+    TABLES,
+    TITLE_KEY,
+    Row,
+    SessionInfo,
+    SessionRows,
+    SessionSink,
+    Table,
+    Usage,
+    details_of,
+)
 from toolwright.stores.sqlite.background.run_resources import abandon_resources
 from toolwright.stores.sqlite.background.run_rows import PENDING
 from toolwright.stores.sqlite.core.codec import one
@@ -93,9 +106,18 @@ class SqliteArchiveStore:
                     "SELECT session, count(*), count(*) - count(outcome) FROM every_call GROUP BY session"
                 )
             }
+            about: dict[str, dict[str, Any]] = {}
+            query = "SELECT session, key, value FROM key_values WHERE key IN (?, ?)"
+            for session, key, value in connection.execute(query, (TITLE_KEY, LOCALE_KEY)):
+                about.setdefault(session, {})[key] = jsonx.decode(value)
             others = {row[0] for row in connection.execute("SELECT DISTINCT session FROM processes")}
             return [
-                SessionInfo(session, *calls.get(session, (0, 0)), dict(sorted(found.get(session, {}).items())))
+                SessionInfo(
+                    session,
+                    *calls.get(session, (0, 0)),
+                    dict(sorted(found.get(session, {}).items())),
+                    *structs.astuple(details_of(about.get(session, {}))),
+                )
                 for session in sorted(found.keys() | calls.keys() | others)
             ]
 

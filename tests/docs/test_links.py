@@ -1,0 +1,41 @@
+"""Links between the files of the repository lead somewhere, also those that the site does not have."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+FILES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"})
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.M)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading_of_it(file: Path):
+    wrong = []
+    for link in _LINK.findall(_CODE.sub("", file.read_text(encoding="utf-8"))):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        path = (file.parent / target).resolve() if target else file
+        if not path.exists():
+            wrong.append(f"{link}: there is no such file")
+        elif anchor and path.suffix == ".md" and "reference" not in path.parts and anchor not in _anchors(path):
+            wrong.append(f"{link}: there is no such heading")
+    assert not wrong
+
+
+def test_the_readme_is_short_and_names_the_two_commands_early():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 200
+    for command in ("make demo", "make test"):
+        assert any(line.startswith(command) for line in lines[:20])
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub and the site make of the headings."""
+    headings = _HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
