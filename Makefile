@@ -13,7 +13,7 @@ SECONDS ?= 600
 PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check bench promises docs clean
+.PHONY: help demo test soak check bench promises docs dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ docs: $(DOCS) ## Build the documentation site into build/site; broken links are 
 	@echo 'Building the documentation'
 	@out=$$(NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS) 2>&1) || { echo "$$out" | grep -v '^INFO'; exit 1; }
 	@$(PY) scripts/docs_check.py build/site
+
+dist: $(READY) ## Build wheel and sdist into dist/, check them, and run the quickstart from the wheel
+	@$(PY) -m pip install -qq --disable-pip-version-check --group dist
+	@$(PY) scripts/dist.py
 
 clean: ## Remove the environments, caches and build output
 	@echo 'Removing the environments, caches and build output'

@@ -152,7 +152,11 @@ async def agent(seed: int, run: int, plan: int, way: str, sync: Any, batches: in
     options: dict[str, Any] = {"sync": sync, "recover": way == "open", "events_file": events}
     # Nobody is there to be asked.
     async with Runtime.open(
-        "agent.db", tools=tools, policy=Policy(on_ask="deny", max_crashes=1000), **options
+        # A busy machine takes longer to write what nested calls came to than a call has to stop.
+        "agent.db",
+        tools=tools,
+        policy=Policy(on_ask="deny", max_crashes=1000, grace=5),
+        **options,
     ) as runtime:
         if way == "recover":
             say(shown(one.outcome for one in await runtime.recover()))

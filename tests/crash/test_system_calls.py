@@ -39,3 +39,12 @@ async def test_the_same_holds_between_sqlite_and_the_system_where_nothing_can_be
 
     assert not whole["traced"]
     assert len([line for line in tried if line["hit"]]) >= 6
+
+
+@pytest.mark.promise("EFF-07")
+async def test_a_store_whose_files_cannot_be_looked_at_when_it_is_opened_says_so():
+    chosen = [argument for nth in range(20, 27) for argument in ("--at", "stat", str(nth), "EIO")]
+    whole, *tried = await inject("--seed", "5", *chosen)
+
+    if whole["traced"]:
+        assert [line["hit"] for line in tried] == [True] * 7

@@ -385,7 +385,7 @@ def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) 
         try:
             deps = NO_LIFESPAN if lifespan is None else await lifespan.enter()
             keys = options.get("master_key") or app.master_key
-            storage = open_storage(store, options.get("sync", "full"), clock, keys)
+            storage = await open_storage(store, options.get("sync", "full"), clock, keys)
         except BaseException as error:
             if lifespan is not None:
                 await _close_after(error, lifespan.exit)

@@ -1,4 +1,4 @@
-"""Where a runtime keeps what happens: in memory, or in a store. Owns opening the store that a URL or a path names."""
+"""Where a runtime keeps what happens: in memory, or in a store. Owns what a runtime uses of its store."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
-from toolwright.errors import StoreError
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.vault import Vault
 from toolwright.stores.contracts.store import BackgroundStores, Store
+from toolwright.stores.opening import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +25,7 @@ class Storage:
     """What a runtime uses of its store, or in memory instead of one."""
 
     effects: JournaledController
-    new_journal: Callable[[], Any]
+    new_journal: Callable[[], CallJournal[ActiveCall]]
     stores: Callable[[], BackgroundStores]
     durable: bool
     vault: Vault
@@ -60,7 +62,7 @@ class MemoryServices:
             await self._stores.close()
 
 
-def open_storage(
+async def open_storage(
     location: str | Path | Store, sync: Literal["full", "normal"], clock: Clock, master_key: KeyProvider | None
 ) -> Storage:
     """Open the store of a location, ":memory:" for none.
@@ -79,7 +81,7 @@ def open_storage(
             vault=Vault(master_key or default_keys(None)),
             memory=in_memory,
         )
-    store = open_store(location, sync, clock)
+    store = await open_store(location, sync, clock)
     journal = StoreJournal(store.journal, clock)
     # A store that keeps only calls leaves the services of its sessions in memory.
     services: BackgroundStores | None = getattr(store, "services", None)
@@ -95,18 +97,3 @@ def open_storage(
         store=store,
         journal=journal,
     )
-
-
-def open_store(place: str | Path | Store, sync: Literal["full", "normal"], clock: Clock | None = None) -> Store:
-    """Open the store a place names: a path, or `sqlite:///` and a path. One that is open already is used as it is."""
-    if not isinstance(place, (str, Path)) and hasattr(place, "journal") and hasattr(place, "waits"):
-        return place
-    text = str(place)
-    if not isinstance(place, (str, Path)) or not text or "\0" in text:
-        raise StoreError(f"The store {place!r} is not usable; use the path of a file, ':memory:', or a Store")
-    scheme, found, rest = text.partition("://")
-    if found and scheme != "sqlite":
-        raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")
-    from toolwright.stores.sqlite.store import SqliteStore
-
-    return SqliteStore(Path(rest.removeprefix("/") if found else text), sync=sync, clock=clock)

@@ -21,7 +21,6 @@ from toolwright.calls.environment import CallEnvironment, SaveEvent
 from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.hooks import Hooks, Projector
-from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.redact import Redactor, learn_secrets
 from toolwright.calls.schedule.admission import Admission
@@ -342,12 +341,11 @@ class SessionCore:
 
     def forget_calls(self) -> None:
         """Let finished calls run again, where only this process remembers them."""
-        if isinstance(self.environment.journal, MemoryJournal):
-            self.environment.journal.clear()
+        self.environment.journal.forget_finished()
 
     def enter(self, call: CallKey) -> None:
         """Let the call of a background run be sent signals, also before it begins."""
-        self.environment.journal.enter(call)
+        self.environment.journal.uses_effects(call)
 
     async def _run_nested(self, run: ActiveCall, calls: Calls) -> list[ToolOutcome]:
         if type(calls) is list:
@@ -520,8 +518,6 @@ class SessionCore:
     async def connections_changed(self) -> None:
         """Read the connections again: they were imported with the session."""
         connected = {connection.provider for connection in await self.services.connections.list()}
-        self.environment.connected.clear()
-        self.environment.connected.update(connected)
         for provider in connected:
             await self.tell_connected(provider)
 

@@ -17,6 +17,7 @@ from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
+from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
 from toolwright.calls.schedule.deadlock import RuntimeOrder
@@ -100,7 +101,7 @@ class SharedParts:
     """The value of the app's lifespan in this process."""
 
     effects: JournaledController
-    new_journal: Callable[[], Any]
+    new_journal: Callable[[], CallJournal[ActiveCall]]
     """Gives the journal of a new session."""
     stores: Callable[[], BackgroundStores]
     """Gives the stores of the services and of background work. In memory they are made at the first use."""

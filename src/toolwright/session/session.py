@@ -312,7 +312,6 @@ class Session:
         core.shared.lifetime.require_open()
         data, now = to_detail(require_provider(provider), detail), core.shared.clock.now()
         await core.shared.stores().connections.set_connection(core.id, provider, data, now, MOST)
-        core.environment.connected.add(provider)
         await core.tell_connected(provider)
         return Connection(provider, jsonx.decode(data), now)
 
@@ -320,7 +319,7 @@ class Session:
         """Say that the session is no longer connected to a provider; False when it was not."""
         core = self._core
         core.shared.lifetime.require_open()
-        core.environment.connected.discard(require_provider(provider))
+        require_provider(provider)
         return await core.shared.stores().connections.delete_connection(core.id, provider)
 
     async def connections(self) -> list[Connection]:

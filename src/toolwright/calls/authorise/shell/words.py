@@ -5,7 +5,7 @@ A piece that only the shell can know, such as the value of a variable or the fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, takewhile
 from typing import Literal
 
@@ -109,7 +109,10 @@ class RawWord(Struct):
         return words[0] if len(words) == 1 else Word((None,), self.spelled, True, (ANYTHING,))
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    if pieces and None not in pieces:  # as in most words: braces can make thousands of pieces
+        yield "".join(pieces)  # type: ignore[arg-type]
+        return
     for known, run in groupby(pieces, lambda piece: piece is not None):
         yield "".join(piece or "" for piece in run) if known else None
 
