@@ -17,7 +17,7 @@ from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
-from toolwright.session.batches import Calls
+from toolwright.session.children import Calls
 from toolwright.session.inbox import Resolved
 from toolwright.session.recovery import Recovered, Unfinished
 from toolwright.stores.contracts.archives import SessionInfo
