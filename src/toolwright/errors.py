@@ -36,7 +36,7 @@ class RuntimeClosed(ToolwrightError):
 
 
 class StoreError(ToolwrightError):
-    """A store can not be opened, read or written. It is never recorded as a tool's outcome."""
+    """A store cannot be opened, read or written. It is never recorded as a tool's outcome."""
 
 
 class StoreLost(StoreError):
@@ -59,7 +59,7 @@ class ReplayMismatch(ToolwrightError):
 
 
 class KeyRefused(ToolwrightError):
-    """A key can not be used: `why` is "forged", "unknown", "revoked", "over", or "kind" for the key of another wait."""
+    """A key cannot be used: `why` is "forged", "unknown", "revoked", "over", or "kind" for the key of another wait."""
 
     def __init__(self, message: str, why: str) -> None:
         super().__init__(message)
@@ -87,11 +87,11 @@ class RunRefused(RunError):
 
 
 class ScheduleError(RunError):
-    """A schedule is refused: its timing can not be read, never comes, or is past, or its policy is not known."""
+    """A schedule is refused: its timing cannot be read, never comes, or is past, or its policy is not known."""
 
 
 class SecretsError(ToolwrightError):
-    """A secret can not be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
+    """A secret cannot be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
 
 
 class CapabilityError(ToolwrightError):
@@ -99,7 +99,7 @@ class CapabilityError(ToolwrightError):
 
 
 class ArchiveError(ToolwrightError):
-    """An archive of a session can not be written or read, or what it has is not what it says."""
+    """An archive of a session cannot be written or read, or what it has is not what it says."""
 
 
 class ConversionError(ToolwrightError):

@@ -118,7 +118,7 @@ class Running:
             # Its worker hands it back, and another goes on with it, or the same.
             self.faulty = True
             if not self.let_gone:
-                log.warning("The process %r can not go on here: %s", self.id, fault)
+                log.warning("The process %r cannot go on here: %s", self.id, fault)
         except Exception:  # the edge of a process: whatever it is, the run must be seen to end
             log.exception("The process %r could not be ended as it should", self.id)
             await self._end_badly()
@@ -207,4 +207,4 @@ class Running:
                 self.ended_as = bare.status
         except ToolwrightError as error:
             self.faulty = True
-            log.warning("The process %r can not be ended here: %s", self.id, error)
+            log.warning("The process %r cannot be ended here: %s", self.id, error)

@@ -81,7 +81,7 @@ async def end(
         try:
             return await store.finish(ending, quotas)
         except ServiceError as error:
-            log.warning("Something of the end of process %r can not be written: %s", process.id, error)
+            log.warning("Something of the end of process %r cannot be written: %s", process.id, error)
             if files:
                 artifact_error = str(error)
             elif tell:

@@ -44,7 +44,7 @@ class Reporting:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report can not be written, and is tried again: %s", fault)
+                log.warning("What processes report cannot be written, and is tried again: %s", fault)
         self._flushing = None
 
     async def flush(self, only: Sink | None = None) -> None:

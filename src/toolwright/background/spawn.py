@@ -89,7 +89,7 @@ class Runs:
 
         Raises:
             RunRefused: the policy of whoever starts it does not let it run.
-            RunError: the tool can not run in the background, there are too many runs, or something is not usable.
+            RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         found, origin = backgroundable(self._tools(), tool, self._origin.policy), self._origin
         self._require_in_every_process(found)

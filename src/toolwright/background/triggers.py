@@ -97,7 +97,7 @@ class Triggers:
 
         Raises:
             RunRefused: the policy of whoever adds it does not let the tool run.
-            RunError: the tool can not run in the background, there are too many triggers, or something is not
+            RunError: the tool cannot run in the background, there are too many triggers, or something is not
                 usable.
         """
         await self._session.know_secrets()

@@ -111,7 +111,7 @@ class Worker:
             await self._store.hand_back(self.name, [running.hold for running in held], self._clock.now())
             await self._store.leave(self.name)
         except StoreError as fault:
-            log.warning("The worker can not hand back its processes, whose leases will end: %s", fault)
+            log.warning("The worker cannot hand back its processes, whose leases will end: %s", fault)
         for running in held:
             if running.let_gone or running.faulty:
                 self.tally.note("handed_back", running.process)
@@ -236,7 +236,7 @@ class Worker:
         """True when it serves, its leases are held, and its store can be read.
 
         Raises:
-            StoreError: the store can not be read.
+            StoreError: the store cannot be read.
         """
         await self._store.changed(-1)
         silent = self.silent_for

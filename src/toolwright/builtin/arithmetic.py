@@ -98,7 +98,7 @@ async def divide(a: Number, b: Number) -> object:
     """
     if b == 0:
         raise ToolError(
-            f"{a} can not be divided by zero; give a 'b' other than 0",
+            f"{a} cannot be divided by zero; give a 'b' other than 0",
             category="invalid_arguments",
             code="division_by_zero",
         )

@@ -139,7 +139,7 @@ def refused(message: str, code: str) -> ToolError:
 
 
 async def require_paths(files: FilesClient, plan: Plan) -> None:
-    """Refuse a plan with names that the session can not have, before any of it is done.
+    """Refuse a plan with names that the session cannot have, before any of it is done.
 
     Raises:
         ToolError: it has one; then none of it is kept.

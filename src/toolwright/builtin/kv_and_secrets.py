@@ -179,7 +179,7 @@ async def secret_store(
     except SecretsError as error:
         # The remedy is the owner's, and may name a path: it is for the record.
         raise ToolError(
-            "Secrets can not be kept here: the host lacks a key or a library for them",
+            "Secrets cannot be kept here: the host lacks a key or a library for them",
             category="unavailable",
             code="not_installed",
             detail=str(error),

@@ -29,7 +29,7 @@ def _by_words(question: str, tools: Sequence[ToolDefinition]) -> list[ToolDefini
         import bm25s
     except ImportError:
         raise ToolError(
-            "Tools can not be searched here: the host lacks a library (pip install 'toolwright[search]')",
+            "Tools cannot be searched here: the host lacks a library (pip install 'toolwright[search]')",
             category="unavailable",
             code="not_installed",
         ) from None

@@ -51,7 +51,7 @@ def look_through(source: str, store: Path) -> Found:
     """Find what is in a directory of this machine, perhaps that of the store.
 
     Raises:
-        BadInput: some of it can not be read.
+        BadInput: some of it cannot be read.
     """
     found = Found([], [], [])
     own = str(store.resolve())
@@ -73,14 +73,14 @@ def _kind(found: Found, place: Path) -> list[str]:
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    raise BadInput(f"{error.filename!r} can not be read ({error.strerror}); check its permissions")
+    raise BadInput(f"{error.filename!r} cannot be read ({error.strerror}); check its permissions")
 
 
 async def put_tree(files: Files, source: str, found: Found, path: str) -> Written:
     """Write what was found in a directory of this machine into one of a session, beside what is there.
 
     Raises:
-        BadInput: a file can not be read, or the session refuses it.
+        BadInput: a file cannot be read, or the session refuses it.
     """
     written = Written(left_out=[encodable(each) for each in found.left_out])
     with _counting(written):
@@ -99,7 +99,7 @@ async def get_tree(files: Files, top: list[FileInfo], target: Path, *, force: bo
     `top` is what stands in it.
 
     Raises:
-        BadInput: it is there, or something can not be written.
+        BadInput: it is there, or something cannot be written.
     """
     if not force:
         require_free(target)
@@ -121,7 +121,7 @@ def _make(place: Path) -> None:
     try:
         place.mkdir(exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{str(place)!r} can not be made ({error.strerror}); choose another place") from None
+        raise BadInput(f"{str(place)!r} cannot be made ({error.strerror}); choose another place") from None
 
 
 @contextmanager

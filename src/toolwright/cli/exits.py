@@ -53,7 +53,7 @@ MEANINGS = {
 
 
 class BadInput(ToolwrightError):
-    """What the command was given can not be used; the message names it and the remedy."""
+    """What the command was given cannot be used; the message names it and the remedy."""
 
 
 def exit_code(outcomes: Iterable[ToolOutcome], *, interrupted: bool = False) -> int:

@@ -25,7 +25,7 @@ async def read_pieces(source: str) -> AsyncIterator[bytes]:
     """The content of a file of this machine, or of stdin for `-`.
 
     Raises:
-        BadInput: it can not be read.
+        BadInput: it cannot be read.
     """
     name = "Stdin" if source == STREAM else repr(source)
     try:
@@ -33,7 +33,7 @@ async def read_pieces(source: str) -> AsyncIterator[bytes]:
             while piece := file.read(PIECE):
                 yield piece
     except OSError as error:
-        raise BadInput(f"{name} can not be read ({error.strerror}); check the path") from None
+        raise BadInput(f"{name} cannot be read ({error.strerror}); check the path") from None
 
 
 @contextlib.contextmanager
@@ -46,10 +46,10 @@ def _opened(source: str) -> Iterator[BinaryIO]:
 
 
 async def write_stdout(pieces: AsyncIterable[bytes], path: str) -> int:
-    """Write content to stdout, and return its size: as it is, but on a terminal only text, which can not steer it.
+    """Write content to stdout, and return its size: as it is, but on a terminal only text, which cannot steer it.
 
     Raises:
-        BadInput: it is not text and stdout is a terminal, or stdout can not be written.
+        BadInput: it is not text and stdout is a terminal, or stdout cannot be written.
     """
     out, size = sys.stdout.buffer, 0
     shown = _shown(pieces, path) if sys.stdout.isatty() else pieces
@@ -60,7 +60,7 @@ async def write_stdout(pieces: AsyncIterable[bytes], path: str) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise BadInput(f"Stdout can not be written ({error.strerror}); send it elsewhere") from None
+        raise BadInput(f"Stdout cannot be written ({error.strerror}); send it elsewhere") from None
     return size
 
 
@@ -82,7 +82,7 @@ async def write_path(pieces: AsyncIterable[bytes], target: Path, *, force: bool)
     """Write content to a file of this machine, and return its size. One that is there stays, unless it is to go.
 
     Raises:
-        BadInput: it is there, or can not be written.
+        BadInput: it is there, or cannot be written.
     """
     if not force:
         require_free(target)
@@ -98,7 +98,7 @@ async def write_path(pieces: AsyncIterable[bytes], target: Path, *, force: bool)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise BadInput(f"{str(target)!r} can not be written ({error.strerror}); choose another place") from None
+        raise BadInput(f"{str(target)!r} cannot be written ({error.strerror}); choose another place") from None
     return size
 
 

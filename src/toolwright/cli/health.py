@@ -27,7 +27,7 @@ class Health:
     """Listens on a port while it is entered. Until it watches a worker, the worker counts as not ready.
 
     Raises:
-        BadInput: the address can not be listened on, or the package for metrics is missing.
+        BadInput: the address cannot be listened on, or the package for metrics is missing.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -50,7 +50,7 @@ class Health:
         except OSError as error:
             reason = error.strerror or error
             raise BadInput(
-                f"Port {port} of {host!r} can not be listened on ({reason}); use another --health-port or --health-host"
+                f"Port {port} of {host!r} cannot be listened on ({reason}); use another --health-port or --health-host"
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="toolwright-health")
 

@@ -62,8 +62,8 @@ async def run_calls(
     With a store, calls wait for what they need from outside, and Ctrl-C leaves what has no outcome to be gone on with.
 
     Raises:
-        BadInput: the events file can not be written.
-        StoreError: the store can not be used.
+        BadInput: the events file cannot be written.
+        StoreError: the store cannot be used.
     """
     try:
         if store is None:
@@ -72,7 +72,7 @@ async def run_calls(
         runtime = await app.open(store or MEMORY, events_file=events_file)
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"The events file {str(events_file)!r} can not be written ({reason}); name another") from None
+        raise BadInput(f"The events file {str(events_file)!r} cannot be written ({reason}); name another") from None
     try:
         room = max(10_000, 8 * len(calls))
         events = None if watch is None else runtime.subscribe(limit=room)

@@ -31,7 +31,7 @@ class Archiving:
         Its calls, runs and schedules are not part of it: what was imported does nothing by itself.
 
         Raises:
-            ArchiveError: the file exists and is not to be replaced, or can not be written.
+            ArchiveError: the file exists and is not to be replaced, or cannot be written.
             ServiceError: there is no such session.
         """
         self._shared.require_open()

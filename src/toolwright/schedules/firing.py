@@ -38,12 +38,12 @@ class Scheduler:
             fired += sum(await asyncio.gather(*(self._fire(schedule, now) for schedule in due)))
             if len(due) < PORTION:
                 return False
-            # Those that can not be fired here stay due, and must not stand in the way of the others.
+            # Those that cannot be fired here stay due, and must not stand in the way of the others.
             after = due[-1].next_at or 0.0, due[-1].id
         return True
 
     async def _fire(self, schedule: Schedule, now: float) -> bool:
-        """Do what is due, unless another was first; False when this can not be said here."""
+        """Do what is due, unless another was first; False when this cannot be said here."""
         if schedule.id in self._unfit:
             return False
         assert schedule.next_at is not None

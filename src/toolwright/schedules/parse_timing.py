@@ -110,7 +110,7 @@ def _text(name: str, value: object, remedy: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ScheduleError(f"{name} can not be of type {type(value).__name__!r}; it must be {remedy}")
+        raise ScheduleError(f"{name} cannot be of type {type(value).__name__!r}; it must be {remedy}")
     return str(value.strip()) or None
 
 
@@ -124,7 +124,7 @@ def _moment(given: str | datetime) -> datetime:
     except Exception:  # the zone of a datetime is a program's code
         if isinstance(given, str):
             raise ScheduleError(NOT_AN_INSTANT) from None
-        raise ScheduleError("scheduled_at has a time zone that can not be read; give an instant in UTC") from None
+        raise ScheduleError("scheduled_at has a time zone that cannot be read; give an instant in UTC") from None
     raise ScheduleError(
         f"scheduled_at {moment.isoformat()!r} has no time zone; give it one, as in datetime(2030, 1, 1, tzinfo=UTC)"
     )

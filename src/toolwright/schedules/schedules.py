@@ -244,7 +244,7 @@ class Schedules:
             RunRefused: the policy of whoever adds it does not let the tool run.
             ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
                 is that of another schedule ("conflict").
-            RunError: the tool can not run in the background, or its arguments are not usable.
+            RunError: the tool cannot run in the background, or its arguments are not usable.
         """
         found, now = backgroundable(self._tools(), tool, self._desk.origin.policy), self._clock.now()
         self._require_in_every_process(found)

@@ -34,7 +34,7 @@ class Background(Belongings):
         `SpawnOptions` explains the options.
 
         Raises:
-            RunError: the tool can not run in the background, there are too many runs, or something is not usable.
+            RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         await self.know_secrets()
         return await self._runs.spawn(tool, args, **options)
@@ -88,7 +88,7 @@ class Background(Belongings):
 
         Raises:
             ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
-            RunError: the tool can not run in the background, or its arguments are not usable.
+            RunError: the tool cannot run in the background, or its arguments are not usable.
         """
         return await self._schedules.add(tool, args, **options)
 
@@ -112,7 +112,7 @@ class Background(Belongings):
         `TriggerOptions` explains the options.
 
         Raises:
-            RunError: the tool can not run in the background, there are too many triggers, or something is not
+            RunError: the tool cannot run in the background, there are too many triggers, or something is not
                 usable.
         """
         return await self._triggers.add(topic, tool, args, **options)

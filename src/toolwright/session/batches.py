@@ -203,7 +203,7 @@ class Batching(Belongings):
         """A batch of calls that a crash cut off, to be started under the authority of the batch that they were in.
 
         Raises:
-            PolicyError: the authority can not be read, such as for want of a rule with a function.
+            PolicyError: the authority cannot be read, such as for want of a rule with a function.
         """
         under = self._shared.rules.read(authority, (self.policy, self._shared.policy))
         tools = self.all_tools()

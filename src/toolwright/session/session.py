@@ -36,7 +36,7 @@ from toolwright.tools.scopes import ScopedRegistry
 
 
 def require_session_id(session_id: Any) -> None:
-    """Refuse what can not be the id of a session.
+    """Refuse what cannot be the id of a session.
 
     Raises:
         ToolwrightError: it is not text, or has no form in UTF-8.

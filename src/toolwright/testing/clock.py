@@ -95,7 +95,7 @@ class FakeClock:
             ValueError: `seconds` is negative or not a number.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"the clock can not advance by {seconds!r}; use a number of seconds, 0 or more")
+            raise ValueError(f"the clock cannot advance by {seconds!r}; use a number of seconds, 0 or more")
         target = self._elapsed + seconds
         await self.settle()
         while (timer := self._next()) is not None and timer.when <= target + _SLACK:
@@ -112,7 +112,7 @@ class FakeClock:
             ValueError: `seconds` is not a finite number.
         """
         if not math.isfinite(seconds):
-            raise ValueError(f"the clock can not jump by {seconds!r}; use a number of seconds")
+            raise ValueError(f"the clock cannot jump by {seconds!r}; use a number of seconds")
         self._start += seconds
 
     async def settle(self) -> None:

@@ -190,7 +190,7 @@ def _packed(program: Program) -> tuple[str, bytes]:
     try:
         return "function", cloudpickle.dumps(program)
     except (pickle.PicklingError, TypeError) as error:
-        raise ToolwrightError(f"The program {program!r} can not be copied to a process: {error}") from error
+        raise ToolwrightError(f"The program {program!r} cannot be copied to a process: {error}") from error
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)

@@ -28,7 +28,7 @@ class Capability:
         comes_with: for one that comes by itself: which tools bring it.
         whole: for one that comes by itself: gives the capability to take in its place, when it comes. So its tools
             are not made where they are not needed.
-        unusable: why it can not be used yet.
+        unusable: why it cannot be used yet.
     """
 
     name: str
@@ -121,7 +121,7 @@ class _Choice:
             circle = " -> ".join(map(repr, (*above[above.index(found.name) :], found.name)))
             raise CapabilityError(f"Capabilities require each other: {circle}; drop one of these requirements")
         if found.unusable is not None:
-            raise CapabilityError(f"The capability {found.name!r} can not be used: {found.unusable}")
+            raise CapabilityError(f"The capability {found.name!r} cannot be used: {found.unusable}")
         if found.name in self.active:
             return
         for required in found.requires:

@@ -89,7 +89,7 @@ def _declare(function: object, name: str | None, description: str | None, option
     if isinstance(function, classmethod):
         return ToolDeclaration(function.__func__, name, description, options, capture_locals(2), of_class=True)
     if not callable(function) or isinstance(function, type):
-        raise ToolDefinitionError(f"{function!r} can not be a tool; use a function, a method or a callable object")
+        raise ToolDefinitionError(f"{function!r} cannot be a tool; use a function, a method or a callable object")
     code = inspect.unwrap(function)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise ToolDefinitionError(

@@ -46,7 +46,7 @@ CATEGORIES = frozenset(
 LONGEST_NOTE = 2_000
 """Characters of arguments that a model is shown when a person changed them."""
 LONGEST = 2**63
-"""Seconds that can not be waited for, and that a store can not write."""
+"""Seconds that cannot be waited for, and that a store cannot write."""
 
 
 LARGEST_DATA = 64 * 1024
@@ -446,7 +446,7 @@ def encodable(text: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The type and text of an exception, also of one that can not say its own text."""
+    """The type and text of an exception, also of one that cannot say its own text."""
     try:
         text = str(error)
     except Exception:  # the exception's own code

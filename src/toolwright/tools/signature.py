@@ -135,7 +135,7 @@ def _plain(function: Any) -> Any:
 
 
 def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
-    """Return the type of a parameter, or refuse a parameter that a model can not give."""
+    """Return the type of a parameter, or refuse a parameter that a model cannot give."""
     where = f"Tool {owner!r} has a parameter {str(parameter).partition(':')[0].partition('=')[0]!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ToolDefinitionError(f"{where}, and a model needs a name for each value; name every parameter.")
@@ -153,7 +153,7 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         if (context := context_alone(parameter.annotation, names)) is not None:
             return context
         raise UnresolvedAnnotation(
-            f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
+            f"{where} annotated {parameter.annotation!r}, which cannot be found ({error}); "
             "define or import the type, and not for type checkers only, where the function is defined."
         ) from None
     except Exception as error:  # An annotation is a user's expression, and can fail in any way.
@@ -218,7 +218,7 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
         where = f"Tool {owner!r} has a parameter {next(iter(fields), '')!r} of a type"
         if isinstance(error, PydanticUndefinedAnnotation) or getattr(error, "code", "") == "class-not-fully-defined":
             raise UnresolvedAnnotation(
-                f"{where} that needs another one, which can not be found ({_reason(error)}); define or import that one."
+                f"{where} that needs another one, which cannot be found ({_reason(error)}); define or import that one."
             ) from error
         raise ToolDefinitionError(
             f"{where} that has no JSON Schema ({_reason(error)}); use a type that has one, such as a pydantic model, "

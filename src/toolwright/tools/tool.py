@@ -237,7 +237,7 @@ class Tool(Generic[P, R]):
         Options are those of `@tool`. The schema is compiled here; nothing is ever fetched for it.
         """
         if not callable(handler):
-            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
         if isinstance(schema, bool):
             raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
@@ -328,7 +328,7 @@ class Tool(Generic[P, R]):
 def _handler_body(name: str, validate: Validate, handler: Callable[..., Any]) -> Body:
     """The body of a handler of a raw schema."""
     if not callable(handler):
-        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
     wants_context = _takes_context(handler, name)
     return Body(
         validate,

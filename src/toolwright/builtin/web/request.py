@@ -124,7 +124,7 @@ async def _find(target: Target, manners: Manners) -> list[Address]:
             found = await manners.resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolError(
-                f"Host {host!r} can not be found; check its spelling.",
+                f"Host {host!r} cannot be found; check its spelling.",
                 category="external",
                 code="name_not_resolved",
                 retry=True,

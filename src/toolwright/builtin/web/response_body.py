@@ -67,7 +67,7 @@ async def read_body(chunks: AsyncIterator[bytes], headers: Mapping[str, str], li
                     content += unpacker.decompress(chunk, room)
                 except zlib.error as error:
                     raise ToolError(
-                        "The page is damaged: it can not be unpacked; try again later.",
+                        "The page is damaged: it cannot be unpacked; try again later.",
                         category="external",
                         code="bad_encoding",
                         detail=str(error)[:500],

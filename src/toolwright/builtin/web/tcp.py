@@ -53,14 +53,14 @@ async def mapped(host: str) -> AsyncIterator[None]:
         yield
     except httpcore.RemoteProtocolError as error:
         raise ToolError(
-            f"Host {host!r} does not speak proper HTTP; it can not be fetched from.",
+            f"Host {host!r} does not speak proper HTTP; it cannot be fetched from.",
             category="external",
             code="protocol_error",
             detail=str(error)[:500],
         ) from None
     except httpcore.LocalProtocolError as error:
         raise ToolError(
-            "The URL can not be sent; check what it is made of.",
+            "The URL cannot be sent; check what it is made of.",
             category="invalid_arguments",
             code="invalid_url",
             detail=str(error)[:500],
@@ -68,13 +68,13 @@ async def mapped(host: str) -> AsyncIterator[None]:
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
         if _by_tls(error):
             raise ToolError(
-                f"Host {host!r} can not prove who it is (TLS), and is not fetched from.",
+                f"Host {host!r} cannot prove who it is (TLS), and is not fetched from.",
                 category="external",
                 code="tls_failed",
                 detail=str(error)[:500],
             ) from None
         raise ToolError(
-            f"Host {host!r} can not be connected to; try again later.",
+            f"Host {host!r} cannot be connected to; try again later.",
             category="external",
             code="connection_failed",
             retry=True,

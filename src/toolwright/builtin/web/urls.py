@@ -50,7 +50,7 @@ class Target(Struct, frozen=True):
         try:
             joined = urljoin(str(self.url), location)
         except ValueError:
-            raise refused("can not be read") from None
+            raise refused("cannot be read") from None
         return read_url(joined)
 
 
@@ -79,7 +79,7 @@ def read_url(text: str) -> Target:
         url = httpx.URL(text).copy_with(fragment=None)
         host = url.raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError, ValueError):
-        raise refused("has a host or path that can not be read") from None
+        raise refused("has a host or path that cannot be read") from None
     _check_host(host, authority["host"].startswith("["))
     if url.scheme != scheme or (url.port or _DEFAULT_PORTS[scheme]) != port or url.userinfo:
         raise refused("can be read in two ways")

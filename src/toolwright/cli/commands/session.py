@@ -93,7 +93,7 @@ def import_(
             return
         echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
         if read.secrets_left_out:
-            echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
+            echo(f"Left out, for they cannot be opened here: {', '.join(read.secrets_left_out)}", err=True)
 
 
 def delete(

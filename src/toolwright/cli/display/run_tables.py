@@ -36,7 +36,7 @@ async def find_run(store: Path, word: str, session: str | None) -> str:
 
     Raises:
         BadInput: there is none, or more than one.
-        StoreError: the store can not be read.
+        StoreError: the store cannot be read.
     """
     return the_one("run", await runs_called(store, word, session), word, session)
 

@@ -66,7 +66,7 @@ def find_project(start: Path) -> Project | None:
     """The project around a directory: the nearest pyproject.toml upwards that has `[tool.toolwright]`.
 
     Raises:
-        BadInput: that file can not be read.
+        BadInput: that file cannot be read.
     """
     for directory in (start, *start.parents):
         file = directory / "pyproject.toml"
@@ -87,7 +87,7 @@ def _table(file: Path) -> dict[str, Any] | None:
     except OSError as error:
         reason = error.strerror or error
         raise BadInput(
-            f"{str(file)!r} can not be read ({reason}); name tools with --tools and the store with --db"
+            f"{str(file)!r} cannot be read ({reason}); name tools with --tools and the store with --db"
         ) from None
     tools = content.get("tool", {})
     table = tools.get("toolwright") if isinstance(tools, dict) else None

@@ -26,7 +26,7 @@ def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) 
     """The tools that `--tools` names, or those of the project around the directory when it names none.
 
     Raises:
-        BadInput: there are no tools, or some can not be loaded.
+        BadInput: there are no tools, or some cannot be loaded.
     """
     directory = directory or Path.cwd()
     if not sources:
@@ -83,7 +83,7 @@ def _load(source: str, directory: Path) -> list[Tool]:
         given = _tools_of(module) if attribute is None else _tools_in(_attribute(module, attribute, source))
         tools = list(given)
     except ToolDefinitionError as error:
-        raise BadInput(f"The tools {source!r} can not be used: {error}") from error
+        raise BadInput(f"The tools {source!r} cannot be used: {error}") from error
     if not tools:
         raise BadInput(
             f"The tools {source!r} are none at all; decorate a function with @tool, "

@@ -74,7 +74,7 @@ async def opened(
     is a store, too.
 
     Raises:
-        StoreError: it is another program's or a newer toolwright's, or can not be read or written.
+        StoreError: it is another program's or a newer toolwright's, or cannot be read or written.
     """
     if not made:
         await version(store)

@@ -80,13 +80,13 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 NOT_ALL = "One of the calls is no longer this process's to write about; finish each of them alone"
-"""What a store says when it can not finish calls together."""
+"""What a store says when it cannot finish calls together."""
 
 
 class Ended(Struct, frozen=True, gc=False):
     """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written.
 
-    `waited` says that it may have waited for something, here or elsewhere: that can not be resolved from then on. With
+    `waited` says that it may have waited for something, here or elsewhere: that cannot be resolved from then on. With
     an `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless
     it knows the call by then.
     """
@@ -135,7 +135,7 @@ class JournalStore(Protocol):
         """Write the outcome of a call. False when it is no longer this process's to write.
 
         Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
-        What it waited for can not be resolved from then on.
+        What it waited for cannot be resolved from then on.
         """
         ...
 

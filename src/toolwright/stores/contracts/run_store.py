@@ -193,7 +193,7 @@ class RunStore(Protocol):
         one. The oldest process of the session that was held may begin.
 
         Raises:
-            ServiceError: a file or the message can not be written; then nothing is.
+            ServiceError: a file or the message cannot be written; then nothing is.
         """
         ...
 

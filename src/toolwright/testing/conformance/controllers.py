@@ -53,28 +53,23 @@ class OverStore:
         self._opened: list[tuple[JournaledController, Store]] = []
 
     async def open(self, clock: Clock) -> JournaledController:
-        """Part of `Controllers`."""
         store = await self._database.open()
         controller = JournaledController(store.journal, store.waits, clock)
         self._opened.append((controller, store))
         return controller
 
     async def begin(self, controller: EffectController, call: CallKey) -> CallEffects:
-        """Part of `Controllers`."""
         (entry,) = await self._store(controller).journal.begin([intent(call)])
         assert entry is None or entry.cut_off, f"{call} is another process's"
         return controller.enter(call, fresh=entry is None)
 
     async def finish(self, controller: EffectController, call: CallKey) -> None:
-        """Part of `Controllers`."""
         assert await self._store(controller).journal.finish(call, success(call), None, 1.0)
 
     async def kill(self, controller: EffectController) -> None:
-        """Part of `Controllers`."""
         await self._database.kill(self._store(controller))
 
     async def close(self) -> None:
-        """Part of `Controllers`."""
         for controller, _ in self._opened:
             await controller.close()
         await self._database.close()

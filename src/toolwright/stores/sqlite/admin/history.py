@@ -84,7 +84,7 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
     """The batches of a store, or of one of its sessions, the newest first.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
     query = f"""
@@ -111,7 +111,7 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     """The calls of a batch, of a session, or of a batch in a session, in the order they were queued.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     given = {"batch": batch, "session": session}
     terms = [f"{name} = ?" for name, value in given.items() if value is not None]
@@ -136,7 +136,7 @@ async def runs_called(path: str | Path, word: str, session: str | None = None, *
     """The background runs whose id is this, or else begins so, with or without the part that most ids share.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     return await _called(path, "processes", processes.PREFIX, word, session, limit)
 
@@ -145,7 +145,7 @@ async def schedules_called(path: str | Path, word: str, session: str | None = No
     """The schedules whose id is this, or else begins so, as with `runs_called`.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
 
@@ -169,7 +169,7 @@ async def workers(path: str | Path) -> list[str]:
     """The names of the workers of a store that are alive.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
 
     def work(connection: apsw.Connection, place: StorePlace) -> list[str]:

@@ -121,7 +121,7 @@ async def check(path: str | Path) -> list[str]:
         told = [f"SQLite says: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         unreadable = one(connection, f"SELECT count(*) FROM bundles WHERE {UNREADABLE}")
         if unreadable:
-            told.append(f"{unreadable} bundles of intents can not be read")
+            told.append(f"{unreadable} bundles of intents cannot be read")
         for part in () if unreadable else PARTS:  # else nobody can say what belongs to their calls
             here = "WHERE session = part.session AND scope = part.scope AND call_id = part.call_id"
             count = one(

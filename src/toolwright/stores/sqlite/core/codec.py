@@ -31,7 +31,7 @@ def packed(value: msgspec.Struct) -> bytes:
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError):
-        # Some text of a tool's, an exception's for one, can not be encoded: the rest must be kept all the same.
+        # Some text of a tool's, an exception's for one, cannot be encoded: the rest must be kept all the same.
         return _encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
 

@@ -34,9 +34,7 @@ def reason(path: Path, error: apsw.Error, waited: float = 0.0, writable: Callabl
     if name == "CantOpen":
         return _why_not_opened(path, writable)
     if name == "ReadOnly":
-        return (
-            _closed(path, writable) or "it can not be written to; check the permissions of the file and its directory"
-        )
+        return _closed(path, writable) or "it cannot be written to; check the permissions of the file and its directory"
     since = f", and did for {waited:.1f} s" if waited >= 0.1 else ""
     return _REASONS[name].format(since) if name in _REASONS else str(error)
 
@@ -52,12 +50,12 @@ def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:
 
 
 def _closed(path: Path, writable: Callable[[Path], bool]) -> str | None:
-    """Which of the files that must be written to can not be, if one can not."""
+    """Which of the files that must be written to cannot be, if one cannot."""
     if os.path.exists(path) and not writable(path):
-        return "it can not be written to; check its permissions"
+        return "it cannot be written to; check its permissions"
     beside = [path.with_name(path.name + ending) for ending in _BESIDE]
     closed = [repr(str(one)) for one in beside if os.path.exists(one) and not writable(one)]
     if closed:
-        return f"{' and '.join(closed)} beside it can not be written to; check the permissions"
+        return f"{' and '.join(closed)} beside it cannot be written to; check the permissions"
     where = str(path.parent)
-    return None if writable(path.parent) else f"its directory {where!r} can not be written to; check its permissions"
+    return None if writable(path.parent) else f"its directory {where!r} cannot be written to; check its permissions"

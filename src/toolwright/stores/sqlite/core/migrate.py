@@ -15,7 +15,7 @@ async def version(path: str | Path) -> int:
     """The version of the schema in a file.
 
     Raises:
-        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it can not be read.
+        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it cannot be read.
     """
 
     def work(connection: apsw.Connection) -> int:
@@ -28,7 +28,7 @@ async def migrate(path: str | Path) -> tuple[int, int]:
     """Bring a store up to date, as opening it does; return the version it had and the one it has now.
 
     Raises:
-        StoreError: as for `version`, or it can not be written. Then it is as it was.
+        StoreError: as for `version`, or it cannot be written. Then it is as it was.
     """
     before = await version(path)
     await SqliteStore(path).close()

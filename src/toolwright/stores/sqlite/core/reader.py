@@ -28,5 +28,5 @@ class Reader(Writer):
             # Mapped, large content is read at twice the speed: a search reads all there is.
             connection.execute(f"PRAGMA query_only = 1; PRAGMA mmap_size = {MAPPED}").fetchall()
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be read: {reason(self._path, error)}") from error
+            raise StoreError(f"The store {str(self._path)!r} cannot be read: {reason(self._path, error)}") from error
         return connection

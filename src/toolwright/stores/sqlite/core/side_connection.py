@@ -28,7 +28,7 @@ async def visit(
     `older` also lets it look into the store of an older version, which has other tables.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read or written.
+        StoreError: there is no store of this version there, or it cannot be read or written.
     """
     return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
 

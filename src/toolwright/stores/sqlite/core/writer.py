@@ -196,7 +196,7 @@ class Writer:
                 connection.close()
                 raise
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
+            raise StoreError(f"The store {str(self._path)!r} cannot be opened: {reason(self._path, error)}") from error
         return connection
 
     def _begin_writing(self, connection: apsw.Connection) -> bool:
