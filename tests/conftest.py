@@ -107,7 +107,7 @@ async def open_runtime() -> AsyncIterator[OpenRuntime]:
     opened: list[Runtime] = []
 
     async def open_one(*given: Any, **options: Any) -> Runtime:
-        named = bool(given) and isinstance(given[0], (str, Path))
+        named = bool(given) and (isinstance(given[0], (str, Path)) or hasattr(given[0], "journal"))
         store, tools = (given[0], given[1:]) if named else (":memory:", given)
         runtime = await Runtime.open(store, tools=tools, **options)
         opened.append(runtime)
