@@ -62,6 +62,7 @@ class RunState(Ticket):
         "raw",
         "record",
         "rejoins",
+        "remembered",
         "reserved",
         "sharers",
         "shares",
@@ -84,8 +85,9 @@ class RunState(Ticket):
     warned_of_report = False
     record: Any
     plan: ToolPlan
-    # What the journal knows: the call's identity there, and who else waits for the same execution.
-    key: Any
+    # Its identity in the journal of a store; True where the memory of this process has it; who shares its execution.
+    key: CallKey | None
+    remembered: bool
     shares: ActiveCall | None
     sharers: tuple[ActiveCall, ...]
     recovered: str | None = None
@@ -132,7 +134,7 @@ class RunState(Ticket):
         self.parent = self.waiting_in = self.key = self.shares = None
         self.waited_for = self.reserved = self.sharers = ()
         self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
-        self.rejoins = self.entered = self.waiting = self.key_taken = self.handed_over = False
+        self.rejoins = self.remembered = self.entered = self.waiting = self.key_taken = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
         self.watch: Watch | None = None
@@ -143,7 +145,7 @@ class RunState(Ticket):
 def identity(run: ActiveCall) -> CallKey:
     """What names this execution."""
     # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
-    return run.key if type(run.key) is CallKey else CallKey(run.env.session_id, run.owner.scope, run.call_id)
+    return run.key or CallKey(run.env.session_id, run.owner.scope, run.call_id)
 
 
 def about(run: ActiveCall) -> tuple[str, str, float, str, str, str]:

@@ -40,7 +40,6 @@ class Batch:
         "_launch",
         "_left",
         "_outcomes",
-        "_plain",
         "_prepares",
         "_runs",
         "_watchers",
@@ -85,11 +84,8 @@ class Batch:
         self._launch: Launch | None = None
         self._watchers: Watchers | None = None
         self._all_well = True
-        self._plain = context.policy.continue_on_failure
         self._prepares = False
         self._runs = runs = self._prepare(calls, snapshot)
-        if context.store is None and env.journal.meet(runs, scope):
-            self._plain = False
         self._left = left = len(runs)
         self._outcomes: list[ToolOutcome | None] = [None] * left
 
@@ -108,19 +104,16 @@ class Batch:
             run = ActiveCall(env, self, position)
             prepare(run, read_call(given), snapshot, seen, most)
             raw = run.raw
-            if run.outcome is not None:
-                self._plain = False
-            elif run.tool.prepare is not None:  # type: ignore[union-attr]
+            tool = run.tool
+            if tool is not None and tool.prepare is not None:
                 self._prepares = True
-            given_secret = run.tool is not None and run.tool.definition.secret is not None
+            given_secret = tool is not None and tool.definition.secret is not None
             if given_secret:
                 learn_secret(run, at_once=at_once)
-                self._plain = self._plain and run.outcome is None
             if parent is not None:
                 run.parent_id, run.source, run.depth = parent.call_id, "tool", parent.depth + 1
                 if run.depth > self.policy.max_nesting and run.outcome is None:
                     run.fail(nested_too_deeply(run.name, self.policy.max_nesting))
-                    self._plain = False
                 raw = written_arguments(run)
                 if not run.named:
                     run.call_id = child_id(parent, run.name, raw)
@@ -142,9 +135,14 @@ class Batch:
         if not runs:
             self._ended(self)
             return self
+        try:
+            admission = self.env.journal.admit(runs)
+        except BaseException:
+            self._ended(self)
+            raise
         self.report.batch_started(self.id, self.scope, runs, self._calls, self.started_by)
-        self._launch = launch = Launch(self, runs, self._plain, self._prepares)
-        launch.start(at_once)
+        self._launch = launch = Launch(self, runs, self._prepares)
+        launch.start(admission, at_once)
         return self
 
     def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:

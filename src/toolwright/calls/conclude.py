@@ -45,25 +45,18 @@ async def _finish_late(run: ActiveCall, result: Any) -> None:
 
 def give(run: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and free what it held, once the journal has it."""
-    if run.key_taken and run.env.journal.will_keep(run, outcome):
+    if run.key_taken and run.env.journal.will_record(run, outcome):
         run.key_taken = False
         run.env.hold_task(run.env.loop.create_task(_end_completion(run, outcome)))
         return
-    if run.key is None:
-        _given(run, outcome)
-        return
-    journal = run.env.journal
-    if not journal.takes_time:
-        journal.keep(run, outcome)
+    if run.env.journal.concluded(run, outcome, _recorded):
         if run.sharers:
             _recorded(run, outcome, None)
         else:
             _given(run, outcome)
-        return
-    if run.order and not run.done and run not in run.env.lingering:
+    elif run.order and not run.done and run not in run.env.lingering:
         # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
         (run.admission.finish if run.claims is PARALLEL else run.admission.free_slots)(run)
-    journal.finish(run, outcome, _recorded)
 
 
 async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
@@ -113,8 +106,6 @@ def _recorded(run: ActiveCall, outcome: ToolOutcome, fault: Exception | None) ->
 
 def _given(run: ActiveCall, outcome: ToolOutcome) -> None:
     env = run.env
-    if run.entered and (run.key is None or outcome.status != "connection_required"):  # else it may come again
-        env.journal.leave(identity(run))
     run.owner.call_concluded(run, outcome, env.monotonic())
     if run.order and not run.done and run not in env.lingering:
         run.admission.finish(run)
@@ -140,7 +131,7 @@ def cancelled(run: ActiveCall) -> Cancelled:
 def _has_unknown_past(run: ActiveCall) -> bool:
     """True when a call that may have come before is stopped before the journal said so."""
     comes_again = run.named or run.parent_id is not None
-    return comes_again and run.key is None and run.shares is None and run.env.journal.takes_time
+    return comes_again and not run.env.journal.is_known(run)
 
 
 def has_run_before(run: ActiveCall) -> bool:

@@ -13,7 +13,6 @@ from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.execute.timeout import timeout_of
 from toolwright.calls.finalise.finalise import Finaliser
 from toolwright.calls.hooks import Hooks
-from toolwright.calls.journal.store import StoreJournal
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, Report
 from toolwright.calls.schedule.tickets import Limit
@@ -39,7 +38,6 @@ class BatchContext:
         "policy",
         "report",
         "restrictions",
-        "store",
     )
 
     def __init__(
@@ -58,7 +56,6 @@ class BatchContext:
         self.env = env
         self.policy = policy
         self.hooks = hooks
-        self.store = env.journal if isinstance(env.journal, StoreJournal) else None
         # Of whoever started the batch: its calls may do what both these and the policy let them.
         self.restrictions = restrictions
         self._authority: tuple[Policy, ...] | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
+from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.redact import Keeper, Redactor
 from toolwright.calls.schedule.admission import Admission
 from toolwright.clock import Clock, Deadlines
@@ -46,7 +47,6 @@ class CallEnvironment:
         "admission",
         "channel",
         "clock",
-        "connected",
         "connected_since",
         "deadlines",
         "deps",
@@ -89,7 +89,7 @@ class CallEnvironment:
         admission: Admission,
         lingering: set[ActiveCall],
         tasks: set[asyncio.Task[Any]],
-        journal: Any,
+        journal: CallJournal[ActiveCall],
         effects: JournaledController,
         services: Callable[[Origin, Callable[[Any], Any]], Any],
         save_output: SaveOutput,
@@ -117,8 +117,6 @@ class CallEnvironment:
         self.journal = journal
         self.effects = effects
         self.connected_since = connected_since
-        # What this process connected: all there is where nobody else can.
-        self.connected: set[str] = set()
         self.services = services
         self.save_output = save_output
         # Where the calls are a process', whose events stay.

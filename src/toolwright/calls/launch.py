@@ -7,8 +7,9 @@ the calls when it is done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import watch_loops
@@ -26,6 +27,9 @@ from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.tool_plan import RunOwner
 from toolwright.errors import StoreError
+
+Admitting = Coroutine[Any, Any, None]
+"""What the journal still has to do for the calls of a batch."""
 
 
 class LaunchOwner(RunOwner, Protocol):
@@ -45,16 +49,14 @@ class LaunchOwner(RunOwner, Protocol):
 class Launch:
     """Sets the calls of one batch on their way.
 
-    `plain` says that all are alike: none has an outcome yet or a past, and none is stopped by the failure of another.
     `prepares` says that the tool of one has a prepare step.
     """
 
-    __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_limits", "_plain", "_prepares", "_runs")
+    __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_limits", "_prepares", "_runs")
 
-    def __init__(self, batch: LaunchOwner, runs: list[ActiveCall], plain: bool, prepares: bool) -> None:
+    def __init__(self, batch: LaunchOwner, runs: list[ActiveCall], prepares: bool) -> None:
         self._batch = batch
         self._runs = runs
-        self._plain = plain
         self._prepares = prepares
         self._context = context = batch.context
         self._env = context.env
@@ -69,18 +71,20 @@ class Launch:
             limits = (Limit("a slot of the batch", context.policy.max_concurrency), *limits)
         self._limits = limits
 
-    def start(self, at_once: bool) -> None:
-        """Set every call on its way. `at_once`: tools take their first step before this returns."""
+    def start(self, admission: Admitting | None, at_once: bool) -> None:
+        """Set every call on its way, once the journal has admitted all: `admission` is to be awaited for that.
+
+        `at_once`: tools take their first step before this returns.
+        """
         if (
-            self._context.hooks.before
+            admission is not None
+            or self._context.hooks.before
             or self._prepares
-            or self._context.store is not None
             or self._env.know is not None
             or (self._env.redactor is not None and any(map(shown_later, self._runs)))
         ):
-            self._plain = False
-            self._driver = self._env.loop.create_task(self._drive())
-            self._driver.add_done_callback(self._driven)
+            self._driver = self._env.loop.create_task(self._drive(admission))
+            self._driver.add_done_callback(functools.partial(self._driven, admission))
             self._env.hold_task(self._driver)
         else:
             self._launch()
@@ -96,7 +100,7 @@ class Launch:
 
     # --- what must be waited for first
 
-    async def _drive(self) -> None:
+    async def _drive(self, admission: Admitting | None) -> None:
         """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
         try:
             while self._env.know is not None:
@@ -105,7 +109,7 @@ class Launch:
                 if shown_later(run):
                     await show_arguments(run)
             if self._batch.stop_reason is None:
-                await self._begin(self._runs)
+                await self._begin(self._runs, admission)
         except Exception as error:  # whatever it is: what could not be written down must not run
             self._batch.start_nothing(UNRECORDED, error)
 
@@ -116,11 +120,10 @@ class Launch:
         for run in self._runs:
             await show_arguments(run)
 
-    async def _begin(self, runs: list[ActiveCall]) -> None:
+    async def _begin(self, runs: list[ActiveCall], admission: Admitting | None) -> None:
         """Let the journal, then hooks and prepare steps see each call."""
-        batch, store = self._batch, self._context.store
-        if store is not None:
-            await store.begin(self._env.session_id, batch.scope, batch.id, runs)
+        if admission is not None:
+            await admission
         if self._prepares:
             await self._require_secrets([run for run in runs if run.outcome is None and run.shares is None])
         if self._context.hooks.before or self._prepares:
@@ -161,8 +164,10 @@ class Launch:
             if task.cancelled() or task.exception() is not None:
                 run.fail(broken("hook", "the code before the call was cancelled"))
 
-    def _driven(self, driver: asyncio.Task[None]) -> None:
+    def _driven(self, admission: Admitting | None, driver: asyncio.Task[None]) -> None:
         self._driver = None
+        if admission is not None:
+            admission.close()  # The batch may have been stopped before the journal was asked.
         if driver.cancelled():
             self._batch.start_nothing("the program is stopping")
         try:
@@ -178,9 +183,8 @@ class Launch:
             await asyncio.wait((self._driver,))
         run.shares = None
         try:
-            if self._context.store is None and not run.concluded:
-                self._env.journal.meet([run], self._batch.scope)
-            await self._begin([run])
+            if not run.concluded:
+                await self._begin([run], self._env.journal.admit([run]))
         except Exception as error:
             self._batch.store_failed(error)
         self._launch(run)
@@ -192,21 +196,19 @@ class Launch:
         batch, context, above = self._batch, self._context, self._above
         plans, submit, policy = context.plans, context.env.admission.submit, context.policy
         siblings = None if above is None else ClaimIndex()
-        runs, plain = (list(self._runs), self._plain) if again is None else ([again], False)
+        runs = list(self._runs) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
-            new = runs if plain else [run for run in runs if run.outcome is None and run.answer is None]
-            if watch_loops(context.loops, new, policy, context.report):
-                plain = False
+            new = [run for run in runs if run.outcome is None and run.answer is None]
+            watch_loops(context.loops, new, policy, context.report)
         for run in runs:
             tool = run.tool
-            if not plain or tool is None:
-                if run.concluded or (run.shares is not None and batch.stop_reason is None):
-                    continue  # stopped by the failure of a call before it, or ended by the run it shares
-                if run.outcome is not None or run.answer is not None or tool is None:
-                    end_now(run, run.outcome or run.answer)
-                    continue
-                if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
-                    continue
+            if run.concluded or (run.shares is not None and batch.stop_reason is None):
+                continue  # stopped by the failure of a call before it, or ended by the call it shares
+            if run.outcome is not None or run.answer is not None or tool is None:
+                end_now(run, run.outcome or run.answer)
+                continue
+            if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
+                continue
             plan = run.plan = plans.get(tool) or context.plan(tool)
             if plan.allowed_by is None:
                 verdict = authorise(run, context.judge, approved=run.asked)

@@ -100,7 +100,7 @@ class Runtime(Working, Listening, Archiving, Keeping):
                 self._lifespan = LifespanTask(self.app.lifespan)
                 shared.deps = await self._lifespan.enter()
             if str(store) != ":memory:":
-                self._use(store, options.get("sync", "full"))
+                await self._use(store, options.get("sync", "full"))
                 if shared.kept_before and shared.tools.snapshot():
                     await require_readable_secrets(shared.stores().secrets, shared.vault.keys)
             events_file = options.get("events_file")

@@ -10,12 +10,12 @@ from toolwright.calls.journal.store import StoreJournal
 from toolwright.clock import Clock
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
-from toolwright.errors import StoreError
 from toolwright.session.parts import Shared
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.secrets import rotate
 from toolwright.session.secrets.vault import Vault
 from toolwright.stores.contracts.store import ServiceStores, Store
+from toolwright.stores.opening import open_store
 
 if TYPE_CHECKING:
     from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
@@ -39,10 +39,10 @@ class Keeping:
         shared.stores = self._stores_in_memory
         self._keep_secrets(None)
 
-    def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
+    async def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
         """Keep what happens in the store that a place names."""
         shared = self._shared
-        self._store = store = open_store(place, sync, self.clock)
+        self._store = store = await open_store(place, sync, self.clock)
         self._journal = journal = StoreJournal(store.journal, self.clock)
         shared.effects = JournaledController(store.journal, store.waits, self.clock)
         shared.journal = lambda: journal
@@ -82,18 +82,3 @@ class Keeping:
             await self._memory_stores.close()
         if self._store is not None:
             await self._store.close()
-
-
-def open_store(place: str | Path | Store, sync: Literal["full", "normal"], clock: Clock | None = None) -> Store:
-    """Open the store a place names: a path, or `sqlite:///` and a path. One that is open already is used as it is."""
-    if not isinstance(place, (str, Path)) and hasattr(place, "journal") and hasattr(place, "waits"):
-        return place
-    text = str(place)
-    if not isinstance(place, (str, Path)) or not text or "\0" in text:
-        raise StoreError(f"The store {place!r} is not usable; use the path of a file, ':memory:', or a Store")
-    scheme, found, rest = text.partition("://")
-    if found and scheme != "sqlite":
-        raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")
-    from toolwright.stores.sqlite.store import SqliteStore
-
-    return SqliteStore(Path(rest.removeprefix("/") if found else text), sync=sync, clock=clock)

@@ -32,14 +32,13 @@ class Connecting(Belongings):
         self._shared.require_open()
         data, now = to_detail(require_provider(provider), detail), self._shared.clock.now()
         await self._shared.stores().connections.set_connection(self.id, provider, data, now, MOST)
-        self._host.connected.add(provider)
         await self._tell_connected(provider)
         return Connection(provider, jsonx.decode(data), now)
 
     async def disconnect(self, provider: str) -> bool:
         """Say that the session is no longer connected to a provider; False when it was not."""
         self._shared.require_open()
-        self._host.connected.discard(require_provider(provider))
+        require_provider(provider)
         return await self._shared.stores().connections.delete_connection(self.id, provider)
 
     async def connections(self) -> list[Connection]:
@@ -49,8 +48,6 @@ class Connecting(Belongings):
     async def connections_changed(self) -> None:
         """Look at the connections anew: they came, or went, with the session as a whole."""
         connected = {connection.provider for connection in await self.connections()}
-        self._host.connected.clear()
-        self._host.connected.update(connected)
         for provider in connected:
             await self._tell_connected(provider)
 

@@ -174,7 +174,7 @@ class Belongings:
 
     def enter(self, call: CallKey) -> None:
         """The call of a process may be spoken to from now on, also before it begins."""
-        self._host.journal.enter(call)
+        self._host.journal.uses_effects(call)
 
     # --- what must not be seen of it
 

@@ -12,6 +12,7 @@ from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
+from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.policy import Policy
 from toolwright.calls.redact import Redactor
 from toolwright.calls.schedule.deadlock import RuntimeOrder
@@ -56,7 +57,7 @@ class Shared:
     """What a runtime lends to all of its sessions."""
 
     effects: JournaledController
-    journal: Callable[[], Any]
+    journal: Callable[[], CallJournal[ActiveCall]]
     stores: Callable[[], ServiceStores]
     vault: Vault
     kept_before: bool

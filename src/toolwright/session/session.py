@@ -11,7 +11,6 @@ from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.hooks import Hooks, Projector
-from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.policy import Policy
 from toolwright.calls.schedule.admission import Admission
 from toolwright.calls.schedule.tickets import Limit
@@ -119,8 +118,7 @@ class Session(Batching, Background, Connecting):
 
     def forget_calls(self) -> None:
         """Let calls that are over run again, where only this process remembers them."""
-        if isinstance(self._host.journal, MemoryJournal):
-            self._host.journal.clear()
+        self._host.journal.forget_finished()
 
     def set_up(self, policy: Policy, projector: Projector | None) -> None:
         """Be as whoever first asks for the session wants it; background runs that began before stay as they are."""

@@ -45,17 +45,8 @@ class ActiveCall(RunState):
             env.deadlines.bucket(self.queue_deadline.seconds).discard(self.queue_deadline)
             self.queue_deadline = None
         self.owner.report.call_started(self, started)
-        # It must be known after a crash whether the call had begun, if its tool may not simply run again. A call that
-        # was cut off before may be what ends the process: its crashes are counted by its starts.
-        if self.key is not None and env.journal.takes_time and (not self.plan.rerun or self.recovered is not None):
-            env.journal.mark_started(self, self._marked)
-        else:
+        if env.journal.started(self, _start_written):
             self.owner.lane.add(self)
-
-    def _marked(self, fault: Exception | None) -> None:
-        if fault is not None:
-            self.owner.store_failed(fault)
-        self.owner.lane.add(self)
 
     def refuse_deadlock(self, others: list[str]) -> None:
         """End a nested call that could only wait for a call that waits for it."""
@@ -203,6 +194,12 @@ class ActiveCall(RunState):
     def stopping(self) -> bool:
         """True once the call should stop."""
         return self.expired or self.cancel_reason is not None or self.concluded
+
+
+def _start_written(call: ActiveCall, fault: Exception | None) -> None:
+    if fault is not None:
+        call.owner.store_failed(fault)
+    call.owner.lane.add(call)
 
 
 @coroutine

@@ -13,7 +13,7 @@ from toolwright.calls.execute.failures import internal
 from toolwright.calls.hooks import Answer, invoke
 from toolwright.calls.prepare.before_hooks import ANSWERS
 from toolwright.calls.suspend.connection_wait import waits_of
-from toolwright.stores.contracts.journal import JournalStore
+from toolwright.stores.contracts.journal import CallKey, JournalStore
 from toolwright.tools.outcome import Failure, ToolError
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolwright.calls")
 
 
-async def recover(run: ActiveCall, store: JournalStore) -> None:
+async def recover(run: ActiveCall, key: CallKey, store: JournalStore) -> None:
     """Do for a call that was cut off what its tool says, unless it had not even begun."""
     assert run.tool is not None
     policy = run.tool.definition.on_crash
-    asked = await run.env.effects.waits.waits_of(run.key, "approval")
+    asked = await run.env.effects.waits.waits_of(key, "approval")
     run.asked_before = asked[-1] if asked else None
-    run.connecting, run.parked_for = waits_of(await store.effects(run.key))
+    run.connecting, run.parked_for = waits_of(await store.effects(key))
     if run.pending_before:
         run.recovered = "waiting"
     elif run.parked_for is not None:
@@ -44,7 +44,7 @@ async def recover(run: ActiveCall, store: JournalStore) -> None:
         run.recovered = "run"
     elif callable(policy):
         # The probe may be what ends the process: that counts, as its start does.
-        await store.start(run.key, run.env.clock.now())
+        await store.start(key, run.env.clock.now())
         try:
             found = await invoke(policy, jsonx.decode(run.raw))
         except ToolError as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolwright.calls.active_call import identity
 from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.replay import AGAIN, require_same
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
@@ -15,103 +18,118 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.outcome import ToolOutcome
 
 
-class Met(Struct, gc=False):
+class _Remembered(Struct, gc=False):
     """A call that was given an id, as it was given: a hook may replace its arguments later.
 
-    `end` is its run until it has an outcome. The garbage collector never sees it, so the end must come.
+    `end` is the call until it has an outcome. The garbage collector never sees it, so the end must come.
     """
 
     tool_id: str
     arguments: bytes
-    end: ActiveCall | ToolOutcome | None
+    end: ActiveCall | ToolOutcome
 
 
 class MemoryJournal:
     """What the calls of one session remember for the life of the process.
 
-    Only calls that were given an id can come again, so only these are kept.
+    Only calls that were given an id can come again, so only these are remembered.
     """
-
-    takes_time = False
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._scopes: dict[str, dict[str, Met]] = {}
+        self._scopes: dict[str, dict[str, _Remembered]] = {}
 
-    def meet(self, runs: Iterable[ActiveCall], scope: str) -> bool:
-        """Let the calls of a batch that were given an id meet their past, all or none; True when one has a past.
-
-        Raises:
-            ReplayMismatch: an identity was used before, for something else.
-        """
-        calls, met, past = self._scopes.setdefault(scope, {}), [], False
+    def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None] | None:
+        remembered = self._scopes.setdefault(calls[0].owner.scope, {})
+        admitted: list[ActiveCall] = []
+        lacked_connection: list[ActiveCall] = []
         try:
-            for run in runs:
-                if not run.named or run.repeated:
+            for call in calls:
+                if not call.named or call.repeated:
                     continue
-                known = calls.get(run.call_id)
+                known = remembered.get(call.call_id)
                 if known is None:
-                    tool_id = "" if run.tool is None else run.tool.definition.id
-                    run.key = calls[run.call_id] = Met(tool_id, run.raw, run)
-                else:
-                    past = True
-                    self._meet(run, known)
-                met.append(run)
+                    tool_id = "" if call.tool is None else call.tool.definition.id
+                    remembered[call.call_id] = _Remembered(tool_id, call.raw, call)
+                    call.remembered = True
+                elif self._replay(call, known):
+                    lacked_connection.append(call)
+                admitted.append(call)
         except ReplayMismatch:
-            for run in met:
-                if run.key is not None and run.before is not None:
-                    run.key.end = run.before
-                elif run.key is not None:
-                    del calls[run.call_id]
-                    run.key.end = None
-                if run.shares is not None:
-                    run.shares.sharers = tuple(other for other in run.shares.sharers if other is not run)
+            for call in admitted:
+                self._forget(call)
             raise
-        return past
+        return self._run_again(lacked_connection) if lacked_connection else None
 
-    def clear(self) -> None:
-        """Remember nothing. No call of the session may be running."""
-        self._scopes.clear()
+    def _replay(self, call: ActiveCall, known: _Remembered) -> bool:
+        """Give a call its outcome of before, or let it share the execution; True when it perhaps runs again."""
+        before = known.end
+        if isinstance(before, ActiveCall):
+            require_same(call, before.name, known.tool_id, known.arguments)
+            call.outcome = None  # of a call that could not run now: the outcome of the other one stands
+            call.shares = before
+            before.sharers = (*before.sharers, call)
+            return False
+        require_same(call, before.tool, known.tool_id, known.arguments)
+        again = call.outcome is None and before.status == "connection_required"
+        call.outcome = replace(before, replayed=True)
+        return again
 
-    def _meet(self, run: ActiveCall, known: Met) -> None:
-        past = known.end
-        assert past is not None
-        if isinstance(past, ActiveCall):
-            require_same(run, past.name, known.tool_id, known.arguments)
-            run.outcome = None  # of a call that could not run now: what the other one gives stands
-            run.shares = past
-            past.sharers = (*past.sharers, run)
-        else:
-            require_same(run, past.tool, known.tool_id, known.arguments)
-            again = run.outcome is None and past.status == "connection_required"
-            if again and past.provider in run.env.connected:
-                run.key, known.end, run.before, run.recovered = known, run, past, AGAIN
+    async def _run_again(self, calls: list[ActiveCall]) -> None:
+        """Let calls that ended without a connection run once more, if there is one now."""
+        for call in calls:
+            provider = None if call.outcome is None else call.outcome.provider
+            if provider is None or call.concluded or await call.env.connected_since(provider) is None:
+                continue
+            known = self._scopes[call.owner.scope][call.call_id]
+            before = known.end
+            call.outcome = None
+            if isinstance(before, ActiveCall) or before.status != "connection_required":
+                self._replay(call, known)  # another batch was faster
             else:
-                run.outcome = replace(past, replayed=True)
+                known.end, call.remembered, call.before, call.recovered = call, True, before, AGAIN
 
-    def enter(self, key: CallKey) -> None:
-        """A call begins to use effects."""
-        self._store.enter(key)
+    def _forget(self, call: ActiveCall) -> None:
+        """A call did not run: the next one with its id finds what this one found."""
+        if call.remembered:
+            remembered = self._scopes[call.owner.scope]
+            if call.before is not None:
+                remembered[call.call_id].end = call.before
+            else:
+                del remembered[call.call_id]
+            call.remembered = False
+        if call.shares is not None:
+            call.shares.sharers = tuple(other for other in call.shares.sharers if other is not call)
 
-    def leave(self, key: CallKey) -> None:
-        """Such a call is over."""
-        self._store.leave(key)
-
-    def will_keep(self, run: ActiveCall, outcome: ToolOutcome) -> bool:
-        """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
+    def is_known(self, call: ActiveCall) -> bool:
         return True
 
-    def keep(self, run: ActiveCall, outcome: ToolOutcome) -> None:
-        """Keep the outcome of a call."""
-        if outcome.status == "cancelled" and not outcome.may_have_run and run.before is not None:
-            run.key.end = run.before
-        elif outcome.status == "cancelled" and (not outcome.may_have_run or _may_run_again(run)):
-            self._scopes[run.owner.scope].pop(run.call_id, None)
-            run.key.end = None
-        else:
-            run.key.end = outcome
+    def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
+        return True
+
+    def will_record(self, call: ActiveCall, outcome: ToolOutcome) -> bool:
+        return True
+
+    def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
+        if call.remembered:
+            if outcome.status == "cancelled" and (not outcome.may_have_run or _may_run_again(call)):
+                self._forget(call)
+            else:
+                self._scopes[call.owner.scope][call.call_id].end = outcome
+        if call.entered and not (call.remembered and outcome.status == "connection_required"):  # else it may run again
+            self._store.leave(identity(call))
+        return True
+
+    def uses_effects(self, key: CallKey) -> None:
+        self._store.enter(key)
+
+    def forget_finished(self) -> None:
+        self._scopes.clear()
+
+    def close(self) -> None:
+        pass  # Nothing outlives the process.
 
 
-def _may_run_again(run: ActiveCall) -> bool:
+def _may_run_again(call: ActiveCall) -> bool:
     """True for a call that a fault of the machine stopped, and whose tool may simply run again."""
-    return run.fault is not None and run.tool is not None and run.tool.definition.on_crash == "rerun"
+    return call.fault is not None and call.tool is not None and call.tool.definition.on_crash == "rerun"

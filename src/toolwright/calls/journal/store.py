@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
+from toolwright.calls.active_call import identity
 from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
 from toolwright.calls.redact import written_arguments
@@ -27,8 +30,7 @@ POLL = 0.05
 """Seconds between two looks at a call that runs in another process."""
 RETRY = 1.0
 """Seconds between two attempts to release calls that could not be released."""
-Then = Callable[[ActiveCall, ToolOutcome, Exception | None], None]
-"""Called when the outcome of a call is written, with None, or with what went wrong."""
+Then = Concluded[ActiveCall]
 
 
 _key = functools.partial(tuple.__new__, CallKey)
@@ -38,8 +40,6 @@ _key = functools.partial(tuple.__new__, CallKey)
 class StoreJournal:
     """The journal of a runtime, in a store that outlives the process."""
 
-    takes_time = True
-
     def __init__(self, store: JournalStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
@@ -47,16 +47,15 @@ class StoreJournal:
         self._beginning: list[list[Intent]] = []
         self._unreleased = _Unreleased(store, clock, self._runs)
         self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
-        self.closing = False
+        self._closing = False
 
-    async def begin(self, session: str, scope: str, batch: str, runs: Sequence[ActiveCall]) -> None:
-        """Write the intents of a batch's calls, and let each meet its past.
+    def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None]:
+        return self._admit(calls)
 
-        Raises:
-            ReplayMismatch: a call's identity was used before, for something else. Nothing runs.
-            StoreError: the journal could not be written. Nothing runs.
-        """
-        now = self._clock.now()
+    async def _admit(self, runs: Sequence[ActiveCall]) -> None:
+        """Write the intents of a batch's calls in one commit, and compare each with its past."""
+        owner, now = runs[0].owner, self._clock.now()
+        session, scope, batch = runs[0].env.session_id, owner.scope, owner.id
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         refused: Sequence[ActiveCall] = ()
         if len(waiting) < len(runs):
@@ -66,16 +65,16 @@ class StoreJournal:
         if not waiting and not refused:
             return
         # That of a run is kept with the run.
-        under = None if scope.startswith(RUN_SCOPE) else runs[0].owner.context.written_authority
+        under = None if scope.startswith(RUN_SCOPE) else owner.context.written_authority
         intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
         refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
         while not await self._written(waiting, intents, refused, refusals):
             await self._clock.sleep(POLL)
         for run, intent in zip(waiting, intents, strict=True):
             if run.outcome is not None and run.outcome.status == "connection_required":
-                await self._run_again(run, intent.key, run.outcome, batch)
+                await self._run_again(run, intent.key, run.outcome)
             if run.recovered == LEFT:
-                await recover(run, self._store)
+                await recover(run, intent.key, self._store)
         for run in waiting:
             if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(run))
@@ -90,7 +89,7 @@ class StoreJournal:
                     if not sharer.concluded:
                         sharer.owner.start_over(sharer)
 
-    async def _run_again(self, run: ActiveCall, key: CallKey, before: ToolOutcome, batch: str) -> None:
+    async def _run_again(self, run: ActiveCall, key: CallKey, before: ToolOutcome) -> None:
         """Let a call that ended for want of a connection run once more, if there is one now."""
         if before.provider is None or await run.env.connected_since(before.provider) is None:
             return
@@ -112,7 +111,7 @@ class StoreJournal:
         sharers, run.sharers = run.sharers, ()
         for sharer in sharers:
             sharer.owner.start_over(sharer)
-        await self.begin(key.session, key.scope, batch, [run])
+        await self._admit([run])
 
     async def _written(
         self, waiting: list[ActiveCall], intents: list[Intent], refused: Sequence[ActiveCall], refusals: list[Intent]
@@ -193,29 +192,40 @@ class StoreJournal:
             run.pending_before = entry.pending
 
     def _drop(self, run: ActiveCall) -> None:
-        if self._live.get(run.key) is run:
+        if run.key is not None and self._live.get(run.key) is run:
             del self._live[run.key]
 
-    def enter(self, key: CallKey) -> None:
-        """The journal has the call's intent: there is nothing to say."""
+    def uses_effects(self, key: CallKey) -> None:
+        pass  # The store has the intent of the call, and that is enough.
 
-    def leave(self, key: CallKey) -> None:
-        """The journal has the call's outcome: there is nothing to say."""
+    def forget_finished(self) -> None:
+        pass  # Calls are in the store, which is asked to forget them.
 
-    def mark_started(self, run: ActiveCall, then: Callable[[Exception | None], None]) -> None:
-        """Commit that a call begins, and call `then` with None, or with what went wrong."""
-        assert run.key is not None
-        self._when_done(run, self._store.start(run.key, run.record.started_at), then)
+    def is_known(self, call: ActiveCall) -> bool:
+        return call.key is not None or call.shares is not None
 
-    def finish(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
-        """Commit the outcome of a call, and tell `then`."""
+    def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
+        # It must be known after a crash whether the call had started, if its tool may not simply run again. A call that
+        # was cut off before may be the one that ends the process: its crashes are counted by its starts.
+        if call.key is None or (call.plan.rerun and call.recovered is None):
+            return True
+        self._when_done(call, self._store.start(call.key, call.record.started_at), functools.partial(then, call))
+        return False
+
+    def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
+        if call.key is None:
+            return True
+        self._finish(call, outcome, then)
+        return False
+
+    def _finish(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         assert run.key is not None
         run.handed_over = True
         if outcome.status != "cancelled" and run.fault is None:
             self._outcomes.add(run, outcome, then)
             return
         job: Awaitable[bool]
-        if not self.will_keep(run, outcome):
+        if not self.will_record(run, outcome):
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
             job = self._store.release(run.key)
         elif outcome.may_have_run and run.ran:
@@ -225,10 +235,9 @@ class StoreJournal:
             job = self._take_back(run)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
 
-    def will_keep(self, run: ActiveCall, outcome: ToolOutcome) -> bool:
-        """True when a call ends with this outcome, or may run anew; False when it is left as a crash leaves it."""
+    def will_record(self, run: ActiveCall, outcome: ToolOutcome) -> bool:
         left = run.asked or run.waiting or run.ran
-        stopped = self.closing or run.owner.fault is not None
+        stopped = self._closing or run.owner.fault is not None
         return run.fault is None and not (stopped and outcome.status == "cancelled" and left)
 
     def _finish_alone(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
@@ -237,7 +246,7 @@ class StoreJournal:
             if run.refused is not None:
                 job = self._refuse_alone(run, run.refused, outcome)
             else:
-                job = self._store.finish(run.key, outcome, run.record.started_at, self._clock.now())
+                job = self._store.finish(identity(run), outcome, run.record.started_at, self._clock.now())
         except Exception as error:  # at what a tool put into its outcome
             told = StoreError(f"The outcome of call {run.call_id!r} cannot be written: {type(error).__name__}: {error}")
             job = asyncio.get_running_loop().create_future()
@@ -250,7 +259,7 @@ class StoreJournal:
 
     def _committed(self, run: ActiveCall, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
         self._drop(run)
-        if fault is not None:
+        if fault is not None and run.key is not None:
             self._unreleased.add(run.key)
         then(run, outcome, fault)
 
@@ -268,8 +277,7 @@ class StoreJournal:
         return key in self._live or any(intent.key == key for intents in self._beginning for intent in intents)
 
     def close(self) -> None:
-        """From now on what is stopped is cut off, as by a crash."""
-        self.closing = True
+        self._closing = True
         self._unreleased.close()
 
     def _when_done(self, run: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
@@ -301,7 +309,7 @@ def _intent(run: ActiveCall, key: CallKey, batch: str, now: float, under: bytes 
 class _OutcomeWriter:
     """Writes the outcomes of calls.
 
-    `alone` writes the outcome of one call and tells its `Then`; `written` is told of each that was written here.
+    `alone` writes the outcome of one call; `written` is told of each call that was written here.
     """
 
     def __init__(
@@ -341,7 +349,14 @@ class _OutcomeWriter:
                 then(run, outcome, None)
 
         ended = [
-            Ended(run.key, outcome, run.record.started_at, now, run.entered or run.recovered is not None, run.refused)
+            Ended(
+                identity(run),
+                outcome,
+                run.record.started_at,
+                now,
+                run.entered or run.recovered is not None,
+                run.refused,
+            )
             for run, outcome, _ in calls
         ]
         try:

@@ -27,7 +27,7 @@ def enter(run: ActiveCall) -> CallKey:
     key = identity(run)
     if not run.entered:
         run.entered = True
-        run.env.journal.enter(key)
+        run.env.journal.uses_effects(key)
     return key
 
 

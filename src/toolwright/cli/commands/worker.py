@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +26,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import opened, store_to_fill
 from toolwright.stores.contracts.background_run import BackgroundRun
+from toolwright.stores.opening import inspect_store
 from toolwright.tools.registry import Catalogue
 
 Say = Callable[[str], None]
@@ -96,7 +96,7 @@ def worker(
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say
         # A worker may be started before the program that first writes to the store.
-        made = not store.exists()
+        made = not asyncio.run(inspect_store(store).exists())
         asyncio.run(_to_the_end(_work(store, made, used, grace, health, say)))
 
 
@@ -146,7 +146,7 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(store: Path, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
+async def _work(store: str, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
     with told_to_stop() as stop:
         told = asyncio.ensure_future(stop.wait())
         manager = opened(store, app, made=made, worker=True)

@@ -2,11 +2,13 @@
 
 A case about a store needs a `Database`: something that several owners can open, and where one can be killed. Those
 about work in the background are for stores that keep it, and a collection of their own. One about a controller needs
-`Controllers` in the same way. How to run them is in `docs/writing-a-store.md`. Nothing here needs pytest.
+`Controllers` in the same way, and one about a call journal a runtime that is open. How to run them is in
+`docs/writing-a-store.md`. Nothing here needs pytest.
 """
 
 from toolwright.testing.conformance.background import CASE_CLOCK
 from toolwright.testing.conformance.background_runs import PROCESSES
+from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
@@ -49,6 +51,7 @@ __all__ = [
     "ARRIVALS",
     "BACKGROUND_CASES",
     "CALLS",
+    "CALL_JOURNALS",
     "CASES",
     "CASE_CLOCK",
     "CONTROLLER_CASES",
@@ -67,6 +70,7 @@ __all__ = [
     "TAKEOVERS",
     "TRIGGERS",
     "WAITS",
+    "CallJournalCase",
     "Case",
     "ControllerCase",
     "Controllers",
