@@ -1,7 +1,7 @@
 """An app: the tools of an agent and everything they run with, as one frozen value. Owns the options that a program,
 a worker and a command must share; does not own opening a store nor running anything.
 
-`Runtime` is what an opened app is; `toolwright.cli` loads an app by `--app module:name`.
+An opened app is a `Runtime`; `toolwright.cli` loads an app by `--app module:name`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class App:
-    """What belongs together in an agent, said once: every program, worker and command opens the same app.
+    """The parts of an agent in one value: every program, worker and command opens the same app.
 
     It is checked when it is made, and holds no connection and no file: it may be a global of a module, from where
     `toolwright worker --app module:app` takes it.
@@ -39,13 +39,13 @@ class App:
     Args:
         tools: the tools of every session. A registry, a scope or a view is used as it is, and followed.
         capabilities: bundles of tools, prompt and hooks, by name or as a `Capability`.
-        policy: the owner's decisions; the defaults are those of `Policy()`.
+        policy: the owner's rules; the defaults are those of `Policy()`.
         before: hooks that see each call before it is authorised.
         after: hooks that see each outcome before it is final.
         projector: turns an outcome into the text that the model reads; it is given the call, too, if it takes two
             arguments, and may be async.
         model: the model that tools ask with `ctx.complete`.
-        quotas: how much each session may keep.
+        quotas: how much each session may store.
         lifespan: a function without parameters under `@contextlib.asynccontextmanager`. It is entered in each process
             that opens the app, before anything else, and closed last. Tools get its value as `ctx.deps`.
         automatic: capabilities that come by themselves when one of the tools calls for them; by default those of
@@ -101,7 +101,7 @@ class App:
         """Open the app over a store: `async with` the result, or await it and close the runtime later.
 
         Args:
-            store: where the runtime keeps what happens: the path of a file, or ":memory:" for the life of the
+            store: where the runtime stores its records: the path of a file, or ":memory:" for the life of the
                 runtime. A store that is open already is used as it is, and closed with the runtime.
             sync: "full" survives a power cut; "normal" survives a killed process, and is faster.
             recover: first finish the calls that a crash cut off, as `Runtime.recover` does.
@@ -145,7 +145,7 @@ class Arranged(NamedTuple):
 
 
 def arrange(app: App) -> Arranged:
-    """Choose the capabilities that are active, and lay their tools beside those of the app.
+    """Choose the active capabilities, and add their tools to those of the app.
 
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
@@ -158,7 +158,7 @@ def arrange(app: App) -> Arranged:
 
 
 def activated(app: App, tools: Snapshot, asked: Iterable[str | Capability]) -> tuple[Capability, ...]:
-    """The capabilities that are asked for, and those that come by themselves with one of the tools."""
+    """The capabilities that were asked for, and those that one of the tools brings automatically."""
     from toolwright.builtin import capabilities
 
     return activate(

@@ -59,7 +59,7 @@ class OpenOptions(RunOptions, total=False):
 
 
 class RuntimeOptions(AppOptions, RunOptions, total=False):
-    """The options of `Runtime.open`: those of an `App`, and those of opening it."""
+    """The options of `Runtime.open`: the options of an `App`, and the options of opening it."""
 
 
 Fits = Callable[[Any], bool]

@@ -51,7 +51,7 @@ class StoreDamaged(StoreError):
 
 
 class StoreLost(StoreError):
-    """The file of an open store was deleted, moved, replaced or truncated: nothing more can be kept in it."""
+    """The file of an open store was deleted, moved, replaced or truncated: it can store nothing more."""
 
 
 class MachineError(ToolwrightError):
@@ -78,7 +78,7 @@ class KeyRefused(ToolwrightError):
 
 
 class ServiceError(ToolwrightError):
-    """A session service refuses what it is asked: `code` is a short stable word, such as "not_found" or "quota".
+    """A session service refuses a request: `code` is a short stable word, such as "not_found" or "quota".
 
     A tool that does not catch it fails with this code and message, which the model may read.
     """
@@ -94,7 +94,7 @@ class RunError(ServiceError):
 
 class RunRefused(RunError):
     """The policy of its starter does not let a run, schedule or trigger be started: `code` is "denied",
-    "needs_approval" where nobody is asked, or "policy_error"."""
+    "needs_approval" where nobody can be asked, or "policy_error"."""
 
 
 class ScheduleError(RunError):
@@ -102,7 +102,8 @@ class ScheduleError(RunError):
 
 
 class SecretsError(ToolwrightError):
-    """A secret cannot be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
+    """A secret cannot be sealed, opened or redacted, because a key or a library is missing. Stored secrets do not
+    change."""
 
 
 class CapabilityError(ToolwrightError):
@@ -110,7 +111,7 @@ class CapabilityError(ToolwrightError):
 
 
 class ArchiveError(ToolwrightError):
-    """An archive of a session cannot be written or read, or what it has is not what it says."""
+    """An archive of a session cannot be written or read, or its content does not match its index."""
 
 
 class ConversionError(ToolwrightError):

@@ -1,4 +1,4 @@
-"""Four tools that calculate. Owns what is done where numbers end: whole numbers stay whole as far as JSON can say."""
+"""Four tools that calculate. Owns rounding and overflow: integers stay integers as far as JSON can express them."""
 
 from __future__ import annotations
 

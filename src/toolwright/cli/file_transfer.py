@@ -1,6 +1,6 @@
 """Content on its way between a store and this machine. Owns reading and writing it in pieces; knows no store.
 
-Nothing is held whole, whatever its size. What is written to a path is there whole or not at all.
+No file is held in memory as a whole. A file written to a path is there completely or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolwright.ids import new_id
 from toolwright.stores.contracts.sessions import PIECE
 
 STREAM = "-"
-"""What stands for stdin or stdout where a path is expected."""
+"""The path that means stdin or stdout."""
 
 
 async def read_pieces(source: str) -> AsyncIterator[bytes]:
@@ -79,7 +79,8 @@ async def _shown(pieces: AsyncIterable[bytes], path: str) -> AsyncIterator[bytes
 
 
 async def write_path(pieces: AsyncIterable[bytes], target: Path, *, force: bool) -> int:
-    """Write content to a file of this machine, and return its size. One that is there stays, unless it is to go.
+    """Write content to a file of this machine, and return its size. An existing file stays, unless it is to be
+    replaced.
 
     Raises:
         BadInput: it is there, or cannot be written.
@@ -115,7 +116,7 @@ def _put(partial: Path, target: Path, force: bool) -> None:
 
 
 def require_free(target: Path) -> None:
-    """Refuse to write over what is there.
+    """Refuse to write over an existing file.
 
     Raises:
         BadInput: something is.

@@ -1,6 +1,6 @@
-"""How a timing is given. Owns what is taken and the words of each refusal; does not own when a timing is due.
+"""Reading a timing. Owns which forms are accepted and the text of each refusal; does not own when a timing is due.
 
-The refusals speak of `cron_expression` and `scheduled_at`, as a model writes them. A program says `cron` and `at`:
+The refusals use `cron_expression` and `scheduled_at`, the names that a model writes. A program uses `cron` and `at`:
 `in_words_of_a_program` puts these names in their place, and keeps the refusal as its cause.
 """
 
@@ -94,7 +94,7 @@ def read_schedule(schedule: object, now: float) -> Timing:
     """Return the timing in an object as a model writes it, with `cron_expression`, `scheduled_at` and `timezone`.
 
     Raises:
-        ScheduleError: it is not an object, or `read_timing` refuses what it has.
+        ScheduleError: it is not an object, or `read_timing` refuses its content.
     """
     if not isinstance(schedule, Mapping):
         raise ScheduleError(NOT_AN_OBJECT)

@@ -1,4 +1,4 @@
-"""The schedules client of a session, and the handle of a schedule. Owns every refusal, and whose a schedule is."""
+"""The schedules client of a session, and the handle of a schedule. Owns every refusal and the check of ownership."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from toolwright.tools.tool import Tool
 
 
 class ScheduleDesk:
-    """What handles of schedules need of their runtime."""
+    """The parts of a runtime that handles of schedules need."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class ScheduleDesk:
         self.clock = clock
         self.limits = limits
         self.poke = poke
-        """Says to the worker of this runtime, if it has one, that there may be something to do."""
+        """Notifies the worker of this runtime, if it has one, that there may be work."""
         self.origin = origin
-        """Who adds schedules and runs them now, and what that one may do."""
+        """The caller that adds schedules or runs them now, and its permissions."""
         self.rules = rules
 
 
@@ -120,7 +120,7 @@ class ScheduleHandle:
         return done
 
     async def resume(self) -> bool:
-        """Go on with the next instant from now; what passed in the pause was not wanted. False when it was not paused.
+        """Continue with the next instant from now; instants during the pause are skipped. False when it was not paused.
 
         Raises:
             ScheduleError: its only instant has passed meanwhile.
@@ -141,12 +141,12 @@ class ScheduleHandle:
         """Start a run beside its instants, whatever else runs, and return the id of the run.
 
         Raises:
-            RunRefused: the policy of whoever asks does not let the tool run.
+            RunRefused: the caller's policy does not let the tool run.
             ScheduleError: it was cancelled.
         """
         mark = self._marker.mark("schedules.run_now", self.id)
         schedule, now, desk = await self.refresh(), self._clock.now(), self._desk
-        # Whoever runs it now may perhaps do less than whoever added it, so that both hold.
+        # The caller that runs it now may have fewer permissions than the one that added it, so both policies apply.
         authority = combine(schedule.authority, desk.rules.write(desk.origin))
         registration = replace(start_of(schedule, now, now), authority=authority)
         tool = None if self._tools is None else find(self._tools(), schedule.tool)
@@ -159,18 +159,18 @@ class ScheduleHandle:
         return run
 
     async def cancel(self) -> bool:
-        """Fire nothing any more; runs that it started go on. False when it was over already."""
+        """Stop firing; runs that it started continue. False when it was finished already."""
         mark = self._marker.mark("schedules.cancel", self.id)
         done = await self._store.change(self.id, ("active", "paused"), "cancelled", None, mark)
         await self.refresh()
         return done
 
     async def history(self, limit: int = 100) -> list[Fired]:
-        """What it did for its instants, the latest first."""
+        """Its firings and skipped instants, the latest first."""
         return await self._store.history(self.id, limit)
 
     def upcoming(self, count: int = 5) -> list[float]:
-        """Its next instants, as far as the clock goes on as it does."""
+        """Its next instants, if the rules of the time zone do not change."""
         schedule = self._schedule
         if schedule.state != "active" or schedule.next_at is None or count < 1:
             return []
@@ -232,16 +232,16 @@ class Schedules:
             cron: five fields, such as "*/10 * * * *".
             at: an instant: a datetime with a zone, or RFC 3339 text. One of `cron` and `at` is given.
             timezone: the IANA name of the zone that `cron` is read in; by default UTC.
-            title: what people call its runs.
+            title: the title of its runs, for people.
             timeout: seconds that each run may take.
-            signal_on_completion: append a message to the session when a run is over.
-            misfire: what becomes of instants at which nothing ran: "skip", "once" for the latest of them, or "all".
-            overlap: what becomes of an instant while a run is not over: "skip", "queue" or "allow".
+            signal_on_completion: append a message to the session when a run is finished.
+            misfire: the handling of missed instants: "skip", "once" for the latest of them, or "all".
+            overlap: the handling of an instant while a run is not finished: "skip", "queue" or "allow".
             id: an id of the caller's choice. If there is a schedule of the same id and content, that one is returned as
-                it is, also when it is paused or over: so a program may add its schedules each time it starts.
+                it is, also when it is paused or finished: so a program may add its schedules each time it starts.
 
         Raises:
-            RunRefused: the policy of whoever adds it does not let the tool run.
+            RunRefused: the caller's policy does not let the tool run.
             ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
                 is that of another schedule ("conflict").
             RunError: the tool cannot run in the background, or its arguments are not usable.
@@ -264,7 +264,7 @@ class Schedules:
         require_allowed(origin, self._session, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
         with in_words_of_a_program():
-            # One that is there already has its next instant, or had its last.
+            # A schedule that exists already has its next instant, or had its last.
             next_at = require_next(timing, now) if there is None else there.next_at
         schedule = Schedule(
             id=new_schedule_id() if id is None else id,
@@ -286,7 +286,7 @@ class Schedules:
         return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
-        """The schedules of the session, the oldest first: all, or those that are not over."""
+        """The schedules of the session, the oldest first: all, or only the unfinished ones."""
         return [self._handle(schedule) for schedule in await self._store.list(self._session, active=active)]
 
     async def get(self, id: str) -> ScheduleHandle:
@@ -300,7 +300,7 @@ class Schedules:
     async def _own(self, id: str) -> Schedule:
         found = await self._store.find(id)
         if found is None or found.session != self._session:
-            # The same for both: who does not own a schedule learns nothing of it.
+            # The same answer for both: a caller that does not own a schedule learns nothing about it.
             raise ScheduleError(
                 f"There is no schedule {id!r:.200} in this session; list its schedules to see their ids", "not_found"
             )

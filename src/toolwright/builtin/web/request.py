@@ -1,4 +1,4 @@
-"""One guarded request and its redirects. Owns the checks at each hop; does not own what a body means.
+"""One guarded request and its redirects. Owns the checks at each hop; does not own the meaning of a body.
 
 A name is resolved once for each hop, every address is checked, and the connection goes to a checked address while TLS
 and the Host header keep the name. So an answer that changes between check and use changes nothing. There is no proxy,
@@ -136,7 +136,7 @@ async def _find(target: Target, manners: Manners) -> list[Address]:
 async def _ask(
     target: Target, addresses: list[Address], manners: Manners, open_things: AsyncExitStack
 ) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
-    """Send the request and read the head of the response. What it opens is closed with `open_things`."""
+    """Send the request and read the head of the response. Everything that it opens is closed with `open_things`."""
     pool = httpcore.AsyncConnectionPool(
         ssl_context=manners.ssl_context,
         network_backend=Pinned(addresses, manners.connect),

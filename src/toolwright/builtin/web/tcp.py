@@ -1,4 +1,4 @@
-"""One connection. Owns finding addresses, connecting to a checked one, and what the failures of that are called."""
+"""One connection. Owns finding addresses, connecting to a checked one, and the names of connection failures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pinned(httpcore.AsyncNetworkBackend):
 
 @asynccontextmanager
 async def mapped(host: str) -> AsyncIterator[None]:
-    """Turn what the network does to us into failures. Their text is ours: a library's may quote what was sent."""
+    """Turn network errors into failures. Their text is ours: a library's text may quote the data that was sent."""
     try:
         yield
     except httpcore.RemoteProtocolError as error:
@@ -105,5 +105,5 @@ async def resolve_by_system(host: str, port: int) -> list[str]:
 
 @functools.cache
 def usual_tls() -> ssl.SSLContext:
-    """What TLS trusts unless the owner says otherwise. The environment may not add an authority of its own."""
+    """The certificates that TLS trusts unless the owner chooses others. The environment may not add an authority."""
     return httpx.create_ssl_context(trust_env=False)

@@ -1,7 +1,7 @@
 """URLs that a model wrote. Owns which spellings are fetched; does not own which hosts may be reached.
 
 A spelling that two parsers might read in two ways is refused, not interpreted. No message repeats the URL: it may hold
-what its sender should have kept.
+a secret.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_url(text: str) -> Target:
     """Read a URL.
 
     Raises:
-        ToolError: it is not one that is fetched.
+        ToolError: the URL cannot be fetched.
     """
     _check_text(text)
     shape = _SHAPE.fullmatch(text)

@@ -49,7 +49,7 @@ def read_payload(name: str, provider: str | None) -> Payload:
         ) from None
     shape = shape or PROVIDERS[detect(content)]
     calls = shape.read_calls(content)
-    if shape is PROVIDERS["mcp"]:  # as a server reads them: what is run are the tools of the command, of any kind
+    if shape is PROVIDERS["mcp"]:  # as a server reads them: the command runs its tools, of any kind
         calls = [replace(call, kind=None) for call in calls]
     return Payload(calls, shape)
 

@@ -1,4 +1,4 @@
-"""What a project says of its tools and its store. Owns reading `[tool.toolwright]` in pyproject.toml; opens nothing."""
+"""The project's settings for tools and store. Owns reading `[tool.toolwright]` in pyproject.toml; opens nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolwright.stores.contracts.scheme import is_url
 
 
 class Project(NamedTuple):
-    """A directory and what its pyproject.toml says under `[tool.toolwright]`; paths are relative to it."""
+    """A directory and the settings in its pyproject.toml under `[tool.toolwright]`; paths are relative to it."""
 
     directory: Path
     table: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Where tools come from. Owns reading `--tools` and finding tools in what it names; not importing it."""
+"""Where tools come from. Owns reading `--tools` and finding tools in the named modules; does not own importing them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODULE = re.compile(r"(?P<module>\w+(?:\.\w+)*)(?::(?P<attribute>[\w.]+))?")
 
 
 def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) -> ToolRegistry:
-    """The tools that `--tools` names, or those of the project around the directory when it names none.
+    """The tools that `--tools` names; if it names none, the tools of the project around the directory.
 
     Raises:
         BadInput: there are no tools, or some cannot be loaded.

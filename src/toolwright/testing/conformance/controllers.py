@@ -1,4 +1,4 @@
-"""What a case about a controller is given. Owns opening controllers over any store; not what they must do."""
+"""The values of a case about a controller. Owns opening controllers over any store; not their duties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Controllers(Protocol):
         ...
 
     async def begin(self, controller: EffectController, call: CallKey) -> CallEffects:
-        """Make a call this process's: a new one, or one that a dead process left."""
+        """Make this process the owner of a call: a new one, or one of a dead process."""
         ...
 
     async def finish(self, controller: EffectController, call: CallKey) -> None:
@@ -41,7 +41,7 @@ class Controllers(Protocol):
         ...
 
     async def close(self) -> None:
-        """End all that are left, and let go of all that was made."""
+        """Close all that are left, and release all resources."""
         ...
 
 
@@ -79,7 +79,7 @@ class OverStore:
 
 
 class Bench:
-    """What a case works with: controllers on one memory, and a clock that only it moves."""
+    """The parts of a case: controllers on one memory, and a clock that only the case moves."""
 
     def __init__(self, controllers: Controllers) -> None:
         self.controllers = controllers
@@ -124,7 +124,7 @@ class ControllerCase(Struct, frozen=True):
         """Check the promise on a new memory, and close it.
 
         Raises:
-            AssertionError: the controller does not keep it.
+            AssertionError: the controller breaks the promise.
         """
         try:
             await self.check(Bench(controllers))
@@ -156,7 +156,7 @@ class Doing:
 
 
 async def raised(kind: type[E], work: Awaitable[Any]) -> E:
-    """What something raises that must raise."""
+    """The exception that must be raised."""
     try:
         await work
     except kind as error:
