@@ -29,9 +29,9 @@ from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 class SqliteStore:
     """`Store` in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
 
-    With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
-    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`. Leases of workers
-    go by the monotonic time of `clock`, which is the same in all processes of a machine.
+    With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose the
+    latest acknowledged writes. `vfs` names another way to the file, one of `apsw.vfs_names()`. Leases of workers use
+    the monotonic time of `clock`, which is the same in all processes of a machine.
     """
 
     def __init__(

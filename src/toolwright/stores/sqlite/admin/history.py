@@ -1,4 +1,5 @@
-"""What a store has, for people to read. Owns lists of batches and calls; changes nothing, and waits for nobody."""
+"""The records of a store for people to read. Owns lists of batches and calls; changes nothing, and waits for no
+lock."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
 
 
 async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-    """The background runs whose id is this, or else begins so, with or without the part that most ids share.
+    """The background runs with this id, or else those whose id begins so, with or without the part that most ids share.
 
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
@@ -88,7 +89,7 @@ async def runs_called(path: str | Path, word: str, session: str | None = None, *
 
 
 async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-    """The schedules whose id is this, or else begins so, as with `runs_called`.
+    """The schedules with this id, or else those whose id begins so, as with `runs_called`.
 
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.

@@ -29,7 +29,7 @@ _TREE = (
 )
 
 BEYOND = 3_600.0
-"""A lease that ends so many seconds later than one that is given now was given before the machine was started anew."""
+"""A lease that ends so many seconds later than a new one was given before the machine was restarted."""
 _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 
@@ -146,7 +146,7 @@ class SqliteRunStore:
         def work(connection: apsw.Connection) -> builtins.list[BackgroundRun]:
             known = read_run(connection, id)
             if known is None or known.over:
-                return []  # what it started goes on, as it did when it ended
+                return []  # the runs that it started continue, as they did when it ended
             for process in _tree(connection, id):
                 if not process.over and process.cancel_reason is None:
                     connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, process.id))
@@ -222,7 +222,7 @@ class SqliteRunStore:
         return replace(process, lease_until=self._clock.now() + left)
 
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
-        """Workers whose process has ended, whatever their leases say."""
+        """Workers whose process has ended, whatever the state of their leases."""
         if self._place is None:
             return []
         found: Any = connection.execute("SELECT name, owner FROM workers WHERE owner != ?", (self._owner,)).fetchall()

@@ -48,7 +48,7 @@ class SqliteScheduleStore:
                         "if it is yours",
                         "conflict",
                     )
-                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                # Adding it again starts it from now on, with the permissions of the new caller.
                 connection.execute("UPDATE schedules SET authority = ? WHERE id = ?", (schedule.authority, there.id))
                 return there.id
             query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
@@ -132,7 +132,7 @@ class SqliteScheduleStore:
         self, id: str, before: Sequence[State], state: State, next_at: float | None, mark: Mark | None
     ) -> bool:
         allowed = ", ".join(f"'{one_state}'" for one_state in before)
-        # Whoever asks may have looked before the last firing: what was fired must not be due again.
+        # The caller may have read it before the last firing: a fired instant must not be due again.
         statement = f"UPDATE schedules SET state = ?, next_at = max(next_at, ?) WHERE id = ? AND state IN ({allowed})"
 
         def work(connection: apsw.Connection) -> bool:
@@ -154,7 +154,7 @@ class SqliteScheduleStore:
 
 
 def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits, now: float) -> str | None:
-    """Do what is done for one instant, unless that was done before; the id of the run, if one is started."""
+    """Fire one instant, unless it was fired before; the id of the run, if one is started."""
     query = "SELECT 1 FROM firings WHERE schedule = ? AND instant = ? AND what = 'fired'"
     if one(connection, query, (id, firing.instant)) is not None:
         return None
@@ -170,9 +170,9 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
 
 
 def prune_firings(connection: apsw.Connection, before: float, sessions: Collection[str] | None, dry_run: bool) -> int:
-    """Remove what schedules did before an instant, and then those that are over and did nothing since; count the first.
+    """Remove firings before an instant, and then finished schedules without any; count the firings.
 
-    What is due is known by the next instant of a schedule, and never by what it did.
+    The next instant of a schedule decides when it is due, never its past firings.
     """
     mine = "(?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
     chosen = None if sessions is None else json.dumps(list(sessions))

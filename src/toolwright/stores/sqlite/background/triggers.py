@@ -36,7 +36,7 @@ class SqliteTriggerStore:
                         f"The id {trigger.id!r} is that of another trigger; remove that one first, or use another id",
                         "conflict",
                     )
-                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                # Adding it again starts it from now on, with the permissions of the new caller.
                 connection.execute(
                     "UPDATE triggers SET authority = ? WHERE session = ? AND id = ?",
                     (trigger.authority, trigger.session, trigger.id),

@@ -40,7 +40,7 @@ _REFUSE = (
 )
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = (
-    # A call that is over needs no authority any more, unless it may be reopened.
+    # A finished call needs no authority any more, unless it may be reopened.
     "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?2, status = ?3, outcome = ?4,"
     " authority = CASE ?3 WHEN 'connection_required' THEN authority END"
     f" {_OWN}"
@@ -53,7 +53,7 @@ _HELD = (
     " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
 )
 NOBODY = ""
-"""The owner of an unfinished call that its owner let go of."""
+"""The owner of an unfinished call that was released."""
 _key = CallKey._make
 _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
@@ -138,7 +138,7 @@ class SqliteJournalStore:
     async def _begin_of_run(
         self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
     ) -> list[Entry | None]:
-        """Begin calls of a process while a worker of this owner has it: one that was frozen begins nothing more."""
+        """Begin calls of a run while a worker of this owner holds it: a worker that was frozen begins nothing more."""
         id = scope.removeprefix(RUN_SCOPE)
 
         def held(connection: apsw.Connection) -> list[Entry | None] | None:
@@ -192,7 +192,7 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> None:
             if refused:
-                # No intent of theirs stands for this owner, so the lease of their process says whose they are.
+                # They have no intent of this owner, so the lease of their run names the owner.
                 self._require_held(connection, {row[1] for row in refused})
                 connection.executemany(_REFUSE, refused)
             bundles = {bundled[1] for bundled in taken if bundled is not None}
@@ -251,7 +251,7 @@ class SqliteJournalStore:
         return self._writer.do(functools.partial(_change, key, _RELEASE, (NOBODY, *key, self.owner)))
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
-        # The plus keeps SQLite from reading all calls of the session, most of which are finished.
+        # The plus prevents SQLite from reading all calls of the session, most of which are finished.
         only, values = ("", ()) if session is None else ("AND +session = ?", (session,))
         query = (
             f"SELECT {_COLUMNS} FROM every_call WHERE outcome IS NULL {only}"
@@ -266,7 +266,7 @@ class SqliteJournalStore:
         return await self._writer.read(work)
 
     async def close(self) -> None:
-        """Leave nothing behind that says nothing; the store is still open."""
+        """Remove bundles that mean nothing any more; the store is still open."""
         over = self._bundles.over()
         if over:
             job = self._writer.do(lambda connection: remove(connection, over), synced=False)

@@ -1,4 +1,4 @@
-"""Waits in SQLite. Owns their queries; keys, deadlines and what a decision means are written once, above it."""
+"""Waits in SQLite. Owns their queries; keys, deadlines and the meaning of a decision are in the rooms above."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ class SqliteWaitStore:
 
     async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
         def work(connection: apsw.Connection) -> Arrivals:
-            # Counters and not the highest numbers: what came last may be forgotten, and its number must not come again.
+            # Counters and not the highest numbers: the last record may be forgotten, and its number must not come
+            # again.
             cursor = (
                 one(connection, "SELECT value FROM meta WHERE name = 'arrived'"),
                 one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0,

@@ -1,4 +1,4 @@
-"""What is wrong with the file of a store, in words. Owns the reasons and their remedies; others meet the fault."""
+"""Explains faults of the file of a store. Owns the reasons and their remedies; others meet the fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _REASONS = {
     "TooBig": "it is larger than a store can hold; let tools return less",
 }
 _BESIDE = ("-wal", "-shm", "-journal")
-"""How the files end that SQLite keeps beside a store; they take its permissions when they are made, and keep them."""
+"""The suffixes of the files that SQLite makes beside a store; they get its permissions when they are made, and keep
+them."""
 
 
 _KINDS: dict[type[apsw.Error], type[StoreError]] = {
@@ -40,9 +41,10 @@ def _is_writable(path: Path) -> bool:
 
 
 def reason(path: Path, error: apsw.Error, waited: float = 0.0, writable: Callable[[Path], bool] = _is_writable) -> str:
-    """What is wrong with a file, and the remedy.
+    """The fault of a file, and the remedy.
 
-    `waited` is for how many seconds it was tried; `writable` says what the system lets this process write to.
+    `waited` is for how many seconds it was tried; `writable` tests whether the system lets this process write to a
+    path.
     """
     name = type(error).__name__.removesuffix("Error")
     if name == "CantOpen":
@@ -54,7 +56,7 @@ def reason(path: Path, error: apsw.Error, waited: float = 0.0, writable: Callabl
 
 
 def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:
-    if not os.path.isdir(path.parent):  # False, and no error, where nobody may look
+    if not os.path.isdir(path.parent):  # False, and no error, for a directory that this process may not read
         return f"there is no directory {str(path.parent)!r}; make it first"
     if os.path.isdir(path):
         return "it is a directory; give the path of a file"

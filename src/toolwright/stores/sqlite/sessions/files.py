@@ -100,7 +100,7 @@ class SqliteFilesStore:
 def put_file(
     connection: apsw.Connection, session: str, path: str, content: Content, writing: Writing
 ) -> tuple[Any, ...]:
-    """Write a file inside the transaction of the caller, and return what `FileInfo` is made of.
+    """Write a file inside the transaction of the caller, and return the fields of `FileInfo`.
 
     Raises:
         ServiceError: it may not be written, or the quota is used up.
@@ -137,7 +137,7 @@ def _info(
 
 
 def _make_directories(connection: apsw.Connection, session: str, path: str, at: float) -> None:
-    """Make a directory and what is missing above it: where one is, those above it are."""
+    """Make a directory and the missing ones above it: above an existing one, all exist."""
     missing: list[str] = []
     while path != ROOT:
         found = _find(connection, session, path)

@@ -65,7 +65,7 @@ class SqliteArchiveStore:
             connection.execute("BEGIN")  # one moment for all rows
             return work(connection)
 
-        # On a connection of its own: a long export holds nobody up.
+        # On a connection of its own: a long export blocks no other work.
         return await visit(self._path, snapshot)
 
     async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
@@ -172,7 +172,7 @@ class _Sink:
             raise ValueError(f"it is there twice, or lacks something ({error})") from error
 
     def add_blob(self, hash: str, pieces: Iterable[bytes]) -> None:
-        # Read to its end even where the content is there: what the archive has must be what it says.
+        # Read to its end even if the content is stored already: the archive must match its index.
         digest = bytes.fromhex(hash)
         put_blob(self._connection, digest, pieces)
         for _ in pieces:
