@@ -185,9 +185,9 @@ class StoreInspector(Protocol):
         Args:
             before: seconds since 1970, as `Retention.before` gives.
             sessions: only calls of these.
-            vacuum: return the free space to the system, which may take as long as copying the store. Otherwise that space
-                is used for what comes.
-            dry_run: remove nothing, and count what would be.
+            vacuum: return the free space to the system, which may take as long as copying the store. Otherwise new
+                records use that space.
+            dry_run: remove nothing, and count the records that would be removed.
         """
         ...
 
