@@ -36,7 +36,18 @@ class RuntimeClosed(ToolwrightError):
 
 
 class StoreError(ToolwrightError):
-    """A store can not be opened, read or written. It is never recorded as a tool's outcome."""
+    """A store cannot be opened, read or written. It is never recorded as a tool's outcome."""
+
+
+class StoreUnavailable(StoreError):
+    """A store did not answer: it is busy, or out of reach. Whether it wrote is not known; the verb may be repeated.
+
+    Any other `StoreError` says that the store refused, and that nothing was written.
+    """
+
+
+class StoreDamaged(StoreError):
+    """What a store holds cannot be trusted any more; restore it from a copy."""
 
 
 class StoreLost(StoreError):

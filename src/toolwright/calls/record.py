@@ -6,7 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,7 +33,17 @@ class CallRecord(Struct, gc=False):
     Instants (`queued_at`, `started_at`, `finished_at`) are seconds since the epoch. They are derived from marks of a
     clock that never goes back, so that durations are real even where the wall clock jumps. `scope` is that of the
     batch.
+
+    `redacted` are the fields whose secrets were taken out before they came here, `unsearched` those that hold nothing
+    a tool wrote. `untold` are the fields that its JSON form has in another way: it has all others.
     """
+
+    redacted: ClassVar[frozenset[str]] = frozenset({"raw_arguments", "outcome"})
+    unsearched: ClassVar[frozenset[str]] = frozenset(
+        {"session", "batch", "call_id", "tool", "tool_id", "source", "parent", "scope", "waited_for"}
+        | {"offset", "queued", "started", "finished", "attempts"}
+    )
+    untold: ClassVar[frozenset[str]] = frozenset({"raw_arguments", "offset", "queued", "started", "finished"})
 
     session: str
     batch: str
@@ -107,26 +117,14 @@ class CallRecord(Struct, gc=False):
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain data; instants are RFC 3339 text."""
-        return {
-            "session": self.session,
-            "scope": self.scope,
-            "batch": self.batch,
-            "call_id": self.call_id,
-            "tool": self.tool,
-            "tool_id": self.tool_id,
-            "source": self.source,
-            "parent": self.parent,
-            "arguments": self.arguments,
-            "status": self.status,
-            "queued_at": rfc3339(self.queued_at),
-            "started_at": rfc3339(self.started_at),
-            "finished_at": rfc3339(self.finished_at),
-            "queue_time": self.queue_time,
-            "run_time": self.run_time,
-            "attempts": self.attempts,
-            "waited_for": list(self.waited_for),
-            "outcome": None if self.outcome is None else self.outcome.to_json(),
-        }
+        told = plain_data(self, without=_UNTOLD)
+        told |= {"arguments": self.arguments, "status": self.status}
+        told |= {"queued_at": rfc3339(self.queued_at), "started_at": rfc3339(self.started_at)}
+        told |= {"finished_at": rfc3339(self.finished_at), "queue_time": self.queue_time, "run_time": self.run_time}
+        return told
+
+
+_UNTOLD = tuple(CallRecord.untold)
 
 
 class CallLog(Protocol):

@@ -17,6 +17,7 @@ from toolwright.cli.exits import BadInput
 from toolwright.cli.file_transfer import read_pieces, require_free, write_path
 from toolwright.errors import ServiceError
 from toolwright.session.services.files import Files
+from toolwright.stores.contracts.scheme import file_of
 from toolwright.tools.outcome import encodable
 from toolwright.tools.service_protocols import FileInfo
 
@@ -47,18 +48,19 @@ class Written:
         self.size += size
 
 
-def look_through(source: str, store: Path) -> Found:
+def look_through(source: str, store: str) -> Found:
     """Find what is in a directory of this machine, perhaps that of the store.
 
     Raises:
         BadInput: some of it can not be read.
     """
     found = Found([], [], [])
-    own = str(store.resolve())
+    file = file_of(store)
+    own = None if file is None else str(file.resolve())
     for above, directories, names in os.walk(source, onerror=_unreadable):
         for name in sorted((*directories, *names)):
             place = Path(above, name)
-            kind = found.left_out if str(place.resolve()).startswith(own) else _kind(found, place)
+            kind = found.left_out if own is not None and str(place.resolve()).startswith(own) else _kind(found, place)
             kind.append(place.relative_to(source).as_posix())
         directories.sort()
     return found

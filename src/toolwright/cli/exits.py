@@ -22,11 +22,10 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-import apsw
 import typer
 
 from toolwright.cli.display.output import echo, echo_error, safe_json
-from toolwright.errors import ToolwrightError
+from toolwright.errors import StoreDamaged, ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 
 SUCCEEDED = 0
@@ -64,8 +63,8 @@ def exit_code(outcomes: Iterable[ToolOutcome], *, interrupted: bool = False) -> 
 
 
 def is_damage(error: Exception) -> bool:
-    """True when an error says that the file of a store is damaged."""
-    return isinstance(error.__cause__, apsw.CorruptError)
+    """True when an error says that a store is damaged."""
+    return isinstance(error, StoreDamaged)
 
 
 _in_json = False

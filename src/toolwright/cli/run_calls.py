@@ -17,7 +17,6 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallRecord
 from toolwright.cli.display.output import echo
 from toolwright.cli.exits import BadInput, exit_code
-from toolwright.cli.input.stores import MEMORY
 from toolwright.errors import BatchFailed
 from toolwright.event_bus import Subscription
 from toolwright.events import CallWaiting
@@ -25,7 +24,7 @@ from toolwright.runtime.runtime import Runtime
 from toolwright.stores.contracts.background_run import PREFIX
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import INBOX
-from toolwright.stores.sqlite.admin.history import calls as past_calls
+from toolwright.stores.opening import MEMORY, inspect_store
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 
@@ -51,7 +50,7 @@ async def run_calls(
     calls: Sequence[ToolCall],
     app: App,
     *,
-    store: Path | None = None,
+    store: str | None = None,
     session: str = "cli",
     scope: str = "",
     events_file: Path | None = None,
@@ -96,9 +95,9 @@ async def run_calls(
         await runtime.close()
 
 
-async def _with_what_is_left(outcomes: list[ToolOutcome], store: Path, session: str, scope: str) -> list[ToolOutcome]:
+async def _with_what_is_left(outcomes: list[ToolOutcome], store: str, session: str, scope: str) -> list[ToolOutcome]:
     """The outcomes, with "pending" for calls that stay unfinished in the store: these were not cancelled for good."""
-    left = {call.key for call in await past_calls(store, session=session) if call.outcome is None}
+    left = {call.key for call in await inspect_store(store).calls(session=session) if call.outcome is None}
     return [
         ToolOutcome(outcome.call_id, outcome.tool, "pending")
         if outcome.status == "cancelled" and CallKey(session, scope, outcome.call_id) in left
@@ -121,7 +120,7 @@ async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
             await runtime.session(event.session).cancel_waits(reason)
 
 
-async def _say_what_waits(events: Subscription, store: Path) -> None:
+async def _say_what_waits(events: Subscription, store: str) -> None:
     """Say on stderr what a person must do for a call to go on."""
     async for event in events:
         if not isinstance(event, CallWaiting) or event.what == "sleep":
@@ -136,9 +135,9 @@ async def _say_what_waits(events: Subscription, store: Path) -> None:
             echo(f"{who} waits for its {event.what}{named}; Ctrl-C leaves it waiting", err=True)
 
 
-def shown_command(name: str, store: Path, *words: str) -> str:
+def shown_command(name: str, store: str, *words: str) -> str:
     """A command over a store as it may be typed."""
-    return shlex.join(["toolwright", name, *words, "--db", str(store)])
+    return shlex.join(["toolwright", name, *words, "--db", store])
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from toolwright.calls import context as setting
 from toolwright.calls import tool_plan as plan
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.runtime import stores as keeping
-from toolwright.session import parts as shared
+from toolwright.runtime import wiring
+from toolwright.stores import opening
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.sqlite import store
 from toolwright.stores.sqlite.core.writer import Writer
@@ -182,16 +183,15 @@ class CrashingProcessPool(ProcessPool):
 
 def install() -> None:
     """Put the points into the runtime of this process."""
-    opened = keeping.open_store
 
-    def open_store(*given: Any) -> Any:
-        return CrashingStore(opened(*given))
+    async def open_store(*given: Any) -> Any:
+        return CrashingStore(await opening.open_store(*given))
 
     apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
     seams: list[tuple[Any, str, Any]] = [
         (store, "Writer", CrashingWriter),
         (keeping, "open_store", open_store),
-        (shared, "ProcessPool", CrashingProcessPool),
+        (wiring, "ProcessPool", CrashingProcessPool),
         (setting, "ToolPlan", CrashingPlan),
     ]
     for module, name, with_points in seams:

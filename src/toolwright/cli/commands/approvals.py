@@ -7,7 +7,6 @@ import getpass
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -133,7 +132,7 @@ def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
     return {} if always else None
 
 
-def _list_decided(store: Path, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
+def _list_decided(store: str, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
     found = asyncio.run(_read_decided(store, session, limit, before))
     if as_json:
         print_json([data_of(request) for request in found])
@@ -145,12 +144,12 @@ def _list_decided(store: Path, session: str | None, limit: int, before: int | No
         Screen(stderr=True).print("Nothing was decided.")
 
 
-async def _read_decided(store: Path, session: str | None, limit: int, before: int | None) -> list[Approval]:
+async def _read_decided(store: str, session: str | None, limit: int, before: int | None) -> list[Approval]:
     async with opened(store) as runtime:
         return await runtime.decisions(session, limit=limit, before=before)
 
 
-async def _read(store: Path, session: str | None) -> list[Approval]:
+async def _read(store: str, session: str | None) -> list[Approval]:
     async with opened(store) as runtime:
         return await runtime.approvals(session)
 
@@ -192,7 +191,7 @@ def _data(one: Chosen, end: Resolved | KeyRefused) -> dict[str, Any]:
     return {**known, **({"refused": str(end)} if isinstance(end, KeyRefused) else data_of(end))}
 
 
-async def _choose(store: Path, words: Sequence[str], session: str | None) -> list[Chosen]:
+async def _choose(store: str, words: Sequence[str], session: str | None) -> list[Chosen]:
     requests = await _read(store, session)
     chosen = [await choose(store, requests, word, session) for word in words]
     return list({one.key: one for one in chosen}.values())
@@ -213,7 +212,7 @@ def _confirm(verb: Verb, counted: Sequence[Chosen]) -> None:
 
 
 async def _settle(
-    verb: Verb, store: Path, app: App, chosen: Sequence[Chosen], said: dict[str, Any]
+    verb: Verb, store: str, app: App, chosen: Sequence[Chosen], said: dict[str, Any]
 ) -> list[Resolved | KeyRefused]:
     ends: list[Resolved | KeyRefused] = []
     async with opened(store, app) as runtime:

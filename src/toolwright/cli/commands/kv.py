@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -80,5 +79,5 @@ def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = Fal
             echo(f"{key} is removed")
 
 
-def _use(store: Path, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
+def _use(store: str, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
     return use_session(store, session, lambda runtime: what(runtime.session(session).kv))

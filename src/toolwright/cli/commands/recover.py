@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -71,7 +70,7 @@ def recover(
         raise typer.Exit(exit_code([one.outcome for one in done]))
 
 
-async def _recover(store: Path, app: App, session: str | None, scope: str | None) -> list[Recovered]:
+async def _recover(store: str, app: App, session: str | None, scope: str | None) -> list[Recovered]:
     async with opened(store, app) as runtime:
         return await runtime.recover(session, scope=scope)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -55,7 +54,7 @@ def resolve(
 
 
 async def _settle(
-    store: Path, app: App, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    store: str, app: App, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     async with opened(store, app) as runtime:
         try:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -211,25 +210,25 @@ def signal(
 
 
 @asynccontextmanager
-async def _run(store: Path, word: str, session: str | None) -> AsyncIterator[tuple[Runtime, Run]]:
+async def _run(store: str, word: str, session: str | None) -> AsyncIterator[tuple[Runtime, Run]]:
     id = await find_run(store, word, session)
     async with opened(store, worker=False) as runtime:
         yield runtime, await runtime.run(id)
 
 
-async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
+async def _list(store: str, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
     async with opened(store, worker=False) as runtime:
         return [run.process for run in await runtime.runs(session, active=active, limit=limit)]
 
 
-async def _show(store: Path, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
+async def _show(store: str, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
     async with _run(store, word, session) as (_, run):
         below = [child.process for child in await run.children()]
         events = [event async for event in run.events() if event.type != "output"]
         return [await run.refresh(), *below], events
 
 
-async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> None:
+async def _logs(store: str, word: str, given: options.Before, follow: bool) -> None:
     async with _run(store, word, given.session) as (_, run):
         if given.as_json:
             async for event in run.follow() if follow else run.events():
@@ -261,7 +260,7 @@ def _write(text: str) -> None:
         print_text(text, nl=False)
 
 
-async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[BackgroundRun]:
+async def _follow(store: str, words: Sequence[str], given: options.Before) -> list[BackgroundRun]:
     ids = [await find_run(store, word, given.session) for word in words]
     console = Screen()
     async with opened(store, worker=False) as runtime:
@@ -279,27 +278,27 @@ async def _follow(store: Path, words: Sequence[str], given: options.Before) -> l
         return [await run.refresh() for run in ended]
 
 
-async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> BackgroundRun:
+async def _wait(store: str, word: str, session: str | None, timeout: float | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         with suppress(TimeoutError):
             await run.wait(timeout)
         return run.process
 
 
-async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
+async def _cancel(store: str, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
     if not reason.strip():
         raise BadInput("--reason is empty; say why, or leave it out")
     async with _run(store, word, session) as (_, run):
         return await run.cancel(reason), run.process
 
 
-async def _resume(store: Path, word: str, session: str | None, by: str | None) -> BackgroundRun:
+async def _resume(store: str, word: str, session: str | None, by: str | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         await run.resume(by=by)
         return run.process
 
 
-async def _signal(store: Path, word: str, session: str | None, name: str, value: Any) -> tuple[str, int]:
+async def _signal(store: str, word: str, session: str | None, name: str, value: Any) -> tuple[str, int]:
     async with _run(store, word, session) as (_, run):
         return run.id, await run.signal(name, value)
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -30,7 +29,7 @@ from toolwright.errors import ScheduleError
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
 from toolwright.stores.contracts.schedule import Fired, Schedule
-from toolwright.stores.sqlite.admin.history import schedules_called
+from toolwright.stores.opening import inspect_store
 
 Result = TypeVar("Result")
 Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]
@@ -161,7 +160,7 @@ def run_now(id: Id, app: options.AppName = None, db: options.Db = None, as_json:
 
 
 def _change(
-    db: Path | None, id: str, as_json: bool, change: Callable[[ScheduleHandle], Awaitable[bool]], told: str
+    db: str | None, id: str, as_json: bool, change: Callable[[ScheduleHandle], Awaitable[bool]], told: str
 ) -> None:
     schedule, done = _with(db, id, change)
     if as_json:
@@ -172,11 +171,11 @@ def _change(
 
 
 def _with(
-    db: Path | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]], app: App | None = None
+    db: str | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]], app: App | None = None
 ) -> tuple[Schedule, Result]:
     """Do something with the schedule that a word means; return it as it is then, and what was given."""
 
-    async def work(store: Path) -> tuple[Schedule, Result]:
+    async def work(store: str) -> tuple[Schedule, Result]:
         async with _schedule(store, word, app) as handle:
             done = await do(handle)
             return await handle.refresh(), done
@@ -185,13 +184,13 @@ def _with(
 
 
 @asynccontextmanager
-async def _schedule(store: Path, word: str, app: App | None) -> AsyncIterator[ScheduleHandle]:
-    id = the_one("schedule", await schedules_called(store, word), word, None)
+async def _schedule(store: str, word: str, app: App | None) -> AsyncIterator[ScheduleHandle]:
+    id = the_one("schedule", await inspect_store(store).find_schedules(word), word, None)
     async with opened(store, app, worker=False) as runtime:
         yield await runtime.scheduled(id)
 
 
-async def _list(store: Path, session: str | None, active: bool) -> list[ScheduleHandle]:
+async def _list(store: str, session: str | None, active: bool) -> list[ScheduleHandle]:
     async with opened(store, worker=False) as runtime:
         return await runtime.schedules(session, active=active)
 

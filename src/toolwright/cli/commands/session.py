@@ -119,19 +119,19 @@ def delete(
             echo(f"{plain(session_id)} is removed")
 
 
-async def _list(store: Path) -> list[SessionInfo]:
+async def _list(store: str) -> list[SessionInfo]:
     async with opened(store) as runtime:
         return await runtime.sessions()
 
 
-async def _find(store: Path, session_id: str) -> SessionInfo:
+async def _find(store: str, session_id: str) -> SessionInfo:
     found = next((info for info in await _list(store) if info.id == session_id), None)
     if found is None:
         raise BadInput(f"There is no session {session_id!r} in the store; see toolwright session list")
     return found
 
 
-async def _show(store: Path, session_id: str) -> tuple[SessionInfo, dict[str, Sequence[Any]]]:
+async def _show(store: str, session_id: str) -> tuple[SessionInfo, dict[str, Sequence[Any]]]:
     info = await _find(store, session_id)
     async with opened(store) as runtime:
         session = runtime.session(session_id)
@@ -146,17 +146,17 @@ async def _show(store: Path, session_id: str) -> tuple[SessionInfo, dict[str, Se
     return info, found
 
 
-async def _export(store: Path, session_id: str, file: Path, force: bool) -> Exported:
+async def _export(store: str, session_id: str, file: Path, force: bool) -> Exported:
     async with opened(store) as runtime:
         return await runtime.export_session(session_id, file, replace=force)
 
 
-async def _import(store: Path, app: App, file: Path, as_id: str | None, replace: bool) -> Imported:
+async def _import(store: str, app: App, file: Path, as_id: str | None, replace: bool) -> Imported:
     async with opened(store, app, made=True) as runtime:
         return await runtime.import_session(file, as_id=as_id, replace=replace)
 
 
-async def _delete(store: Path, session_id: str) -> None:
+async def _delete(store: str, session_id: str) -> None:
     async with opened(store) as runtime:
         await runtime.delete_session(session_id)
 

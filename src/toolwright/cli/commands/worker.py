@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from toolwright.app import App
-from toolwright.background.worker_counts import Deed
+from toolwright.background.worker_counts import WorkerAction
 from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.display.styles import plain, seconds, short
 from toolwright.cli.display.time_format import moment
@@ -27,6 +26,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import opened, store_to_fill
 from toolwright.stores.contracts.background_run import BackgroundRun
+from toolwright.stores.opening import inspect_store
 from toolwright.tools.registry import Catalogue
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ _SAME = 0.25
 """Seconds within which signals are one: a supervisor may send it to the program and to its group."""
 _LINGER = 2.0
 """Seconds that tasks and threads of tools get to end, once their runs are handed over."""
-_TOLD: dict[Deed, str] = {
+_TOLD: dict[WorkerAction, str] = {
     "started": "started",
     "completed": "completed",
     "failed": "failed",
@@ -96,7 +96,7 @@ def worker(
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say
         # A worker may be started before the program that first writes to the store.
-        made = not store.exists()
+        made = not asyncio.run(inspect_store(store).exists())
         asyncio.run(_to_the_end(_work(store, made, used, grace, health, say)))
 
 
@@ -146,7 +146,7 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(store: Path, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
+async def _work(store: str, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
     with told_to_stop() as stop:
         told = asyncio.ensure_future(stop.wait())
         manager = opened(store, app, made=made, worker=True)
@@ -163,7 +163,7 @@ async def _work(store: Path, made: bool, app: App, grace: float, health: Health 
         try:
             worker = runtime.worker
             assert worker is not None
-            worker.tally.listen(_Teller(say))
+            worker.counts.listen(_Teller(say))
             if health is not None:
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
@@ -196,7 +196,7 @@ class _Teller:
         self._say = say
         self._began: dict[str, float] = {}
 
-    def __call__(self, deed: Deed, process: BackgroundRun) -> None:
+    def __call__(self, deed: WorkerAction, process: BackgroundRun) -> None:
         told = _TOLD.get(deed)
         if told is None:
             return

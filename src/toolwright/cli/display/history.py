@@ -15,7 +15,7 @@ from toolwright.cli.display.output import data_of, instant
 from toolwright.cli.display.styles import Name, look_of, place, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput
-from toolwright.stores.sqlite.admin.history import PastBatch, PastCall
+from toolwright.stores.contracts.inspection import PastBatch, PastCall
 
 _PREFIX = "batch_"
 _SHOWN = 12

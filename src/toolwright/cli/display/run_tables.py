@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,9 +19,10 @@ from toolwright.cli.display.styles import Name, plain, readable, seconds, state_
 from toolwright.cli.display.time_format import length, moment, until
 from toolwright.cli.exits import BadInput
 from toolwright.stores.contracts.background_run import PREFIX, BackgroundRun, Progress
+from toolwright.stores.contracts.inspection import Named
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import PREFIX as SCHEDULE
-from toolwright.stores.sqlite.admin.history import Named, runs_called
+from toolwright.stores.opening import inspect_store
 from toolwright.tools.outcome import ToolOutcome
 
 _SHOWN = 12
@@ -31,14 +31,14 @@ _EVENTS = 30
 """How many of the last events are shown."""
 
 
-async def find_run(store: Path, word: str, session: str | None) -> str:
+async def find_run(store: str, word: str, session: str | None) -> str:
     """The id of the run that a word means: its id, or the beginning of it.
 
     Raises:
         BadInput: there is none, or more than one.
         StoreError: the store can not be read.
     """
-    return the_one("run", await runs_called(store, word, session), word, session)
+    return the_one("run", await inspect_store(store).find_runs(word, session), word, session)
 
 
 def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -> str:

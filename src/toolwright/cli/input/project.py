@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolwright.cli.exits import BadInput
+from toolwright.stores.contracts.scheme import is_url
 
 
 class Project(NamedTuple):
@@ -44,18 +45,18 @@ class Project(NamedTuple):
             )
         return app
 
-    def store(self) -> Path | None:
-        """The file of its store, if it names one.
+    def store(self) -> str | None:
+        """Where its store is, if it names one: a path, or a URL.
 
         Raises:
-            BadInput: it does so in another way than by a path.
+            BadInput: it does so in another way than by text.
         """
         db = self.table.get("db")
         if db is None:
             return None
         if not isinstance(db, str) or not db:
             raise BadInput(f'[tool.toolwright] in {self._file!r} has db = {db!r}; write a path, as in db = "agent.db"')
-        return self.directory / Path(db).expanduser()
+        return db if is_url(db) else str(self.directory / Path(db).expanduser())
 
     @property
     def _file(self) -> str:

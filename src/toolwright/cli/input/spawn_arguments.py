@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolwright.app import App
@@ -16,7 +15,7 @@ from toolwright.cli.input.stores import store_to_fill
 class Start(NamedTuple):
     """What is to be started, and where: the store is made if need be."""
 
-    store: Path
+    store: str
     app: App
     session: str
     name: str
@@ -24,7 +23,7 @@ class Start(NamedTuple):
 
 
 def read_start(
-    db: Path | None,
+    db: str | None,
     app: str | None,
     sources: list[str] | None,
     session: str,

@@ -5,79 +5,25 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
-from msgspec import Struct
 
+from toolwright.effects.wait_keys import KeyRing
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts import background_run as processes
 from toolwright.stores.contracts import schedule as schedules
+from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.waits import INBOX, WaitKey
 from toolwright.stores.sqlite.core.codec import unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.tools.outcome import ToolOutcome
 
 _outcome = unpacker(ToolOutcome)
-
-
-class PastBatch(Struct, frozen=True):
-    """One batch. `statuses` counts its calls by status; those without one are "unfinished"."""
-
-    session: str
-    scope: str
-    batch: str
-    calls: int
-    statuses: dict[str, int]
-    first_at: float
-    """When its first call was queued."""
-    last_at: float
-    """When something was last written about one of its calls."""
-
-
-class PastCall(Struct, frozen=True):
-    """One call. Without an outcome it is unfinished, and `cut_off` where nobody who lives owns it.
-
-    `waits_for` names its open waits, as "approval" or "event:paid". It is `resolved` when its completion has come, and
-    its owner, or whoever takes it over, has only to write its outcome.
-    """
-
-    key: CallKey
-    batch: str
-    position: int
-    tool: str
-    arguments: bytes
-    source: str
-    parent: str | None
-    queued_at: float
-    started_at: float | None
-    finished_at: float | None
-    outcome: ToolOutcome | None
-    cut_off: bool
-    waits_for: tuple[str, ...] = ()
-    resolved: bool = False
-
-    @property
-    def status(self) -> str:
-        """The status of its outcome, or what it is up to: "waiting", "running" or "cut off"."""
-        if self.outcome is not None:
-            return self.outcome.status
-        return "waiting" if self.waits_for or self.resolved else "cut off" if self.cut_off else "running"
-
-    @property
-    def attempts(self) -> int:
-        """How often its tool was tried, as far as is known: what is unfinished has begun once, or not at all."""
-        return int(self.started_at is not None) if self.outcome is None else self.outcome.attempts
-
-
-class Named(NamedTuple):
-    """A background run or a schedule, as far as it takes to name it."""
-
-    id: str
-    session: str
-    title: str
 
 
 async def batches(path: str | Path, session: str | None = None, *, limit: int = 50) -> list[PastBatch]:
@@ -179,6 +125,27 @@ async def workers(path: str | Path) -> list[str]:
         return [name for name, owner in rows if owner not in dead]
 
     return await visit_place(path, work)
+
+
+async def decided_key(path: str | Path, call_id: str, session: str | None = None) -> str | None:
+    """The key of the newest request to a person of a call that has been decided; None when there is none.
+
+    Raises:
+        StoreError: there is no store of this version there, or it can not be read.
+    """
+
+    def work(connection: apsw.Connection) -> str | None:
+        row = connection.execute(
+            "SELECT session, scope, call_id, kind, name FROM waits WHERE call_id = ?1 AND (?2 IS NULL OR session = ?2)"
+            " AND kind IN (SELECT value FROM json_each(?3)) AND resolution IS NOT NULL ORDER BY arrived DESC LIMIT 1",
+            (call_id, session, json.dumps(INBOX)),
+        ).fetchone()
+        if row is None:
+            return None
+        found_in, scope, call, kind, name = row
+        return KeyRing(secret_of(connection)).write(WaitKey(CallKey(found_in, scope, call), kind, name))
+
+    return await visit(path, work)
 
 
 def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> PastCall:

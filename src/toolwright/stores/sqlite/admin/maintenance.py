@@ -1,4 +1,4 @@
-"""Care of a store's file. Owns counting, checking and pruning it; nothing here happens unless somebody asks.
+"""Maintenance of a store's file. Owns counting, checking, pruning and migrating it; nothing happens unless asked for.
 
 A store keeps everything. What may go is the owner's decision, a `Retention`, and goes when `prune` is called.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from msgspec import Struct
 
 from toolwright.errors import ToolwrightError
+from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.sqlite.admin.pruning import PARTS, Turn, prune_calls, prune_occurrences, prune_runs
 from toolwright.stores.sqlite.background.schedules import prune_firings
@@ -24,57 +24,7 @@ from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.side_connection import VisitorTurns, visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
-
-
-class Stats(Struct, frozen=True):
-    """What a store has. `calls` counts them by status.
-
-    Those without one are "cut off" where the program that had them is gone, and "unfinished" where it lives: they run,
-    wait, or have not begun.
-    """
-
-    calls: dict[str, int]
-    sessions: int
-    effects: int
-    waits: int
-    open_waits: int
-    signals: int
-    oldest: float | None
-    """When the oldest call was queued."""
-    oldest_unfinished: float | None
-    file_bytes: int
-    """With the log beside it."""
-    free_bytes: int
-    """What `prune(..., vacuum=True)` could give back of that."""
-    processes: dict[str, int] = {}
-    """How many there are, by status."""
-
-
-class Pruned(Struct, frozen=True):
-    """What was removed. `spared` counts the calls that were old enough, but belong to what is unfinished."""
-
-    calls: int = 0
-    effects: int = 0
-    waits: int = 0
-    signals: int = 0
-    spared: int = 0
-    occurrences: int = 0
-    """Their keys are no longer known: said again, they occur again."""
-    firings: int = 0
-    """What schedules did for their instants."""
-    bytes: int = 0
-    """How much smaller the file is."""
-    processes: int = 0
-
-
-class Retention(Struct, frozen=True):
-    """How long finished calls and processes are kept: `seconds` after they finished, and for ever without that."""
-
-    seconds: float | None = None
-
-    def before(self, now: float) -> float | None:
-        """The instant before which finished calls may go; None when none may."""
-        return None if self.seconds is None else now - self.seconds
+from toolwright.stores.sqlite.store import SqliteStore
 
 
 async def stats(path: str | Path) -> Stats:
@@ -220,3 +170,27 @@ def _size(path: Path) -> int:
     path = path.resolve()  # The log lies beside the file, and not beside a symbolic link to it.
     beside = path.with_name(f"{path.name}-wal")
     return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+
+
+async def version(path: str | Path) -> int:
+    """The version of the schema in a file.
+
+    Raises:
+        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it can not be read.
+    """
+
+    def work(connection: apsw.Connection) -> int:
+        return int(one(connection, "PRAGMA user_version"))
+
+    return await visit(path, work, older=True)
+
+
+async def migrate(path: str | Path) -> tuple[int, int]:
+    """Bring a store up to date, as opening it does; return the version it had and the one it has now.
+
+    Raises:
+        StoreError: as for `version`, or it can not be written. Then it is as it was.
+    """
+    before = await version(path)
+    await SqliteStore(path).close()
+    return before, await version(path)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import apsw
 
+from toolwright.errors import StoreDamaged, StoreError, StoreUnavailable
+
 _REASONS = {
     "Full": "the disk is full; free some space",
     "Busy": "another program holds it{}; wait, or stop that program",
@@ -19,6 +21,18 @@ _REASONS = {
 }
 _BESIDE = ("-wal", "-shm", "-journal")
 """How the files end that SQLite keeps beside a store; they take its permissions when they are made, and keep them."""
+
+
+_KINDS: dict[type[apsw.Error], type[StoreError]] = {
+    apsw.CorruptError: StoreDamaged,
+    apsw.BusyError: StoreUnavailable,
+    apsw.LockedError: StoreUnavailable,
+}
+
+
+def store_error(message: str, error: apsw.Error) -> StoreError:
+    """The error of a store for one of SQLite: whether the file is damaged, held by another program, or refused."""
+    return _KINDS.get(type(error), StoreError)(message)
 
 
 def _is_writable(path: Path) -> bool:

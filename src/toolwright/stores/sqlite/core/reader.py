@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import apsw
 
-from toolwright.errors import StoreError
-from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.writer import BUSY, Sync, Writer
 
 MAPPED = 256 * 1024 * 1024
@@ -28,5 +27,6 @@ class Reader(Writer):
             # Mapped, large content is read at twice the speed: a search reads all there is.
             connection.execute(f"PRAGMA query_only = 1; PRAGMA mmap_size = {MAPPED}").fetchall()
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be read: {reason(self._path, error)}") from error
+            told = f"The store {str(self._path)!r} cannot be read: {reason(self._path, error)}"
+            raise store_error(told, error) from error
         return connection

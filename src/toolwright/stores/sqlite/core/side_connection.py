@@ -11,7 +11,7 @@ from typing import TypeVar
 import apsw
 
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.schema import VERSION, require_ours
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import BUSY, STALL
@@ -95,4 +95,5 @@ def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], 
             finally:
                 connection.close()
         except apsw.Error as error:
-            raise StoreError(f"The store {str(path)!r} cannot be used: {reason(path, error)}") from error
+            told = f"The store {str(path)!r} cannot be used: {reason(path, error)}"
+            raise store_error(told, error) from error

@@ -24,7 +24,7 @@ import apsw
 
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
-from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriteTurns
 
@@ -196,7 +196,8 @@ class Writer:
                 connection.close()
                 raise
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
+            told = f"The store {str(self._path)!r} cannot be opened: {reason(self._path, error)}"
+            raise store_error(told, error) from error
         return connection
 
     def _begin_writing(self, connection: apsw.Connection) -> bool:
@@ -334,8 +335,11 @@ class Writer:
     def _explained(self, error: Exception, waited: float) -> Exception:
         if isinstance(error, ToolwrightError):
             return error
-        why = reason(self._path, error, waited) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
-        told = StoreError(f"The store {str(self._path)!r} could not write: {why}")
+        failed = f"The store {str(self._path)!r} could not write"
+        if isinstance(error, apsw.Error):
+            told = store_error(f"{failed}: {reason(self._path, error, waited)}", error)
+        else:
+            told = StoreError(f"{failed}: {type(error).__name__}: {error}")
         told.__cause__ = error
         return told
 
