@@ -48,5 +48,5 @@ class SqliteServiceStores:
         return cls(Changes(JobsAtOnce(), None, clock=clock))
 
     async def close(self) -> None:
-        """Close what they opened, and what is in memory."""
+        """Close the connections they opened, and a store in memory."""
         await self._changes.close()
