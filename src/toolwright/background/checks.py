@@ -31,7 +31,7 @@ def provenance_of(origin: Origin, session: str) -> dict[str, Any]:
     return {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source}
 
 
-def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
+def backgroundable(tools: Snapshot, name: object, policy: Policy) -> Tool:
     """The tool of a name, which may run in the background.
 
     Raises:
@@ -65,7 +65,7 @@ def require_background(tool: Tool | None, name: str, policy: Policy) -> None:
         raise RunError(f"Tool does not support background execution: {name}")
 
 
-def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
+def require_arguments(args: object, hides: Callable[[bytes], bool]) -> bytes:
     """The JSON of the arguments of a run.
 
     Raises:
@@ -98,7 +98,7 @@ def require_fitting(tool: Tool, arguments: bytes) -> bytes:
     return arguments
 
 
-def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
+def title_of(tool: Tool, title: object, hides: Callable[[bytes], bool]) -> str:
     """The title of a run.
 
     Raises:
@@ -112,7 +112,7 @@ def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
     return text[:200]
 
 
-def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Options:
+def options_of(timeout: Any, signal_on_completion: object, disposition: object) -> Options:
     """How a run is to be run.
 
     Raises:
