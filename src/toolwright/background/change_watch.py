@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
@@ -25,7 +26,7 @@ class Bell:
         self._clock = clock
         self._alone = alone
         self._watchers: dict[str, list[asyncio.Future[None]]] = {}
-        self._cursor = -1
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
         self._closed = False

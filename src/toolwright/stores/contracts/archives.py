@@ -146,7 +146,10 @@ class SessionInfo(Struct, frozen=True):
 
 
 class SessionRows(Protocol):
-    """All that one session keeps, at one moment. Used on a thread."""
+    """All that one session keeps, at one moment. Used on a thread.
+
+    Implemented in `stores/sqlite/sessions/sessions.py`.
+    """
 
     def rows(self, table: Table) -> Iterator[Row]: ...
 
@@ -156,7 +159,10 @@ class SessionRows(Protocol):
 
 
 class SessionSink(Protocol):
-    """A session that is being filled, inside one transaction. Used on a thread."""
+    """A session that is being filled, inside one transaction. Used on a thread.
+
+    Implemented in `stores/sqlite/sessions/sessions.py`.
+    """
 
     def add(self, table: Table, row: Row) -> None: ...
 
@@ -170,7 +176,7 @@ class SessionSink(Protocol):
 
 
 class ArchiveStore(Protocol):
-    """What a database must offer for whole sessions."""
+    """What a database must offer for whole sessions. Implemented by `stores/sqlite/sessions/sessions.py`."""
 
     async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
         """Let `take` read a session, off the event loop.

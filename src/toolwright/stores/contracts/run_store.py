@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress, Registration, Status
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.sessions import Mark, Quotas, Room
 from toolwright.tools.outcome import ToolOutcome
@@ -113,7 +114,9 @@ class Renewal(NamedTuple):
 
 
 class RunStore(Protocol):
-    """Processes in a database. What a method has returned is durable.
+    """Background runs in a database. What a method has returned is durable.
+
+    Implemented by `stores/sqlite/background/runs.py`.
 
     A worker holds a lease on what it runs: a number of seconds by the clock of the store, which nobody sets as the wall
     clock is set. What is called `at` is an instant for people. Only the holder of the newest token may report, end or
@@ -258,10 +261,10 @@ class RunStore(Protocol):
         """True when the process is the session's, or was granted to it."""
         ...
 
-    async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
+    async def changed(self, since: Cursor | None) -> tuple[Cursor, builtins.list[str]]:
         """The ids of what changed after `since`, and where to look from the next time.
 
-        Below zero it gives no ids, and only where to look from.
+        Without a cursor it gives no ids, and only where to look from.
         """
         ...
 

@@ -22,7 +22,17 @@ from toolwright.stores.contracts.waits import WaitStore
 
 
 class Store(Protocol):
-    """One database as one owner has it open. Its journal and its waits see each other's writes at once."""
+    """One database as one owner has it open. Its journal and its waits see each other's writes at once.
+
+    Implemented by `SqliteStore` in `stores/sqlite/store.py` and, for calls only, by `MemoryStore` in
+    `effects/memory.py`. A scheme opens it (`stores/contracts/scheme.py`), so that opening may wait for a network.
+
+    The store says who is alive: no other part of the package compares owners, clocks or files. Instants that a verb is
+    given, called `at` or `…_at`, are for people and for order. A lease is a duration on a clock of the store.
+
+    What a store refuses is a `StoreError`, and nothing was written. `StoreUnavailable` says that it did not answer:
+    whether it wrote is not known, and its owner may repeat the verb.
+    """
 
     @property
     def journal(self) -> JournalStore:
@@ -34,6 +44,11 @@ class Store(Protocol):
         """What is kept of their waits."""
         ...
 
+    @property
+    def services(self) -> BackgroundStores | None:
+        """What it keeps beside calls. Without it, sessions and background runs are kept in memory by each runtime."""
+        ...
+
     async def close(self) -> None:
         """Write what is queued and let go of the store: what its owner left unfinished is anybody's from then on.
 
@@ -43,7 +58,7 @@ class Store(Protocol):
 
 
 class ServiceStores(Protocol):
-    """The rows of every service, in one database."""
+    """The rows of every service, in one database. Implemented by `stores/sqlite/sessions/services.py`."""
 
     @property
     def files(self) -> FilesStore: ...
@@ -71,7 +86,10 @@ class ServiceStores(Protocol):
 
 
 class BackgroundStores(ServiceStores, Protocol):
-    """The rows of the services of sessions, and of their work in the background. They see each other's at once."""
+    """The rows of session services and of background runs, which see each other's writes at once.
+
+    Implemented by `SqliteServiceStores` in `stores/sqlite/sessions/services.py`, in a file or in memory.
+    """
 
     @property
     def processes(self) -> RunStore: ...

@@ -34,7 +34,10 @@ class Start(NamedTuple):
 
 
 class TriggerStore(Protocol):
-    """Triggers in a database. What a method has returned is durable."""
+    """Triggers in a database. What a method has returned is durable.
+
+    Implemented by `stores/sqlite/background/triggers.py`.
+    """
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
         """Enter a trigger, and return it; one that is there already with the same content gets its new authority.

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.journal import CallKey, Cursor
 from toolwright.tools.outcome import Failure
 
 WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
@@ -99,13 +99,15 @@ class Decided(Struct, frozen=True, gc=False):
 class Arrivals(Struct, frozen=True, gc=False):
     """What came in since a reader last looked, from any process. `cursor` is where to look from the next time."""
 
-    cursor: tuple[int, int]
+    cursor: Cursor
     resolved: list[Wait]
     signals: list[WaitKey]
 
 
 class WaitStore(Protocol):
     """What a database must offer for waits. What a method has returned is durable.
+
+    Implemented by `stores/sqlite/calls/waits.py` and `effects/memory.py`.
 
     A wait is only opened for an unfinished call of this process; anybody may resolve it. A fault of the store is raised
     as `StoreError` and resolves nothing.
@@ -142,7 +144,7 @@ class WaitStore(Protocol):
         """
         ...
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
         """What was resolved and signalled after `since`; without it, only the cursor of now."""
         ...
 

@@ -22,7 +22,8 @@ class SqliteConnectionStore:
 
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO connections VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO connections (session, provider, detail, connected_at)"
+                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET detail = excluded.detail, connected_at = excluded.connected_at",
                 (session, provider, detail, at),
             )

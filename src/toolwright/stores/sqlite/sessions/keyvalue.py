@@ -29,7 +29,8 @@ class SqliteKeyValueStore:
 
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO key_values VALUES (?1, ?2, ?3, ?4, ?4)"
+                "INSERT INTO key_values (session, key, value, created_at, updated_at)"
+                " VALUES (?1, ?2, ?3, ?4, ?4)"
                 " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
                 (session, key, value, at),
             )
