@@ -36,7 +36,7 @@ async def measure(effort: Effort) -> dict[str, Any]:
     async with Runtime.open(capabilities=["virtual_bash"]) as runtime:
         for name, (script, files) in SCRIPTS.items():
             here, child = runtime.session(f"here {name}"), runtime.session(f"child {name}")
-            here._host.limited_children = Here()  # type: ignore[assignment]
+            here._core.environment.limited_children = Here()  # type: ignore[assignment]
             for session in (here, child):
                 for number in range(files):
                     await session.files.write(f"/d/{number}.txt", f"line {number}\n" * 200)

@@ -18,14 +18,23 @@ POLL = 0.2
 """Seconds between two looks at what other processes changed, while somebody watches here."""
 
 
-class Bell:
-    """All who watch processes of one store. `alone` says that no other process can change any."""
+class Watcher:
+    """Somebody who watches one run."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class ChangeWatch:
+    """All who watch runs of one store. `alone` says that no other process can change any."""
 
     def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:
         self._store = store
         self._clock = clock
         self._alone = alone
-        self._watchers: dict[str, list[asyncio.Future[None]]] = {}
+        self._watchers: dict[str, list[Watcher]] = {}
         self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -34,15 +43,15 @@ class Bell:
     def ring(self, ids: Iterable[str]) -> None:
         """Something of these processes changed."""
         for id in ids:
-            for watcher in self._watchers.pop(id, ()):
-                if not watcher.done():
-                    watcher.set_result(None)
+            for watcher in self._watchers.get(id, ()):
+                if not watcher.changed.done():
+                    watcher.changed.set_result(None)
 
     @contextlib.asynccontextmanager
-    async def watching(self, id: str) -> AsyncIterator[asyncio.Future[None]]:
-        """Watch a process from here on; gives what is done when something of it changes.
+    async def watching(self, id: str) -> AsyncIterator[Watcher]:
+        """Watch a run from here on: `changed` is done when something of it changes.
 
-        What changes while the body looks at the store is not missed.
+        A change while the body reads the store is not missed.
 
         Raises:
             RuntimeClosed: nobody would be told any more.
@@ -51,7 +60,7 @@ class Bell:
         if not self._alone and not self._watchers:
             await self._look()
             self._require_open()
-        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        watcher = Watcher()
         self._watchers.setdefault(id, []).append(watcher)
         self._arm()
         try:
@@ -60,9 +69,20 @@ class Bell:
             self._require_open()  # else the store was closed with the runtime, while the body looked at it
             raise
         finally:
-            others = [other for other in self._watchers.pop(id, ()) if other is not watcher]
-            if others:
-                self._watchers[id] = others
+            watchers = self._watchers[id]
+            watchers.remove(watcher)
+            if not watchers:
+                del self._watchers[id]
+
+    def rearm(self, watcher: Watcher) -> None:
+        """Watch for the next change. The store is to be read after this, and not before.
+
+        Raises:
+            RuntimeClosed: nobody would be told any more.
+        """
+        if self._closed:
+            self._require_open()
+        watcher.changed = asyncio.get_running_loop().create_future()
 
     def close(self) -> None:
         """Look no more; whoever still watches is woken, and may watch no longer."""

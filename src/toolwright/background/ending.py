@@ -1,4 +1,4 @@
-"""How a process ends. Owns what its status is, its artifacts, and what the session is told, with tool text as data."""
+"""How a background run ends. Owns its status, its artifacts, and the message to its session, with tool text as data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.background.output import capped, printed, render
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.background_run import BackgroundRun, Status
-from toolwright.stores.contracts.run_store import Ending, Piece, RunStore
+from toolwright.stores.contracts.background_run import BackgroundRun, Status, artifact_paths
+from toolwright.stores.contracts.run_store import Ending, Piece, Report, RunStore
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -57,13 +57,19 @@ async def end(
     outcome: ToolOutcome,
     at: float,
     gone: str | None = None,
-) -> bool:
-    """End a process, whatever of its artifacts and its message can be written; False when another did or may.
+    *,
+    has_output: bool = True,
+    report: Report | None = None,
+) -> Status | None:
+    """End a run, with as much of its artifacts and its message as can be written, and return the status it ended with.
+
+    `has_output` says that the store may have output of it; `report` is written with its end. None when it was ended
+    before, or is another worker's to end.
 
     Raises:
         StoreError: the store could not write.
     """
-    pieces, logged = await printed(store, process.id) if process.options.artifacts else ([], 0)
+    pieces, logged = await printed(store, process.id) if has_output and process.options.artifacts else ([], 0)
     artifact_error = message_error = None
     for files, tell in ((True, True), (False, True), (True, False), (False, False)):
         ending = make_ending(
@@ -77,11 +83,12 @@ async def end(
             tell=tell,
             artifact_error=None if files else artifact_error,
             message_error=None if tell else message_error,
+            report=report,
         )
         try:
-            return await store.finish(ending, quotas)
+            return ending.status if await store.finish(ending, quotas) else None
         except ServiceError as error:
-            log.warning("Something of the end of process %r can not be written: %s", process.id, error)
+            log.warning("Something of the end of run %r cannot be written: %s", process.id, error)
             if files:
                 artifact_error = str(error)
             elif tell:
@@ -101,8 +108,9 @@ def make_ending(
     tell: bool = True,
     artifact_error: str | None = None,
     message_error: str | None = None,
+    report: Report | None = None,
 ) -> Ending:
-    """The end of a process with an outcome, after it printed so much. `gone` is the worker that left it, if one did.
+    """The end of a run with an outcome, after it printed so much. `gone` is the worker that left it, if one did.
 
     `files` and `tell` say whether its artifacts and its message are part of it, where they are asked for at all.
     """
@@ -116,9 +124,10 @@ def make_ending(
     if files:
         result: Any = outcome.value if status == "completed" else {"status": status, "error": message}
         text = json.dumps(result, indent=2, ensure_ascii=False, default=str)
+        paths = artifact_paths(process.id)
         written = [
-            (process.log_path, _log(outcome, pieces, logged).encode("utf-8", "replace")),
-            (process.result_path, text.encode("utf-8", "replace")),
+            (paths["log_path"], _log(outcome, pieces, logged).encode("utf-8", "replace")),
+            (paths["result_path"], text.encode("utf-8", "replace")),
         ]
     return Ending(
         id=process.id,
@@ -133,6 +142,7 @@ def make_ending(
         evidence=evidence,
         artifact_error=artifact_error,
         message_error=message_error,
+        report=report,
     )
 
 
@@ -144,12 +154,9 @@ def _summary(outcome: ToolOutcome) -> str | None:
 
 def _log(outcome: ToolOutcome, pieces: Sequence[Piece], logged: int) -> str:
     """The text of the log file: the raw output that the tool returned, or else all that it printed."""
-    return render(pieces, logged) if outcome.raw_output is None else capped(outcome.raw_output)
-
-
-def status_of(outcome: ToolOutcome, gone: str | None) -> Status:
-    """The status that a process ends with by its outcome."""
-    return _status(outcome, gone)[0]
+    if outcome.raw_output is not None:
+        return capped(outcome.raw_output)
+    return render(pieces, logged) if logged else ""
 
 
 def _status(outcome: ToolOutcome, gone: str | None) -> tuple[Status, str]:

@@ -1,27 +1,26 @@
-"""Triggers: what starts a process when something occurs. Owns what they take, which match, and what each starts.
+"""Triggers start background runs when something occurs. Owns their options, which of them match, and what each starts.
 
-An occurrence and all the processes that it starts are entered in one transaction. So it either occurred, once, or it
-did not, and whoever was interrupted says it again under the same key.
+An occurrence and all the runs that it starts are entered in one transaction. So it either occurred, once, or it did
+not, and a program that was interrupted says it again under the same key.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from toolwright import jsonx
-from toolwright.background.spawn import backgroundable, limits_of, options_of, require_arguments, title_of
+from toolwright.background.background import Background
+from toolwright.background.checks import backgroundable, limits_of, options_of, require_arguments, title_of
+from toolwright.background.handle import Run
 from toolwright.calls.authorise.argument_patterns import matches
-from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_not_denied, source_of
-from toolwright.clock import Clock
+from toolwright.calls.authorise.authority import Origin, combine, require_not_denied, source_of
 from toolwright.errors import RunError, ServiceError
 from toolwright.ids import uuid7
-from toolwright.session.parts import Starter
+from toolwright.session.core import Guard, SessionCore
 from toolwright.session.services.quotas import Marker, require_name, to_json
-from toolwright.session.session import Session
 from toolwright.stores.contracts.background_run import Options, Registration, new_run_id
-from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.contracts.triggers import Occurrence, Start, TriggerStore
 from toolwright.tools.background_protocols import Trigger
 from toolwright.tools.tool import Tool
@@ -32,40 +31,19 @@ LARGEST = 256 * 1024
 """Bytes of a payload, and of what a trigger must find in it."""
 
 
-class Place(Protocol):
-    """What an occurrence needs of its runtime."""
-
-    clock: Clock
-
-    @property
-    def quotas(self) -> Quotas: ...
-
-    def session_of(self, session_id: str) -> Session: ...
-
-
 class Triggers:
-    """`TriggersClient` of one session, for its host or for one attempt of a call.
-
-    `say` enters what occurred: topic, payload and key, for the triggers of this session.
-    """
+    """`TriggersClient` of one session, for the program or for one attempt of a call."""
 
     def __init__(
-        self,
-        store: TriggerStore,
-        session: Starter,
-        clock: Clock,
-        origin: Origin,
-        rules: RuleBook,
-        marker: Marker,
-        say: Callable[[str, Any, str], Awaitable[builtins.list[Any]]],
+        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard | None
     ) -> None:
-        self._store = store
+        self._background = background
         self._session = session
-        self._clock = clock
-        self._origin = origin
-        self._rules = rules
         self._marker = marker
-        self._say = say
+        self._origin = origin
+        self._store: TriggerStore = background.shared.stores().triggers
+        if guard is not None:
+            self._store = guard(self._store)
 
     async def add(
         self,
@@ -124,12 +102,12 @@ class Triggers:
             title=title_of(found, title, hides),
             timeout=options.timeout,
             signal_on_completion=options.signal_on_completion,
-            created_at=self._clock.now(),
-            authority=self._rules.write(self._origin),
+            created_at=self._background.shared.clock.now(),
+            authority=self._background.shared.rules.write(self._origin),
         )
         return await self._store.add_trigger(trigger, MOST)
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
+    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Run]:
         """Say that something occurred: the triggers of this session that match start their tools. Return these runs.
 
         Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
@@ -139,8 +117,9 @@ class Triggers:
             RunError: the key was used for another payload ("conflict"), or something is not usable.
         """
         named = self._new_id("occur", topic, payload) if key is None else _name("key of an occurrence", key)
-        # The keys of a session are its own: it must not take one that the host, or another session, will use.
-        return await self._say(_name("topic", topic), payload, f"in session {self._session.id}: {named}")
+        # The keys of a session are its own: it must not take one that the program, or another session, will use.
+        key = f"in session {self._session.id}: {named}"
+        return await occur(self._background, _name("topic", topic), payload, key, self._session.id)
 
     def _new_id(self, *what: Any) -> str:
         """An id that no other trigger has: for a call, the same when it runs again."""
@@ -159,22 +138,17 @@ class Triggers:
 
 
 async def occur(
-    store: TriggerStore,
-    place: Place,
-    topic: str,
-    payload: Any,
-    key: str | None,
-    under: bytes | None = None,
-    session: str | None = None,
-) -> list[str]:
-    """Enter what occurred, with a process for each trigger that matches; return the ids of these.
+    background: Background, topic: str, payload: Any, key: str | None, session: str | None = None
+) -> list[Run]:
+    """Enter an occurrence, with a run for each trigger that matches, of a session or of all; return these runs.
 
-    With `session`, only triggers of that session are started. `under` is the authority of the call that says so, if a
-    call does: it holds beside that of each trigger.
+    The authority of the call that says so, if a call does, holds beside that of each trigger.
 
     Raises:
         RunError: it occurred with another payload, or something is not usable.
     """
+    shared, under = background.shared, background.caller_authority()
+    store = shared.stores().triggers
     _name("topic", topic)
     data = _json("payload of an occurrence", payload)
     if len(data) > LARGEST:
@@ -185,25 +159,33 @@ async def occur(
         topic=topic,
         key=uuid7() if key is None else _name("key of an occurrence", key),
         digest=jsonx.digest(jsonx.canonical(jsonx.decode(data))),
-        at=place.clock.now(),
+        at=shared.clock.now(),
     )
     while True:
         known = await store.triggers_of(topic)
         fields = jsonx.decode(data)
         chosen = [one for one in known if session in (None, one.session) and _is_for(one, fields)]
-        starts = [await _start(place, trigger, occurrence, data, under) for trigger in chosen]
-        started = await store.occur(occurrence, known, starts)
-        # A trigger came or went since they were read.
-        if started is not None:
-            return started
+        starts = [await _start(background, trigger, occurrence, data, under) for trigger in chosen]
+        ids = await store.occur(occurrence, known, starts)
+        if ids is not None:  # else a trigger came or went since they were read
+            break
+    runs = [run for run in [await background.store.find(id) for id in ids] if run is not None]
+    for run in runs:
+        if not run.over:
+            background.sessions.core(run.session).enter(run.call)
+    if runs:
+        background.poke()
+    return [Run(background, run) for run in runs]
 
 
 def _is_for(trigger: Trigger, payload: Any) -> bool:
     return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
 
 
-async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None) -> Start:
-    session = place.session_of(trigger.session)
+async def _start(
+    background: Background, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None
+) -> Start:
+    session = background.sessions.core(trigger.session)
     arguments = dict(trigger.arguments)
     if trigger.payload_as is not None:
         await session.know_secrets()
@@ -232,8 +214,7 @@ async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload
         provenance=jsonx.encode(origin),
         authority=trigger.authority if under is None else combine(trigger.authority, under),
     )
-    # Nobody is there to be refused: what is too many waits.
-    limits = limits_of(session.policy.but(on_background_limit="queue"), place.quotas.resources)
+    limits = limits_of(session.policy, background.shared.quotas.resources, queue=True)
     return Start(registration, limits)
 
 

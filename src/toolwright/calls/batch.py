@@ -54,6 +54,7 @@ class Batch:
         "scope",
         "started_by",
         "stop_reason",
+        "timeout",
     )
 
     def __init__(
@@ -65,6 +66,7 @@ class Batch:
         scope: str = "",
         parent: ActiveCall | None = None,
         started_by: str | None = None,
+        timeout: float | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.context = context
@@ -76,6 +78,8 @@ class Batch:
         self.parent = parent
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
+        # Seconds for each of these calls, in place of those that its tool or the policy says.
+        self.timeout = timeout
         self.lane = Lane(env)
         self.stop_reason: str | None = None
         self._ended = ended

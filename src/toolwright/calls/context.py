@@ -17,6 +17,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, Report
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.calls.tool_plan import ToolPlan
+from toolwright.event_bus import Channel
 from toolwright.tools.tool import Tool
 
 
@@ -52,7 +53,9 @@ class BatchContext:
         tool_limit: Callable[[Tool], Limit | None],
         restrictions: tuple[Policy, ...] = (),
         write_authority: Callable[[tuple[Policy, ...]], bytes | None] = lambda authority: None,
+        channel: Channel | None = None,
     ) -> None:
+        """`channel` is told when batches and calls begin and end; by default that of the environment."""
         self.env = env
         self.policy = policy
         self.hooks = hooks
@@ -67,7 +70,7 @@ class BatchContext:
         self._tool_limit = tool_limit
         self.plans: dict[Tool, ToolPlan] = {}
         self.finaliser = Finaliser(env, policy, hooks)
-        self.report = Report(env.channel, env.clock, call_log, policy.record_bytes)
+        self.report = Report(channel or env.channel, env.clock, call_log, policy.record_bytes)
 
     @property
     def authority(self) -> tuple[Policy, ...]:

@@ -42,6 +42,7 @@ class LaunchOwner(RunOwner, Protocol):
     context: BatchContext
     parent: ActiveCall | None
     stop_reason: str | None
+    timeout: float | None
 
     def start_nothing(self, reason: str, fault: Exception | None = None) -> None: ...
 
@@ -210,6 +211,8 @@ class Launch:
             if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
                 continue
             plan = run.plan = plans.get(tool) or context.plan(tool)
+            if batch.timeout is not None:
+                plan = run.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
             if plan.allowed_by is None:
                 verdict = authorise(run, context.judge, approved=run.asked)
                 if run.outcome is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolwright.calls.execute.task_reuse import Lane
@@ -42,6 +43,12 @@ class ToolPlan:
         self.bucket = bucket
         self.limit = limit
         self.allowed_by = allowed_by
+
+    def with_timeout(self, bucket: DeadlineBucket) -> ToolPlan:
+        """The same plan for calls with a timeout of their own."""
+        plan = copy.copy(self)
+        plan.bucket = bucket
+        return plan
 
 
 class RunReport(Protocol):

@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from toolwright.app_options import AppSettings
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.session.secrets.master_keys import EnvironmentKeys, KeyProvider
 from toolwright.stores.contracts.sessions import SecretStore
 from toolwright.tools.tool import Tool
 
-if TYPE_CHECKING:
-    from toolwright.app import App
-
 log = logging.getLogger("toolwright")
 _LOOKED_AT = 200
 """How many secrets of a store are looked at for their master keys."""
 
 
-def require_met(app: App, tools: Iterable[Tool]) -> None:
+def require_met(app: AppSettings, tools: Iterable[Tool]) -> None:
     """Refuse tools that could not work in this app, in this process.
 
     Raises:

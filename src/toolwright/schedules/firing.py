@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import cached_property
 
 from toolwright import jsonx
 from toolwright.clock import rfc3339
@@ -24,10 +26,15 @@ PORTION = 100
 class Scheduler:
     """Fires the schedules of one store, beside all others who do: each instant is fired by one of them."""
 
-    def __init__(self, store: ScheduleStore, limits: Limits) -> None:
-        self._store = store
+    def __init__(self, store: Callable[[], ScheduleStore], limits: Limits) -> None:
+        """`store` gives the store when it is first needed."""
+        self._find_store = store
         self._limits = limits
         self._unfit: set[str] = set()
+
+    @cached_property
+    def _store(self) -> ScheduleStore:
+        return self._find_store()
 
     async def fire_due(self, now: float) -> bool:
         """Fire schedules whose instant has come, a portion of them at most; True when there may be more."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.argument_checks import require_count
 from toolwright.calls.authorise.approvals import (
     Approval,
     approved,
@@ -18,14 +19,13 @@ from toolwright.calls.authorise.approvals import (
     require_fitting,
     to_approval,
 )
-from toolwright.clock import Clock
-from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data
+from toolwright.session.open_sessions import OpenSessions, require_session_id
+from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN
 from toolwright.tools.outcome import Failure
-from toolwright.tools.tool import Tool
 
 
 class Resolved(Struct, frozen=True):
@@ -49,18 +49,10 @@ class Resolved(Struct, frozen=True):
 class Inbox:
     """Takes what comes for the calls of a store."""
 
-    def __init__(
-        self,
-        controller: JournaledController,
-        clock: Clock,
-        redacted: Callable[[str, str], Awaitable[str]],
-        tool_of: Callable[[str, str], Tool | None],
-    ) -> None:
-        """`tool_of` finds the tool that a session has here under a name."""
-        self._controller = controller
-        self._clock = clock
-        self._redacted = redacted
-        self._tool_of = tool_of
+    def __init__(self, shared: SharedParts, sessions: OpenSessions) -> None:
+        self._sessions = sessions
+        self._controller = shared.effects
+        self._clock = shared.clock
 
     async def resolve(self, key: str, value: Any) -> Resolved:
         """Complete what a key stands for with a value."""
@@ -70,14 +62,14 @@ class Inbox:
     async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
         """Complete what a key stands for with an error."""
         named = self._read(key, "completion", "event")
-        said = await self._redacted(named.call.session, message)
+        said = await self._sessions.redacted(named.call.session, message)
         failure = Failure(message=said, code=code, category=category, source="tool")
         return await self._settle(named, Resolution("error", self._clock.now(), failure=failure))
 
     async def cancel(self, key: str, reason: str) -> Resolved:
         """Cancel what a key stands for."""
         named = self._read(key, "completion", "event")
-        said = await self._redacted(named.call.session, reason)
+        said = await self._sessions.redacted(named.call.session, reason)
         return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=said))
 
     async def expire(self, key: str) -> Resolved:
@@ -91,11 +83,18 @@ class Inbox:
 
     async def approvals(self, session: str | None) -> list[Approval]:
         """What waits for a person, oldest first."""
+        if session is not None:
+            require_session_id(session)
         waits = await self._controller.waits.waiting(session, INBOX)
         return [to_approval(self._controller, wait) for wait in waits]
 
     async def decisions(self, session: str | None, limit: int, before: int | None) -> list[Approval]:
         """What was decided, the newest first."""
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
+        if before is not None:
+            require_count("before", before, 0)
         decided = await self._controller.waits.decided(session, before, limit)
         return [await self._shown(to_approval(self._controller, each.wait, each.number)) for each in decided]
 
@@ -104,7 +103,7 @@ class Inbox:
         decision = approval.decision
         if decision is None or not decision.edited:
             return approval
-        written = await self._redacted(approval.session, jsonx.encode(decision.arguments).decode())
+        written = await self._sessions.redacted(approval.session, jsonx.encode(decision.arguments).decode())
         try:
             arguments = jsonx.decode(written)
         except jsonx.DecodeError:  # a handle stands where it breaks the JSON
@@ -122,7 +121,7 @@ class Inbox:
         resolution = approved(self._clock.now(), arguments, by, always)
         if arguments is not None and (asked := await self._asked(self._read(key, *INBOX))) is not None:
             name, tool_id = asked_about(asked)
-            tool = self._tool_of(asked.key.call.session, name)
+            tool = self._sessions.tool(asked.key.call.session, name)
             if tool is not None and tool.definition.id == tool_id:
                 require_fitting(tool, arguments)
         return await self._decide(key, resolution, "allow", always)
@@ -131,7 +130,7 @@ class Inbox:
         """Keep a call from running."""
         said = reason
         if reason is not None:
-            said = await self._redacted(self._read(key, *INBOX).call.session, reason)
+            said = await self._sessions.redacted(self._read(key, *INBOX).call.session, reason)
         return await self._decide(key, denied(self._clock.now(), said, by, always), "deny", always)
 
     async def _decide(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolwright.calls.batch import Batch
@@ -10,7 +9,7 @@ from toolwright.calls.execute.execute import ActiveCall
 from toolwright.clock import rfc3339
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
-from toolwright.session.session import Session
+from toolwright.session.open_sessions import OpenSessions
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
 from toolwright.tools.outcome import Failure, ToolOutcome
 
@@ -78,7 +77,7 @@ async def unfinished(journal: JournalStore, session: str | None, scope: str | No
 
 async def recover(
     journal: JournalStore,
-    session_of: Callable[[str], Session],
+    sessions: OpenSessions,
     only_session: str | None = None,
     only_scope: str | None = None,
 ) -> list[Recovered]:
@@ -102,7 +101,7 @@ async def recover(
         for (session, scope, authority), intents in groups.items():
             seen.update(intent.key for intent in intents)
             try:
-                batch = session_of(session).recovering(intents, scope, authority)
+                batch = sessions.open(session).recovering(intents, scope, authority)
             except PolicyError as error:  # such as a rule of its batch that is not known here
                 done += [_left(intent, error) for intent in intents]
             else:
@@ -141,5 +140,5 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
 
 def _action(run: ActiveCall) -> str:
     if run.asking is not None and run.recovered in ("run", "rerun"):
-        return "waiting"  # It would have been run, but may not without leave.
+        return "waiting"  # It would have been run, but needs approval first.
     return run.recovered or "left"

@@ -16,7 +16,7 @@ from toolwright.calls import context as setting
 from toolwright.calls import tool_plan as plan
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.runtime import stores as keeping
-from toolwright.session import parts as shared
+from toolwright.runtime import wiring
 from toolwright.stores import opening
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.sqlite import store
@@ -191,7 +191,7 @@ def install() -> None:
     seams: list[tuple[Any, str, Any]] = [
         (store, "Writer", CrashingWriter),
         (keeping, "open_store", open_store),
-        (shared, "ProcessPool", CrashingProcessPool),
+        (wiring, "ProcessPool", CrashingProcessPool),
         (setting, "ToolPlan", CrashingPlan),
     ]
     for module, name, with_points in seams:

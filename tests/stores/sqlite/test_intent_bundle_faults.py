@@ -120,11 +120,11 @@ async def test_a_call_of_a_bundle_whose_outcome_could_not_be_written_is_let_go_o
         batch = first.session("s").start_batch(asked)
         await begun.wait()
         assert rows(file, COUNTS) == [(1, 0)]
-        await let_write(first._store, False)
+        await let_write(first._parts.storage.store, False)
         leave.set()
         with pytest.raises(StoreError):
             await batch
-        await let_write(first._store, True)
+        await let_write(first._parts.storage.store, True)
         again = second.session("s").start_batch(asked)
         while not again.done:
             await clock.advance(0.1)
@@ -206,7 +206,7 @@ async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_
         return way
 
     async with fail_after(30), Runtime.open(file, tools=[look]) as runtime:
-        store = runtime._store
+        store = runtime._parts.storage.store
 
         async def run(number: int, round: str) -> None:
             way = ways[number % len(ways)]

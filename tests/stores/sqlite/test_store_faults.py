@@ -270,12 +270,14 @@ async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_i
         await entered.wait()
         second = session.start_batch([ToolCall(id="c1", name="grow")])
         await until_shared([second])
-        await runtime._store._writer.do(lambda connection: connection.execute("PRAGMA max_page_count = 40").fetchall())
+        await runtime._parts.storage.store._writer.do(
+            lambda connection: connection.execute("PRAGMA max_page_count = 40").fetchall()
+        )
         leave.set()
         for batch in (first, second):
             with pytest.raises(StoreError, match="the disk is full; free some space"):
                 await batch
-        await runtime._store._writer.do(
+        await runtime._parts.storage.store._writer.do(
             lambda connection: connection.execute("PRAGMA max_page_count = 99999").fetchall()
         )
         (outcome,) = await session.run_batch([ToolCall(id="c1", name="grow")])

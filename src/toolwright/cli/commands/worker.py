@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from toolwright.app import App
-from toolwright.background.worker_counts import Deed
+from toolwright.background.worker_counts import WorkerAction
 from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.display.styles import plain, seconds, short
 from toolwright.cli.display.time_format import moment
@@ -34,7 +34,7 @@ _SAME = 0.25
 """Seconds within which signals are one: a supervisor may send it to the program and to its group."""
 _LINGER = 2.0
 """Seconds that tasks and threads of tools get to end, once their runs are handed over."""
-_TOLD: dict[Deed, str] = {
+_TOLD: dict[WorkerAction, str] = {
     "started": "started",
     "completed": "completed",
     "failed": "failed",
@@ -163,7 +163,7 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
         try:
             worker = runtime.worker
             assert worker is not None
-            worker.tally.listen(_Teller(say))
+            worker.counts.listen(_Teller(say))
             if health is not None:
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
@@ -196,7 +196,7 @@ class _Teller:
         self._say = say
         self._began: dict[str, float] = {}
 
-    def __call__(self, deed: Deed, process: BackgroundRun) -> None:
+    def __call__(self, deed: WorkerAction, process: BackgroundRun) -> None:
         told = _TOLD.get(deed)
         if told is None:
             return

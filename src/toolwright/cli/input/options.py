@@ -34,7 +34,8 @@ Tools = Annotated[
         "--tools",
         "-t",
         metavar="SOURCE",
-        help="Tools in place of an app: module, module:attribute, tools.py or tools.py:attribute. Repeatable. "
+        help="Tools in place of an app: module, module:attribute, tools.py, tools.py:attribute, or a built-in "
+        "capability such as files or web. Repeatable. "
         "Without it: the app, or else the tools, of the nearest pyproject.toml, under \\[tool.toolwright].",
     ),
 ]

@@ -97,6 +97,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     evidence: bytes = b""
     artifact_error: str | None = None
     message_error: str | None = None
+    report: Report | None = None
+    """What it did since its last report, written before its end and together with it; without output."""
 
 
 class Telling(NamedTuple):

@@ -640,6 +640,8 @@ def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool
     row: Any = connection.execute(query, (ending.id, ending.token)).fetchone()
     if row is None:
         return False
+    if ending.report is not None:
+        write_report(connection, ending.report)
     session, before, tracked = row
     call = CallKey(session, scope_of(ending.id), ending.id)
     query = f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NULL"
