@@ -7,6 +7,7 @@ their model. Several stores may share one database, as several processes share a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Cursor, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.sessions import Sealed
 from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.stores.contracts.waits import (
     INBOX,
@@ -38,6 +40,8 @@ class MemoryStore:
     """`Store`, `JournalStore` and `WaitStore` in memory, all in one. It keeps calls only."""
 
     services: BackgroundStores | None = None
+    path: Path | None = None
+    fingerprints: Sealed | None = None
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database = database or MemoryDatabase()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
@@ -15,6 +16,7 @@ from toolwright.stores.contracts.sessions import (
     KeyValueStore,
     MessageStore,
     ResourceStore,
+    Sealed,
     SecretStore,
 )
 from toolwright.stores.contracts.triggers import TriggerStore
@@ -47,6 +49,16 @@ class Store(Protocol):
     @property
     def services(self) -> BackgroundStores | None:
         """What it keeps beside calls. Without it, sessions and background runs are kept in memory by each runtime."""
+        ...
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a store that is one: the default master key lies beside it. Any other needs a `KeyProvider`."""
+        ...
+
+    @property
+    def fingerprints(self) -> Sealed | None:
+        """The sealed key of fingerprints, as the secrets of the store had it when it was opened."""
         ...
 
     async def close(self) -> None:
