@@ -47,7 +47,7 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report can not be written, and is tried again: %s", fault)
+                log.warning("What processes report cannot be written, and is tried again: %s", fault)
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:

@@ -74,8 +74,8 @@ class Triggers:
                 that a program may add it each time it starts.
 
         Raises:
-            RunRefused: the policy of whoever adds it does not let the tool run.
-            RunError: the tool can not run in the background, there are too many triggers, or something is not
+            RunRefused: the caller's policy does not let the tool run.
+            RunError: the tool cannot run in the background, there are too many triggers, or something is not
                 usable.
         """
         await self._session.know_secrets()

@@ -28,31 +28,24 @@ class JournaledController:
         self._ring = KeyRing(waits.secret)
 
     def enter(self, call: CallKey, *, fresh: bool) -> CallEffects:
-        """Part of `EffectController`."""
         return JournaledEffects(self, call, fresh=fresh)
 
     def write_key(self, wait: WaitKey) -> str:
-        """Part of `EffectController`."""
         return self._ring.write(wait)
 
     def read_key(self, text: str) -> WaitKey:
-        """Part of `EffectController`."""
         return self._ring.read(text)
 
     def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watcher:
-        """Part of `EffectController`."""
         return self.room.watch(wait, then, opened)
 
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
-        """Part of `EffectController`."""
         return await self.room.resolve(key, resolution, remember)
 
     async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
-        """Part of `EffectController`."""
         return await self.waits.end_wait(key, Resolution("cancelled", self.clock.now(), reason=reason, by=BY_CALL))
 
     async def signal(self, key: WaitKey, payload: bytes) -> int:
-        """Part of `EffectController`."""
         return await self.room.signal(key, payload)
 
     async def close(self) -> None:
@@ -75,7 +68,6 @@ class JournaledEffects:
         self._receiving: set[str] = set()
 
     def begin_attempt(self, attempt: int) -> None:
-        """Part of `CallEffects`."""
         if attempt != self._attempt:
             self._attempt = attempt
             self._used.clear()
@@ -85,7 +77,6 @@ class JournaledEffects:
     # --- steps
 
     async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
-        """Part of `CallEffects`."""
         self._take(effect)
         kept = (await self._read()).get(effect.label)
         if kept is not None:
@@ -149,7 +140,6 @@ class JournaledEffects:
     # --- time
 
     async def sleep(self, effect: Effect, seconds: float, opened: Opened) -> None:
-        """Part of `CallEffects`."""
         self._take(effect)
         kept = (await self._read()).get(effect.label)
         if kept is None:
@@ -171,7 +161,6 @@ class JournaledEffects:
     # --- waits
 
     async def wait(self, wait: Wait, opened: Opened) -> Resolution:
-        """Part of `CallEffects`."""
         answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
 
         def told(news: Resolution | Exception) -> None:
@@ -189,7 +178,6 @@ class JournaledEffects:
             watcher.leave()
 
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
-        """Part of `CallEffects`."""
         if name in self._receiving:
             raise ToolwrightError(
                 f"The call {self._call.call_id!r} waits for signal {name!r} already; receive one after the other"

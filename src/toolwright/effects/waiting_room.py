@@ -90,7 +90,6 @@ class WaitingRoom:
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """Part of `Watcher`."""
         others = [other for other in self._of(watcher.key) if other is not watcher]
         if others:
             self._watchers[watcher.key] = others
@@ -118,7 +117,6 @@ class WaitingRoom:
             opened(standing.deadline)
 
     def expire(self, watcher: Watcher) -> None:
-        """Part of `Watcher`."""
         resolution = Resolution("expired", self._clock.now())
         self._go(self._settle(watcher.key, resolution), watcher)
 
@@ -278,7 +276,7 @@ class WaitingRoom:
 
 
 def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
-    """Say why a key can not be used."""
+    """Say why a key cannot be used."""
     call = key.call
     told = {
         "unknown": f"The call {call.call_id!r} of session {call.session!r} is not known here; it may have been removed",

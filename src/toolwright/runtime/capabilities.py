@@ -21,7 +21,7 @@ class Arranged(NamedTuple):
 
 
 def arrange(app: AppSettings) -> Arranged:
-    """Choose the capabilities that are active, and lay their tools beside those of the app.
+    """Choose the active capabilities, and add their tools to those of the app.
 
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
@@ -52,7 +52,7 @@ class LateCapabilities:
 
 
 def _activated(app: AppSettings, tools: Snapshot, asked: Iterable[str | Capability]) -> tuple[Capability, ...]:
-    """The capabilities that are asked for, and those that come by themselves with one of the tools."""
+    """The capabilities that were asked for, and those that one of the tools brings automatically."""
     from toolwright.builtin import capabilities
 
     return activate(

@@ -83,7 +83,7 @@ class ReadOnlySession:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
+        """The definitions of its tools, by name."""
         return self._definitions()
 
     @property

@@ -266,7 +266,7 @@ class Session:
 
     @property
     def kv(self) -> KeyValue:
-        """What the session keeps under names it chose."""
+        """Named values of the session."""
         return self._core.services.kv
 
     @property
@@ -291,7 +291,7 @@ class Session:
 
     @property
     def resources(self) -> Resources:
-        """What the session uses or made outside."""
+        """The resources that the session uses or made outside."""
         return self._core.services.resources
 
     # --- connections

@@ -24,7 +24,7 @@ def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, re
     """Write all that a session keeps into a file that only its owner may read, one row and one piece at a time.
 
     Raises:
-        ArchiveError: the file exists and is not to be replaced, or can not be written.
+        ArchiveError: the file exists and is not to be replaced, or cannot be written.
     """
     if path.exists() and not replace:
         raise ArchiveError(f"There is a file {str(path)!r} already; choose another name, or say that it is to go")
@@ -45,7 +45,7 @@ def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, re
             partial.unlink(missing_ok=True)
             raise
     except (OSError, zipfile.LargeZipFile) as error:
-        raise ArchiveError(f"The archive {str(path)!r} can not be written: {error}; choose another place") from error
+        raise ArchiveError(f"The archive {str(path)!r} cannot be written: {error}; choose another place") from error
     return Exported(session, counts, size)
 
 

@@ -118,7 +118,7 @@ class Archive:
                 try:
                     sink.add(table, row)
                 except (OverflowError, ValueError) as error:
-                    raise ArchiveError(f"A row of {table} can not be kept: {error}; export it again") from error
+                    raise ArchiveError(f"A row of {table} cannot be kept: {error}; export it again") from error
                 counts[table] += 1
                 if counts[table] % 100 == 0:
                     self._require_room(sink, table, room)
@@ -186,7 +186,7 @@ def opened_archive(path: Path, quotas: Quotas) -> Iterator[Archive]:
     except FileNotFoundError:
         raise ArchiveError(f"There is no archive {str(path)!r}; check the path") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        raise ArchiveError(f"The archive {str(path)!r} can not be read: {error}; export it again") from error
+        raise ArchiveError(f"The archive {str(path)!r} cannot be read: {error}; export it again") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArchiveError(f"The archive {str(path)!r} has a row of another shape: {error}; export it again") from error
 

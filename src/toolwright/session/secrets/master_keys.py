@@ -47,11 +47,9 @@ class GivenKeys:
         self._keys = {key_id(key): key for key in keys or (secrets.token_bytes(SIZE),)}
 
     def current(self) -> str:
-        """Part of `KeyProvider`."""
         return next(iter(self._keys))
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         return self._keys.get(key_id)
 
     def __repr__(self) -> str:
@@ -74,11 +72,9 @@ class EnvironmentKeys:
         self._keys: GivenKeys | None = None
 
     def current(self) -> str:
-        """Part of `KeyProvider`."""
         return self._read().current()
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         return self._read().key(key_id)
 
     def _read(self) -> GivenKeys:
@@ -115,7 +111,6 @@ class KeyFile:
         self._keys: dict[str, bytes] = {}
 
     def current(self) -> str:
-        """Part of `KeyProvider`."""
         if not self.path.exists():
             self._create()
         self._read()  # each time: another process may have renewed it
@@ -124,7 +119,6 @@ class KeyFile:
         return next(reversed(self._keys))
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         if key_id not in self._keys and self.path.exists():
             self._read()
         return self._keys.get(key_id)
@@ -185,7 +179,7 @@ class KeyFile:
             yield
         except OSError as error:
             raise SecretsError(
-                f"The key file {str(self.path)!r} can not be used ({error.strerror}); check its permissions"
+                f"The key file {str(self.path)!r} cannot be used ({error.strerror}); check its permissions"
             ) from error
 
     def __repr__(self) -> str:

@@ -152,7 +152,6 @@ class KnownSecrets:
     # --- what calls give to their tools
 
     def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
-        """Part of `Keeper`."""
         texts = list(_texts(value))
         if len(texts) > FORMER or sum(map(len, texts)) > LONGEST:
             raise ServiceError(
@@ -175,11 +174,9 @@ class KnownSecrets:
 
     @property
     def behind(self) -> bool:
-        """Part of `Keeper`."""
         return bool(self._given)
 
     async def catch_up(self) -> None:
-        """Part of `Keeper`."""
         if self._store is not None and not self.vault.keeps_fingerprints:
             await keep_fingerprints(self._store, self.vault)
         async with self._turn:
@@ -258,32 +255,26 @@ class KnownSecrets:
     # --- `Keeper`
 
     def seal(self, name: str, payload: bytes) -> bytes:
-        """Part of `Keeper`."""
         row = self.vault.seal(self._session, f"step {name}", payload.decode())
         return write_sealed(row)
 
     def unseal(self, name: str, payload: bytes) -> bytes:
-        """Part of `Keeper`."""
         return self.vault.open(self._session, f"step {name}", read_sealed(payload)).encode()
 
     def fingerprint(self, name: str, payload: bytes) -> str:
-        """Part of `Keeper`."""
         return self.vault.fingerprint(self._session, f"argument {name}", payload.decode())
 
     # --- `Redactor`
 
     def text(self, text: str) -> str:
-        """Part of `Redactor`."""
         data = text.encode("utf-8", "surrogatepass")
         redacted = self.patterns().redact(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
     def content(self, data: bytes, *, sparing: bool) -> bytes:
-        """Part of `Redactor`."""
         return self.patterns().redact(data, _BY_CHANCE if sparing else 0)
 
     def json(self, payload: bytes) -> bytes:
-        """Part of `Redactor`."""
         if len(payload) <= AT_ONCE:
             return self._json(payload)
         # What is long is searched in a thread, once: others that need it afterwards may be on the loop.
@@ -318,7 +309,6 @@ class KnownSecrets:
         return jsonx.encode(self.text(redacted.decode()))
 
     def value(self, value: Any) -> Any:
-        """Part of `Redactor`."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -341,7 +331,6 @@ class KnownSecrets:
         return value if (shown := self.text(written)) is written else shown
 
     def stream(self) -> TextStream:
-        """Part of `Redactor`."""
         return TextStream(self)
 
     def patterns(self) -> Patterns:
@@ -362,12 +351,10 @@ class TextStream:
         self._scrubber = Scrubber()
 
     def feed(self, text: str) -> str:
-        """Part of `Stream`."""
         data = text.encode("utf-8", "surrogatepass")
         return self._scrubber.feed(self._known.patterns(), data).decode("utf-8", "surrogatepass")
 
     def end(self) -> str:
-        """Part of `Stream`."""
         return self._scrubber.end(self._known.patterns()).decode("utf-8", "surrogatepass")
 
 

@@ -41,7 +41,7 @@ class Secrets:
         """The value of a secret, or None.
 
         Raises:
-            SecretsError: it can not be opened.
+            SecretsError: it cannot be opened.
         """
         row = await self._store.get_secret(self._session, require_name("secret name", name))
         if row is None:
@@ -55,7 +55,7 @@ class Secrets:
 
         Raises:
             ServiceError: the name or the value is not usable, or the session's quota is used up.
-            SecretsError: it can not be sealed.
+            SecretsError: it cannot be sealed.
         """
         _require_value(require_name("secret name", name), value)
         vault = self._known.vault
@@ -104,7 +104,7 @@ async def rotate(store: SecretStore, vault: Vault, page: int = 200) -> int:
     It can be cut off and done again.
 
     Raises:
-        SecretsError: some can not be opened; all others were moved.
+        SecretsError: some cannot be opened; all others were moved.
     """
     moved, stuck, after = 0, [], ("", "")
     while rows := await store.secrets_after(after, page):

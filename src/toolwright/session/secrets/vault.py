@@ -144,7 +144,7 @@ def _decrypt(key: bytes, data: bytes, bound: bytes, session: str, name: str, mas
         return bytes(cipher.decrypt(data[:_NONCE], data[_NONCE:], bound))
     except (InvalidTag, ValueError):
         raise SecretsError(
-            f"The secret {name!r} of session {session!r} can not be opened: its row was changed, or the key given as "
+            f"The secret {name!r} of session {session!r} cannot be opened: its row was changed, or the key given as "
             f"{master!r:.100} is another one; provide the key that sealed it, or set the secret again"
         ) from None
 

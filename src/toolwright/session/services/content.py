@@ -70,7 +70,7 @@ async def spool(path: str, chunks: AsyncIterable[bytes], limit: int) -> Content:
         put_aside(waiting)
     except OSError as error:
         file.close()
-        raise StoreError(f"The stream for {path!r} can not be kept aside: {error.strerror}; free some space") from error
+        raise StoreError(f"The stream for {path!r} cannot be kept aside: {error.strerror}; free some space") from error
     except BaseException:
         file.close()
         raise

@@ -80,7 +80,7 @@ def _require_name(path: str, name: str) -> None:
     if "\\" in name:
         raise _refused(path, "it has a backslash; use / between names")
     if any(unicodedata.category(character) in _HIDDEN for character in name):
-        raise _refused(path, "it has characters that can not be seen; use printable ones")
+        raise _refused(path, "it has characters that cannot be seen; use printable ones")
     # What others may read as dots or slashes, such as the full-width ones, is judged by what they would read.
     plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
     if not plain.strip(" ."):

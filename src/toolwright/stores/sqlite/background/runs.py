@@ -43,9 +43,9 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 
 LEASED = "state IN ('running', 'waiting')"
 TRACKED = "state = 'running' AND worker IS NULL"
-"""Work that happens elsewhere. What a worker runs has the name of that worker."""
+"""Work that happens elsewhere. A run of a worker has the name of that worker."""
 ACTIVE = "state IN ('queued', 'running', 'waiting') AND (worker IS NOT NULL OR state = 'queued')"
-"""What takes, or is about to take, a place of a worker."""
+"""States that take, or are about to take, a slot of a worker."""
 PENDING = "state IN ('held', 'queued', 'running', 'waiting')"
 _NAMES = (
     *("id", "session", "parent", "schedule", "tool", "arguments", "title", "options", "provenance", "state"),
@@ -67,7 +67,7 @@ _TREE = (
 )
 
 BEYOND = 3_600.0
-"""A lease that ends so many seconds later than one that is given now was given before the machine was started anew."""
+"""A lease that ends so many seconds later than a new one was given before the machine was restarted."""
 _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 
@@ -82,8 +82,6 @@ class SqliteRunStore:
         self._clock = changes.clock
 
     async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[str]:
             for registration in registrations:
                 known = read_run(connection, registration.id)
@@ -98,14 +96,12 @@ class SqliteRunStore:
         return await self._changes.change(mark, work)
 
     async def find(self, id: str) -> BackgroundRun | None:
-        """Part of `RunStore`."""
         found = await self._changes.read(lambda connection: read_run(connection, id))
         return None if found is None else self._shown(found)
 
     async def list(
         self, session: str | None, *, active: bool = False, limit: int = 1_000
     ) -> builtins.list[BackgroundRun]:
-        """Part of `RunStore`."""
         query = (
             f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
             f" AND {PENDING if active else '1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
@@ -118,14 +114,12 @@ class SqliteRunStore:
         return [self._shown(process) for process in found]
 
     async def tree(self, id: str) -> builtins.list[BackgroundRun]:
-        """Part of `RunStore`."""
         found = await self._changes.read(lambda connection: _tree(connection, id))
         return [self._shown(process) for process in found]
 
     async def claim(
         self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
     ) -> builtins.list[Claimed]:
-        """Part of `RunStore`."""
         known = json.dumps(list(tools))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
@@ -148,7 +142,6 @@ class SqliteRunStore:
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
-        """Part of `RunStore`."""
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
 
         def work(connection: apsw.Connection) -> Renewal:
@@ -172,35 +165,27 @@ class SqliteRunStore:
         return await self._changes.attempt(work)
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[str]:
             return [report.id for report in reports if not write_report(connection, report)]
 
         return await self._changes.attempt(work)
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
-        """Part of `RunStore`."""
         return await self._changes.attempt(lambda connection: end_run(connection, ending, quotas))
 
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
-        """Part of `RunStore`."""
-
         await self._changes.attempt(lambda connection: queue_again(connection, worker, held, at))
 
     async def leave(self, worker: str) -> None:
-        """Part of `RunStore`."""
         await self._changes.attempt(
             lambda connection: connection.execute("DELETE FROM workers WHERE name = ?", (worker,)).fetchall()
         )
 
     async def cancel(self, id: str, reason: str, at: float) -> builtins.list[BackgroundRun]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[BackgroundRun]:
             known = read_run(connection, id)
             if known is None or known.over:
-                return []  # what it started goes on, as it did when it ended
+                return []  # the runs that it started continue, as they did when it ended
             for process in _tree(connection, id):
                 if not process.over and process.cancel_reason is None:
                     connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, process.id))
@@ -223,22 +208,18 @@ class SqliteRunStore:
         at: float,
         telling: Telling | None = None,
     ) -> int | None:
-        """Part of `RunStore`."""
         return await self._changes.attempt(
             lambda connection: append_event(connection, id, token, type, payload, key, at, telling)
         )
 
     async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:
-        """Part of `RunStore`."""
         return await self._changes.read(lambda connection: list_events(connection, id, after, limit))
 
     async def grant(self, id: str, session: str) -> None:
-        """Part of `RunStore`."""
         statement = "INSERT OR IGNORE INTO process_grants (process, session) VALUES (?, ?)"
         await self._changes.attempt(lambda connection: connection.execute(statement, (id, session)).fetchall())
 
     async def granted(self, id: str, session: str) -> bool:
-        """Part of `RunStore`."""
         query = (
             "SELECT 1 FROM processes WHERE id = ?1 AND session = ?2"
             " UNION ALL SELECT 1 FROM process_grants WHERE process = ?1 AND session = ?2"
@@ -246,8 +227,6 @@ class SqliteRunStore:
         return await self._changes.read(lambda connection: one(connection, query, (id, session)) is not None)
 
     async def changed(self, since: Cursor | None) -> tuple[Cursor, builtins.list[str]]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> tuple[Cursor, builtins.list[str]]:
             now: int = one(connection, "SELECT value FROM meta WHERE name = 'changed'")
             if since is None or str(now) == since:
@@ -258,11 +237,9 @@ class SqliteRunStore:
         return await self._changes.read(work)
 
     async def cancelled(self, worker: str) -> dict[str, str]:
-        """Part of `RunStore`."""
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
-        """Part of `RunStore`."""
         known = _KNOWN.replace("?", "?4")
         query = (
             f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
@@ -284,7 +261,7 @@ class SqliteRunStore:
         return replace(process, lease_until=self._clock.now() + left)
 
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
-        """Workers whose process has ended, whatever their leases say."""
+        """Workers whose process has ended, whatever the state of their leases."""
         if self._place is None:
             return []
         found: Any = connection.execute("SELECT name, owner FROM workers WHERE owner != ?", (self._owner,)).fetchall()
@@ -359,7 +336,7 @@ def insert_run(connection: apsw.Connection, new: Registration, state: str) -> No
 
 
 def next_change(connection: apsw.Connection) -> int:
-    """The number of a change that is being made: whoever watches looks for higher ones than it has seen."""
+    """The number of a change that is being made: a watcher looks for higher numbers than it has seen."""
     number: int = one(connection, "UPDATE meta SET value = value + 1 WHERE name = 'changed' RETURNING value")
     return number
 
@@ -392,7 +369,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
     """Enter a process, to be taken at once or held until there is room. `now` is by the clock of leases.
 
     Raises:
-        RunError: a limit is reached, and those that are too many are not to wait.
+        RunError: a limit is reached, and further runs are not to wait.
     """
     if registration.parent is not None:
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
@@ -402,7 +379,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
         _enter_tracked(connection, registration, limits)
         return
     full = _session_is_full(connection, registration.session, limits)
-    # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
+    # A run must not hold the runs that it starts: it may wait for them, and both would wait for ever.
     if full and (not limits.queue or registration.parent is not None):
         raise _session_limit(limits)
     if not limits.queue:
@@ -456,7 +433,7 @@ def _session_limit(limits: Limits) -> RunError:
 def reopen_run(
     connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None
 ) -> None:
-    """Queue an abandoned process again; what was in doubt of its calls and steps is forgotten, and runs again.
+    """Queue an abandoned run again; its calls and steps in doubt are forgotten, and run again.
 
     Raises:
         RunError: it is not abandoned, or its session has as many active as it may.
@@ -502,10 +479,11 @@ def reopen_run(
 
 
 def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, at: float, until: float) -> Claimed:
-    """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
+    """Give a run to a worker; the unfinished calls of the previous one are released, so that this one may continue
+    them."""
     scope = scope_of(process.id)
-    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end. So does a completion that
-    # has come: whoever resolved it was told that it stands, and it is the outcome of the call.
+    # An existing outcome stays: nothing is in doubt, and only the end is missing. So does a completion that has come:
+    # its sender was told that it was accepted, and it is the outcome of the call.
     query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
     finished = one(connection, query, process.call)
     done = bool(finished) or (finished is not None and completion_came(connection, process.call))
@@ -534,7 +512,7 @@ def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, a
 
 
 def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) -> int:
-    """How many workers in a row are gone with a process that got no step further. One that waited does not count."""
+    """How many workers in a row died with a run that made no progress. A run that waited does not count."""
     if process.status != "running":
         return process.crashes
     query = "SELECT at FROM process_events WHERE process = ? AND type = 'started' ORDER BY number DESC LIMIT 1"
@@ -544,9 +522,9 @@ def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) ->
 
 
 def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
-    """Let others take what a worker holds, each by its id and the token of the lease."""
+    """Let others claim the runs of a worker, each by its id and the token of the lease."""
     for id, token in held:
-        # Its worker stays written there: whoever takes it next goes on with what that one began.
+        # Its worker stays recorded: the next one continues its unfinished calls.
         session = one(
             connection,
             f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
@@ -562,7 +540,7 @@ def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[s
 
 
 def write_report(connection: apsw.Connection, report: Report) -> bool:
-    """Write what a process did; False when it is over, or another's."""
+    """Write a report of a run; False when it is finished, or held by another."""
     row: Any = connection.execute(
         f"SELECT session, state, log_chars, tail_first, tail_chars, last_progress FROM processes"
         f" WHERE id = ? AND token = ? AND {LEASED}",
@@ -572,7 +550,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         return False
     session, state, log_chars, tail_first, tail_chars, last_progress = row
     if report.dropped and tail_first is not None:
-        # What is missing came after the tail so far, which has no place then: there is one gap, before the tail.
+        # The missing output came after the tail so far, which is dropped then: there is one gap, before the tail.
         statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
         connection.execute(statement, (report.id, tail_first))
         tail_first, tail_chars = None, 0
@@ -589,7 +567,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         tail_first, dropped = _drop_first(connection, report.id, tail_first)
         tail_chars -= dropped
     if report.progress is not None:
-        # Only where it is now is kept: a process that runs for days would fill the file with where it was.
+        # Only the newest progress is stored: a run of several days would fill the file with old ones.
         connection.execute("DELETE FROM process_events WHERE process = ? AND number = ?", (report.id, last_progress))
         payload = msgspec.json.encode(report.progress)
         last_progress = put_event(connection, report.id, "progress", payload, report.at)
@@ -622,7 +600,8 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
 
 
 def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, int]:
-    """Drop the oldest output of the tail; return where the tail begins then, and what the output counted for."""
+    """Drop the oldest output of the tail; return the new beginning of the tail, and the length of the dropped
+    output."""
     row: Any = connection.execute(
         "SELECT number, payload FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
         " ORDER BY number LIMIT 1",
@@ -635,7 +614,7 @@ def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, 
 
 
 def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool:
-    """End a process, with its artifacts and its message; False when it is over, or another's."""
+    """End a run, with its artifacts and its message; False when it is finished, or held by another."""
     query = f"SELECT session, state, {TRACKED} FROM processes WHERE id = ? AND token = ? AND {PENDING}"
     row: Any = connection.execute(query, (ending.id, ending.token)).fetchone()
     if row is None:
@@ -646,13 +625,13 @@ def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool
     call = CallKey(session, scope_of(ending.id), ending.id)
     query = f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NULL"
     if one(connection, query, call) is not None and completion_came(connection, call):
-        return False  # What somebody resolved and was told of decides: a worker ends it with that.
+        return False  # An accepted resolution decides: a worker ends the run with that.
     outcome = packed(ending.outcome)
     connection.execute(
         "UPDATE processes SET state = ?, status_text = ?, ended_at = ?, outcome = ?, lease_until = NULL WHERE id = ?",
         (ending.status, ending.status_text, ending.at, outcome, ending.id),
     )
-    # What another worker had begun and nobody will go on with ends with it.
+    # Unfinished calls of another worker end with it.
     where = "WHERE session = ? AND scope = ?"
     left = connection.execute(
         f"SELECT call_id, tool FROM calls {where} AND outcome IS NULL", (session, scope_of(ending.id))
@@ -710,7 +689,8 @@ def append_event(
     at: float,
     telling: Telling | None = None,
 ) -> int | None:
-    """Append an event once, with its message; None when the process is over, or another's. The host has no token."""
+    """Append an event once, with its message; None when the run is finished, or held by another. The host has no
+    token."""
     unfinished = f"({PENDING}) AND ?2 IS NULL OR ({LEASED}) AND token = ?2"
     session = one(connection, f"SELECT session FROM processes WHERE id = ?1 AND ({unfinished})", (id, token))
     if session is None:
@@ -789,7 +769,7 @@ def update_resource(
 
 
 def abandon_resources(connection: apsw.Connection, session: str) -> None:
-    """Show the runs of a session that was just imported as what they are here: nobody goes on with them."""
+    """Mark the runs of a session that was just imported as abandoned: no worker continues them here."""
     connection.execute(
         "UPDATE resources SET status = 'abandoned', metadata = CAST(json_set(CAST(metadata AS TEXT),"
         " '$.status_text', 'Abandoned') AS BLOB) WHERE session = ? AND kind = ? AND status = 'active'",
