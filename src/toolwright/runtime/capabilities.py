@@ -1,4 +1,4 @@
-"""The capabilities of an opened app. Owns which are active, and laying their tools beside those of the app."""
+"""The capabilities of an opened app. Owns which are active, and adding their tools to those of the app."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LateCapabilities:
         self._late: tuple[Capability, ...] = ()
 
     def of(self, tools: Snapshot) -> tuple[Capability, ...]:
-        """The capabilities that come with these tools, beyond those that were active at the opening."""
+        """The capabilities that come with these tools, beyond the ones that were active at the opening."""
         if self._seen is not tools:
             late = _activated(self._app, tools, self._active)
             self._late = tuple(one for one in late if one not in self._active)
