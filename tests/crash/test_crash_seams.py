@@ -91,7 +91,7 @@ def test_a_store_whose_verb_has_another_name_is_refused_by_the_crash_kit():
 
 def test_a_place_that_the_runtime_does_not_have_cannot_be_filled():
     with pytest.raises(AttributeError):
-        crash_seams.outcomes = print
+        crash_seams.outcomes = print  # type: ignore[attr-defined]
 
 
 async def test_no_place_is_filled_outside_the_crash_kit():
