@@ -54,7 +54,7 @@ class JournaledController:
 
 
 class JournaledEffects:
-    """`CallEffects` over any store: what the call did before is read once, and kept while it runs."""
+    """`CallEffects` over any store: the earlier effects of the call are read once, and held while it runs."""
 
     def __init__(self, controller: JournaledController, call: CallKey, *, fresh: bool) -> None:
         self._controller = controller
@@ -83,7 +83,7 @@ class JournaledEffects:
             require_same_input(effect, kept)
             if kept.done:
                 return _result(kept)
-        if kept is not None and kept.failure is None:  # It began, and nobody knows how it ended.
+        if kept is not None and kept.failure is None:  # It began, and its end is unknown.
             if on_crash == "fail":
                 return _result(await self._keep(effect, done=True, failure=interrupted(effect.kind, effect.name)))
             if isinstance(on_crash, AskPerson):
@@ -103,7 +103,7 @@ class JournaledEffects:
         except EffectFailed as error:
             if not error.failure.retry:
                 return await self._keep(effect, done=True, failure=error.failure)
-            # It says that another attempt may do better: that one must find it neither failed nor in doubt.
+            # It says that another attempt may succeed: that attempt must find it neither failed nor in doubt.
             if on_crash != "rerun":
                 await self._keep(effect, done=False, failure=error.failure)
             raise
@@ -120,7 +120,7 @@ class JournaledEffects:
         return kept
 
     async def _read(self) -> dict[str, Kept]:
-        """What the call did before it was cut off."""
+        """The effects of the call before it was cut off."""
         if self._past is None:
             if self._reading is None:
                 self._reading = asyncio.ensure_future(self._controller.journal.effects(self._call))
@@ -230,7 +230,7 @@ STEP_REMEDY = (
 def interrupted(kind: str, name: str, reason: str | None = None, *, asked: bool = False) -> Failure:
     """The failure of an effect that a crash cut off and that is not run again.
 
-    `asked` says that a person was asked about it: then it has a crash policy already, and needs no remedy.
+    `asked` means that a person was asked about it: then it has a crash policy already, and needs no remedy.
     """
     return Failure(
         category="interrupted",

@@ -1,6 +1,6 @@
-"""A journal without memory beyond the process. Owns its verbs; what they mean is written once, above it.
+"""A journal in memory. Owns its verbs; their meaning is in the contracts.
 
-It keeps every promise of `JournalStore` and `WaitStore` but the one about crashes, and is small enough to read as
+It fulfils every promise of `JournalStore` and `WaitStore` except the one about crashes, and is small enough to read as
 their model. Several stores may share one database, as several processes share a file.
 """
 
@@ -53,7 +53,7 @@ class MemoryStore:
     async def close(self) -> None:
         self._database.owners.discard(self.owner)
 
-    # --- calls that are kept elsewhere, and only their effects here
+    # --- calls that are stored elsewhere, and only their effects here
 
     def enter(self, key: CallKey) -> None:
         """A call that has no intent here begins to use effects."""
@@ -62,7 +62,7 @@ class MemoryStore:
             self._calls[key] = CallRow(self.owner)
 
     def leave(self, key: CallKey) -> None:
-        """Such a call is over."""
+        """Such a call is finished."""
         call = self._calls.get(key)
         if call is not None and call.entry is None:
             call.over = True

@@ -1,7 +1,7 @@
-"""Master keys. Owns where they come from; does not own what is sealed with them.
+"""Master keys. Owns where they come from; does not own the data sealed with them.
 
-A key is 32 bytes, and its id is derived from it. Whoever loses a key loses what is sealed with it, so a key stays known
-until `Runtime.rotate_secrets` has moved every secret to the current one.
+A key is 32 bytes, and its id is derived from it. Data sealed with a lost key is lost, so a key stays known until
+`Runtime.rotate_secrets` has moved every secret to the current one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KeyProvider(Protocol):
     """Where master keys come from; write your own for a key service."""
 
     def current(self) -> str:
-        """The id of the key that seals what is written from now on."""
+        """The id of the key that seals new data."""
         ...
 
     def key(self, key_id: str) -> bytes | None:
@@ -36,7 +36,7 @@ class KeyProvider(Protocol):
 
 
 class GivenKeys:
-    """Keys that the program has in hand; the first is the current one. Without any, one that ends with the process."""
+    """Keys that the program passes in; the first is the current one. Without any, a key that ends with the process."""
 
     __slots__ = ("_keys",)
 
@@ -197,7 +197,7 @@ def default_keys(store: Path | None) -> KeyProvider:
 
 
 def key_id(key: bytes) -> str:
-    """The id of a key, which tells nothing of it."""
+    """The id of a key, from which the key cannot be derived."""
     return hashlib.sha256(b"toolwright master key\0" + key).hexdigest()[:16]
 
 

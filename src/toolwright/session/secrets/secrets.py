@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolwright.session.secrets.redactor import KnownSecrets
 
 LONGEST = 16 * 1024
-"""Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
+"""The longest value in bytes: some four times the longest keys in use. Each costs many forms to look for."""
 
 
 class Secrets:
@@ -51,7 +51,7 @@ class Secrets:
         return value
 
     async def set(self, name: str, value: str) -> None:
-        """Write a value, in place of what was there.
+        """Write a value, replacing the old one.
 
         Raises:
             ServiceError: the name or the value is not usable, or the session's quota is used up.
@@ -156,7 +156,7 @@ def write_sealed(row: Sealed) -> bytes:
 
 
 def read_sealed(payload: bytes) -> Sealed:
-    """What `write_sealed` wrote.
+    """Read a value that `write_sealed` wrote.
 
     Raises:
         SecretsError: it is not that.
@@ -168,7 +168,7 @@ def read_sealed(payload: bytes) -> Sealed:
 
 
 def _require_value(name: str, value: str) -> None:
-    """Refuse a value that could not be kept or redacted. No message shows it."""
+    """Refuse a value that could not be stored or redacted. No message shows it."""
     if not isinstance(value, str) or encodable(value) != value:
         raise ServiceError(f"The value of secret {name!r} is not usable; use text")
     if len(value.strip()) < SHORTEST:
