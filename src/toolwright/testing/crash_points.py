@@ -100,7 +100,7 @@ class Crashing:
         ToolwrightError: the part lacks one of the verbs, so that its points could never be passed.
     """
 
-    def __init__(self, inner: Any, verbs: Mapping[str, str]) -> None:
+    def __init__(self, inner: object, verbs: Mapping[str, str]) -> None:
         for verb, what in verbs.items():
             if not callable(getattr(inner, verb, None)):
                 raise ToolwrightError(
@@ -129,7 +129,7 @@ class Crashing:
 
 
 class CrashingServices:
-    """The services of a store, of which processes have crash points."""
+    """The services of a store, of which background runs have crash points."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
