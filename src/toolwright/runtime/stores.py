@@ -12,6 +12,7 @@ from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal
 from toolwright.clock import Clock
+from toolwright.crash_seams import crash_seams
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
@@ -82,6 +83,8 @@ async def open_storage(
             memory=in_memory,
         )
     store = await open_store(location, sync, clock)
+    if crash_seams.store is not None:
+        store = crash_seams.store(store)
     journal = StoreJournal(store.journal, clock)
     # With a store for calls only, the services of sessions are in memory.
     services = store.services
