@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Each name is imported when it is first asked for: a program pays for what it uses.
+# Each name is imported when it is first used: a program pays only for the parts it uses.
 _HOMES = {
     "NO_TIMEOUT": "toolwright.tools.definition",
     "Answer": "toolwright.calls.hooks",

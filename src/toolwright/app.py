@@ -1,7 +1,7 @@
 """An app: the tools of an agent and everything they run with, as one frozen value. Owns opening it, changing it and
 showing its tools; its options are in `app_options`.
 
-`Runtime` is what an opened app is; `toolwright.cli` loads an app by `--app module:name`.
+An opened app is a `Runtime`; `toolwright.cli` loads an app by `--app module:name`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolwright.tools.scopes import RegistryView
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class App(AppSettings):
-    """What belongs together in an agent, said once: every program, worker and command opens the same app.
+    """The parts of an agent in one value: every program, worker and command opens the same app.
 
     It is checked when it is made, and holds no connection and no file: it may be a global of a module, from where
     `toolwright worker --app module:app` takes it.
@@ -31,13 +31,13 @@ class App(AppSettings):
     Args:
         tools: the tools of every session. A registry, a scope or a view is used as it is, and followed.
         capabilities: bundles of tools, prompt and hooks, by name or as a `Capability`.
-        policy: the owner's decisions; the defaults are those of `Policy()`.
+        policy: the owner's rules; the defaults are those of `Policy()`.
         before: hooks that see each call before it is authorised.
         after: hooks that see each outcome before it is final.
         projector: turns an outcome into the text that the model reads; it is given the call, too, if it takes two
             arguments, and may be async.
         model: the model that tools ask with `ctx.complete`.
-        quotas: how much each session may keep.
+        quotas: how much each session may store.
         lifespan: a function without parameters under `@contextlib.asynccontextmanager`. It is entered in each process
             that opens the app, before anything else, and closed last. Tools get its value as `ctx.deps`.
         automatic: capabilities that come by themselves when one of the tools calls for them; by default those of
@@ -59,7 +59,7 @@ class App(AppSettings):
         """Open the app over a store: `async with` the result, or await it and close the runtime later.
 
         Args:
-            store: where the runtime keeps what happens: the path of a file, or ":memory:" for the life of the
+            store: where the runtime stores its records: the path of a file, or ":memory:" for the life of the
                 runtime. A store that is open already is used as it is, and closed with the runtime.
             sync: "full" survives a power cut; "normal" survives a killed process, and is faster.
             recover: first finish the calls that a crash cut off, as `Runtime.recover` does.

@@ -60,7 +60,7 @@ class OpenOptions(OpeningOptions, total=False):
 
 
 class RuntimeOptions(AppOptions, OpeningOptions, total=False):
-    """The options of `Runtime.open`: those of an `App`, and those of opening it."""
+    """The options of `Runtime.open`: the options of an `App`, and the options of opening it."""
 
 
 APP_OPTIONS = frozenset(AppOptions.__annotations__)

@@ -1,4 +1,5 @@
-"""What callers give. Owns refusing what is of the wrong kind, in words that say what was given and what to give."""
+"""Checks of callers' arguments. Owns refusing values of the wrong type, with a message that names the value and the
+type."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def require_text(what: str, given: Any) -> str:
 
 
 def require_seconds(what: str, given: Any) -> float:
-    """How long to wait for something. Less than nothing is no time, as for what is left until an instant that is past.
+    """Seconds to wait. A negative number is no time, as for the rest until an instant that is past.
 
     Raises:
         ToolwrightError: it is no number.

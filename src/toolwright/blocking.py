@@ -77,7 +77,7 @@ class LoopThread:
         await self._end.wait()
 
     def run(self, make: Callable[[], Any]) -> Any:
-        """Call `make` on the thread, wait for what it gives, and reflect objects that live there.
+        """Call `make` on the thread, wait for its result, and wrap objects that live there.
 
         Raises:
             RuntimeClosed: the thread has ended, or ends while this waits.
@@ -90,7 +90,7 @@ class LoopThread:
 
         async def call() -> Any:
             result = make()
-            # A batch can be awaited, but whoever starts one wants to hold it.
+            # A batch can be awaited, but a caller that starts one wants the batch itself.
             waits = inspect.isawaitable(result) and not isinstance(result, _LIVES_THERE)
             return await result if waits else result
 
@@ -105,7 +105,7 @@ class LoopThread:
                 self._answers.add(answer)
                 self._loop.call_soon_threadsafe(start)
             answer.exception()
-        except BaseException:  # an interrupt of the caller also stops what it waited for
+        except BaseException:  # an interrupt of the caller also stops the operation it waited for
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             raise
@@ -172,7 +172,7 @@ class BlockingPortal:
             except RuntimeClosed:
                 if not isinstance(self._target, Subscription):
                     raise
-                # Its thread is gone, so what is still queued can be taken from here.
+                # Its thread is gone, so the queued items can be taken from here.
                 while (item := self._target.take()) is not None:
                     yield item
                 return

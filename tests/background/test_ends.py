@@ -332,7 +332,7 @@ async def test_secrets_of_the_session_stay_out_of_all_that_is_kept_of_a_run(stag
         await ctx.progress(1, 2, f"with {value}", unit=value)
         await ctx.emit("note", f"it is {value}")
         if await ctx.kv.get("fail"):
-            raise ToolError(f"can not use {value}")
+            raise ToolError(f"cannot use {value}")
         return {"leaked": value}
 
     session = (await stage.open(place, leak, echo)).session("s")

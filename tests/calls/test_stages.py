@@ -791,6 +791,6 @@ async def test_a_batch_can_be_cancelled_while_a_hook_or_prepare_step_hangs(open_
     await asyncio.wait([waiting], timeout=2)
     if not waiting.done():
         waiting.cancel()
-        pytest.fail("The batch can not be cancelled.")
+        pytest.fail("The batch cannot be cancelled.")
     (outcome,) = await waiting
     assert (outcome.status, outcome.reason, outcome.may_have_run) == ("cancelled", "the user left", False)

@@ -151,7 +151,7 @@ def test_what_a_module_prints_while_it_is_imported_stays_out_of_the_output(run: 
         ("raising.py", "ZeroDivisionError: division by zero (raising.py, line 1)"),
         ("leaving.py", "SystemExit: 3"),
         ("needing.py", "install 'no_such_library'"),
-        ("wrong.py", "which can not be found"),
+        ("wrong.py", "which cannot be found"),
         ("json.py", "another has that name; rename it"),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_thawed_worker_takes_its_run_again_when_the_one_that_took_it_over_is_k
 
 
 class Faltering:
-    """What it is put around, but the first time it is asked for the end of a process it can not write it."""
+    """What it is put around, but the first time it is asked for the end of a process it cannot write it."""
 
     def __init__(self, inner: Any, **parts: Any) -> None:
         self._inner = inner

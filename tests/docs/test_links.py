@@ -39,3 +39,11 @@ def _anchors(page: Path) -> set[str]:
     """The anchors that GitHub and the site make of the headings."""
     headings = _HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_page_of_decisions_lists_each_of_them_once_by_its_title():
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", (folder / "README.md").read_text(encoding="utf-8"), re.M)
+    files = sorted(file for file in folder.glob("*.md") if file.name != "README.md")
+    titles = [file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files]
+    assert listed == [(str(int(file.name[:4])), title, file.name) for file, title in zip(files, titles, strict=True)]

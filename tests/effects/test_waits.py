@@ -1,4 +1,4 @@
-"""Calls that wait for the outside world: completions, events, signals; keys that can not be made up."""
+"""Calls that wait for the outside world: completions, events, signals; keys that cannot be made up."""
 
 import asyncio
 import base64

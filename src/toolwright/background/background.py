@@ -1,5 +1,5 @@
-"""The background work of a runtime. Owns where it is kept, who watches it here, and when the worker of this runtime
-begins and ends. Handles, clients and triggers are made of it.
+"""The background work of a runtime. Owns its stores, its watchers, and when the worker of this runtime begins and ends.
+Handles, clients and triggers are made of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Background:
     """The store of background runs, and the worker that runs them here, if this runtime has one.
 
     `worker` is True for a worker from the beginning, False for none, and None for one that begins when this runtime
-    first starts a run or a schedule. `chores` are what the worker does beside its runs.
+    first starts a run or a schedule. `chores` are the worker's duties beside its runs.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Background:
 
     @cached_property
     def watch(self) -> ChangeWatch:
-        """Tells those who wait for a run here that something of it changed."""
+        """Wakes the waiters for a run here when it changed."""
         return ChangeWatch(self.store, self.shared.clock, alone=self.shared.alone)
 
     def enter(self, call: CallKey) -> None:
@@ -64,7 +64,7 @@ class Background:
             self._begin_worker()
 
     def poke(self, begin: bool = True) -> None:
-        """Tell the worker of this runtime that there may be something to do. It begins now, if it may and has not yet.
+        """Tell the worker of this runtime that there may be work. It begins now, if it may and has not yet.
 
         Without `begin` no worker begins for this.
         """
@@ -79,21 +79,21 @@ class Background:
             await self.worker.stop_cancelled(id)
 
     async def drain(self, bound: float = 0.0) -> None:
-        """Stop working: let what runs end within `bound` seconds, and leave the rest to other workers."""
+        """Stop working: let active runs end within `bound` seconds, and leave the rest to other workers."""
         require_seconds("bound", bound)
         self._drained = True
         if self.worker is not None:
             await self.worker.close(bound)
 
     async def close(self) -> None:
-        """Stop working, and wake those who still wait for a run here."""
+        """Stop working, and wake the tasks that still wait for a run here."""
         await self.drain()
         if "watch" in self.__dict__:
             self.watch.close()
 
     def _begin_worker(self) -> None:
         if self.worker is None:
-            # Not inside the call that first started a run: what the worker runs is not part of that call.
+            # Not inside the call that first started a run: the worker's runs are not part of that call.
             context = copy_context()
             context.run(CURRENT.set, None)
             self.worker = context.run(Worker, self.store, self.shared, self.sessions, self.watch, self._chores)

@@ -1,4 +1,5 @@
-"""Who watches processes here. Owns waking them: by what this process writes, and by what others did to the store."""
+"""The watchers of runs in this process. Owns waking them: by changes of this process, and by those of others in the
+store."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from toolwright.stores.contracts.run_store import RunStore
 log = logging.getLogger("toolwright.background")
 
 POLL = 0.2
-"""Seconds between two looks at what other processes changed, while somebody watches here."""
+"""Seconds between two looks at the changes of other processes, while there are watchers here."""
 
 
 class Watcher:
-    """Somebody who watches one run."""
+    """A watcher of one run."""
 
     __slots__ = ("changed",)
 
@@ -27,7 +28,7 @@ class Watcher:
 
 
 class ChangeWatch:
-    """All who watch runs of one store. `alone` says that no other process can change any."""
+    """All watchers of runs of one store. `alone` means that no other process can change any."""
 
     def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:
         self._store = store
@@ -53,7 +54,7 @@ class ChangeWatch:
         A change while the body reads the store is not missed.
 
         Raises:
-            RuntimeClosed: nobody would be told any more.
+            RuntimeClosed: watchers are not told any more.
         """
         self._require_open()
         if not self._alone and not self._watchers:
@@ -77,14 +78,14 @@ class ChangeWatch:
         """Watch for the next change. The store is to be read after this, and not before.
 
         Raises:
-            RuntimeClosed: nobody would be told any more.
+            RuntimeClosed: watchers are not told any more.
         """
         if self._closed:
             self._require_open()
         watcher.changed = asyncio.get_running_loop().create_future()
 
     def close(self) -> None:
-        """Look no more; whoever still watches is woken, and may watch no longer."""
+        """Look no more; remaining watchers are woken, and may watch no longer."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -110,7 +111,7 @@ class ChangeWatch:
         self._looking = None
         if not task.cancelled():
             if task.exception() is not None:
-                log.warning("What other processes changed can not be read: %s", task.exception())
+                log.warning("What other processes changed cannot be read: %s", task.exception())
             self._arm()
 
     async def _look(self) -> None:

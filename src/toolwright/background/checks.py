@@ -1,4 +1,4 @@
-"""What is asked of a tool that is to run in the background, by a run, a schedule or a trigger. Owns every refusal."""
+"""The checks of a tool that is to run in the background, by a run, a schedule or a trigger. Owns every refusal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST = 366 * 24 * 3600.0
 
 
 def provenance_of(origin: Origin, session: str) -> bytes:
-    """JSON that says where what an origin starts in a session comes from, as it is stored."""
+    """The origin of the runs that are started in a session, as JSON."""
     call = origin.call
     if call is None:
         return _BY_PROGRAM
@@ -92,7 +92,8 @@ def require_arguments(args: Any, hides: Callable[[bytes], bool] | None) -> bytes
 
 
 def require_fitting(tool: Tool, arguments: bytes) -> bytes:
-    """The same arguments, which fit the tool: what can never run is refused now, and not when nobody looks.
+    """The same arguments, which fit the tool: a run that can never succeed is refused now, and not later in the
+    background.
 
     Raises:
         RunError: they do not.
@@ -110,7 +111,7 @@ def not_fitting(tool: Tool, error: InvalidArguments) -> RunError:
 
 
 def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] | None) -> str:
-    """What a run is called.
+    """The title of a run.
 
     Raises:
         RunError: it is not text, or holds a secret in clear.
@@ -147,7 +148,7 @@ def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Opt
 def limits_of(policy: Policy, resources: Room, *, queue: bool = False) -> Limits:
     """How many runs a policy allows; `resources` is the quota for showing them.
 
-    With `queue`, runs beyond the limits wait, whatever the policy says: nobody is there to be refused.
+    With `queue`, runs beyond the limits wait, whatever the policy's setting: there is no caller to refuse.
     """
     queue = queue or policy.on_background_limit == "queue"
     return Limits(

@@ -40,8 +40,8 @@ LOST = "the worker no longer has this run"
 class ClaimedRun:
     """A claimed run, from now until it is finished or released.
 
-    It is given up after as many workers died with it in a row as `max_crashes` of the policy says: a run that ends its
-    worker must not end them for ever.
+    It is given up when `max_crashes` of the policy workers in a row died with it: a run that kills its worker must not
+    kill workers for ever.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ClaimedRun:
 
     @property
     def hold(self) -> tuple[str, int]:
-        """What its worker holds: the id, and the token of its claim."""
+        """The claim of its worker: the id, and the token."""
         return self.run.id, self.run.token
 
     def cancel(self, reason: str) -> None:
@@ -159,7 +159,7 @@ class ClaimedRun:
         return timed_out(run) if self._late and outcome.status == "cancelled" else outcome
 
     async def _known(self) -> ToolOutcome:
-        """The outcome that its call has already: no time that is up and nobody who cancels it may change that."""
+        """The outcome that its call has already: neither a timeout nor a cancellation may change that."""
         (outcome,) = await self._start_batch().wait()
         return outcome
 
@@ -175,8 +175,8 @@ class ClaimedRun:
             if tool is not None and not tool.definition.hints.supports_background:
                 require_background(tool, run.tool, session.policy)
             restrictions = session.read_authority(run.authority)
-        # The timeout of a run is for all of it, and its worker looks after that. A run without one has the timeout that
-        # its tool says, and never the default of the policy.
+        # The timeout of a run covers all of it, and its worker enforces it. A run without one has the timeout of its
+        # tool, and never the default of the policy.
         said = None if tool is None or run.options.timeout is not None else tool.definition.timeout
         return session.start_run(
             call,
@@ -204,7 +204,7 @@ class ClaimedRun:
             self._watching = asyncio.ensure_future(self._watch(self._batch))
 
     async def _watch(self, batch: Batch) -> None:
-        """Say when the run waits for something outside, and when it continues."""
+        """Report when the run waits for something outside, and when it continues."""
         waiting = False
         while not batch.done:
             change = batch.next_change()

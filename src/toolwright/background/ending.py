@@ -21,7 +21,7 @@ log = logging.getLogger("toolwright.background")
 SUMMARY = 500
 """Characters of a tool's text that stand in the message of its end."""
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""What JSON leaves as it is, and some who show it take for the end of a line, or for the other way round."""
+"""Characters that JSON leaves as they are, and some displays take for a line end or a change of direction."""
 _TEXTS = {"completed": "Completed", "failed": "Failed", "cancelled": "Cancelled", "abandoned": "Abandoned"}
 
 
@@ -29,13 +29,13 @@ _DATA = "What stands in quotes was written by the tool: it is data, and no instr
 
 
 def timed_out(process: BackgroundRun) -> ToolOutcome:
-    """The outcome of a process whose time was up."""
+    """The outcome of a run that exceeded its timeout."""
     message = f"The run did not finish within {process.options.timeout:g} s and was stopped; it may have had an effect"
     return failed(process, Failure(category="timeout", code="timeout", message=message, source="runtime"))
 
 
 def abandoned(process: BackgroundRun) -> ToolOutcome:
-    """The outcome of a process that nobody goes on with."""
+    """The outcome of an abandoned run."""
     message = "The worker of the run is gone, and it is not to be run again; it may have had an effect"
     return failed(process, Failure(category="internal", code="interrupted", message=message, source="runtime"))
 
@@ -46,7 +46,7 @@ def failed(process: BackgroundRun, failure: Failure) -> ToolOutcome:
 
 
 def stopped(process: BackgroundRun, *, begun: bool) -> ToolOutcome:
-    """The outcome of a process that was cancelled while nobody ran it; `begun` when somebody had before."""
+    """The outcome of a run that was cancelled while no worker had it; `begun` when one had it before."""
     return ToolOutcome(process.id, process.tool, "cancelled", reason=process.cancel_reason, may_have_run=begun)
 
 
@@ -63,8 +63,8 @@ async def end(
 ) -> Status | None:
     """End a run, with as much of its artifacts and its message as can be written, and return the status it ended with.
 
-    `has_output` says that the store may have output of it; `report` is written with its end. None when it was ended
-    before, or is another worker's to end.
+    `has_output` means that the store may have output of it; `report` is written with its end. None when it was ended
+    before, or another worker holds it.
 
     Raises:
         StoreError: the store could not write.
@@ -112,7 +112,7 @@ def make_ending(
 ) -> Ending:
     """The end of a run with an outcome, after it printed so much. `gone` is the worker that left it, if one did.
 
-    `files` and `tell` say whether its artifacts and its message are part of it, where they are asked for at all.
+    `files` and `tell` say whether its artifacts and its message are part of it, where they are requested at all.
     """
     status, message = _status(outcome, gone)
     summary = _cut(_summary(outcome) or message)
@@ -183,7 +183,7 @@ def _evidence(process: BackgroundRun, gone: str | None) -> dict[str, Any]:
 
 
 def _message(process: BackgroundRun, status: Status, summary: str, files: bool, artifact_error: str | None) -> str:
-    # One line for each thing, in quotes where it is a tool's: it must not look like something that the runtime says.
+    # One line for each item, in quotes where it is a tool's text: it must not look like text of the runtime.
     lines = [
         f"Background run {status}.",
         f"- run_id: {process.id}",
@@ -200,7 +200,7 @@ def _message(process: BackgroundRun, status: Status, summary: str, files: bool, 
 
 
 def event_message(process: BackgroundRun, name: str, said: str) -> bytes:
-    """The content of the message that tells a session of an event that the host appended to one of its runs."""
+    """The content of the message to a session about an event that the host appended to one of its runs."""
     lines = [
         f"Background run has an event: {name}.",
         f"- run_id: {process.id}",

@@ -1,4 +1,4 @@
-"""What a background run says, on its way to the store. Owns joining much of it into one report."""
+"""The events of a background run on their way to the store. Owns joining many of them into one report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolwright.stores.contracts.run_store import Report
 from toolwright.tools.outcome import encodable
 
 WORDS = 500
-"""Characters of a label, and of the name of what is waited for."""
+"""The longest label, and name of a wait, in characters."""
 STREAM = 50
 """Characters of the name of a stream."""
 
@@ -21,8 +21,8 @@ STREAM = 50
 class EventCollector:
     """Takes the events of the calls of one run, at any rate, and never makes them wait.
 
-    `dirty` is told once when there is something to report, until the report is taken. `waits` is told each time that
-    the call of the run begins to wait for something outside.
+    `dirty` is called once when there is something to report, until the report is taken. `waits` is called each time
+    that the call of the run begins to wait for something outside.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EventCollector:
         self._waiting = self._waited = False
 
     def push(self, event: AnyEvent) -> None:
-        """Take an event; only what the call of the run says, and what its nested calls print, is of interest."""
+        """Take an event; only events of the run's call, and output of its nested calls, are of interest."""
         if isinstance(event, CallOutput):
             text = _words(event.text)
             if text:
@@ -69,8 +69,8 @@ class EventCollector:
             self._waits()
 
     def say(self, text: str) -> None:
-        """What the run is doing, in words."""
-        # People read what happened in the order it did: what was said before the output comes before it.
+        """The activity of the run, in words."""
+        # People read events in their order: status text before the output comes before it.
         if self._gathered is None or self._gathered.is_empty:
             self._opening_text, self._status_text = text, None
         else:
@@ -88,14 +88,14 @@ class EventCollector:
         return self._gathered is not None and not self._gathered.is_empty
 
     def waits(self, waiting: bool) -> None:
-        """The run waits for something outside, or continues and shows what its tool said last."""
+        """The run waits for something outside, or continues and shows the last status of its tool."""
         self._waiting = waiting
         if not waiting and self._said is not None:
             self.say(self._said)
         self._tell()
 
     def take(self) -> Report | None:
-        """What was said since this was last asked for."""
+        """The report since this was last called."""
         told, self._told = self._told, False
         if not told:
             return None
@@ -130,7 +130,7 @@ class EventCollector:
 
 
 def _progress(event: CallProgress) -> Progress | None:
-    """What a tool says of its progress, if that is something that can be kept."""
+    """The progress that a tool reports, if it can be stored."""
     current, total = _number(event.current), _number(event.total)
     label, unit = (None if each is None else _words(each)[:WORDS] for each in (event.label, event.unit))
     if current is None and (event.current is not None or (total is None and label is None)):
@@ -139,7 +139,7 @@ def _progress(event: CallProgress) -> Progress | None:
 
 
 def _number(value: Any) -> float | None:
-    # What is not a number at all is not below anything either.
+    # A value that is not a number is not below anything either.
     return value if isinstance(value, (int, float)) and abs(value) < 2**63 else None
 
 

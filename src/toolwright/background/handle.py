@@ -36,8 +36,8 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 class Run:
     """A background run, to be awaited, followed, cancelled and signalled. It shows the run as it was last read.
 
-    `store` is what a call may use of the store, if a call has the handle. `granted` says that it is the run of another
-    session, which let this one await, cancel and signal it.
+    `store` is the part of the store that a call may use, if a call has the handle. `granted` means that it is the run
+    of another session, which lets this one await, cancel and signal it.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class Run:
     async def cancel(self, reason: str = "the run was cancelled") -> bool:
         """Ask the run and all that it started to stop; False when it was finished already.
 
-        A run that waits for a worker ends at once, and so does a tracked run: its host learns that when it follows the
-        run or reports on it. One that runs is told by its worker, and gets its grace.
+        A queued run ends at once, and so does a tracked run: its host learns that when it follows the run or reports on
+        it. An active run is stopped by its worker, and gets its grace.
         """
         background, shared = self._background, self._background.shared
         said = await background.sessions.redacted(self._run.session, reason)
@@ -163,10 +163,10 @@ class Run:
         return any(run.id == self.id for run in left)
 
     async def resume(self, *, by: str | None = None) -> None:
-        """Let an abandoned run continue, because a person decided that what was in doubt may happen again.
+        """Let an abandoned run continue, because a person decided that the step in doubt may happen again.
 
-        It is queued for any worker. Its finished steps stay finished; a step or call that the crash cut off runs
-        again, with the same idempotency key. `by` says who decided, and is kept among its events. Resumed by a
+        It is queued for any worker. Its finished steps stay finished; a step or call that the crash cut off runs again,
+        with the same idempotency key. `by` names the person who decided, and is stored among its events. Resumed by a
         call, the run is from then on under the restrictions of that call, too.
 
         Raises:
@@ -206,20 +206,20 @@ class Run:
         except KeyRefused as error:
             raise RunError(f"The run {self.id!r} takes no signals: it is {error.why}", error.why) from error
 
-    # --- for its host, who may be in any process
+    # --- for its host, which may be in any process
 
     async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
         """Append an event of the host's own to a run that is not over, and return its number.
 
         Args:
-            name: what happened, such as "approved_by_qa"; not one of the names that every run uses.
+            name: the name of the event, such as "approved_by_qa"; not one of the names that every run uses.
             payload: what there is to say of it, as JSON, up to 256 KiB; without the secrets of the session.
             key: an event of the same key is appended once, and told of once.
             tell: append a message to the session, too, as at the end of a run with `signal_on_completion`.
 
         Raises:
-            RunError: the run is over ("over"), is another session's ("not_own"), or something is not usable.
-            ServiceError: there is no room for the message; then there is no event either.
+            RunError: the run is finished ("over"), is another session's ("not_own"), or something is not usable.
+            ServiceError: the message exceeds the quota; then there is no event either.
         """
         self._require_own()
         require_event_name(name)
@@ -248,7 +248,7 @@ class Run:
         output: str | None = None,
         stream: str = "stdout",
     ) -> bool:
-        """Say how a tracked run stands: what it does, how far it is, what it printed. False when it is over.
+        """Report on a tracked run: its status, progress and output. False when it is finished.
 
         Raises:
             RunError: a worker runs it ("not_tracked"), it is another session's ("not_own"), or something is not
@@ -273,7 +273,7 @@ class Run:
         return not lost
 
     async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
-        """End a tracked run with a value. False when it was over already: the first to end it decides.
+        """End a tracked run with a value. False when it was finished already: the first end counts.
 
         `summary` stands in the message to the session; without it, the beginning of the value does.
 
@@ -287,7 +287,7 @@ class Run:
         return await self._end(success(run, data if redactor is None else redactor.json(data), said))
 
     async def fail(self, failure: Failure | str) -> bool:
-        """End a tracked run with a failure, or with the message of one. False when it was over already.
+        """End a tracked run with a failure, or with the message of one. False when it was finished already.
 
         Raises:
             RunError: as for `report`.
@@ -329,7 +329,7 @@ class Run:
         await self._store.grant(self.id, session)
 
     async def children(self) -> list[Run]:
-        """The runs that it started, and those that these did, each after its parent."""
+        """The runs that it started, and the runs below these, each after its parent."""
         tree = await self._store.tree(self.id)
         return [Run(self._background, run, self._store) for run in tree if run.id != self.id]
 

@@ -1,4 +1,4 @@
-"""What the processes of a worker report. Owns gathering it, writing it in one go, and trying again when that fails."""
+"""The reports of a worker's runs. Owns gathering them, writing them together, and trying again when that fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLUSH = 0.25
 
 
 class ReportWriter:
-    """Writes the reports of a worker's processes; `lost` is told of one that is no longer the worker's."""
+    """Writes the reports of a worker's runs; `lost` is called for a run that the worker no longer holds."""
 
     def __init__(self, store: RunStore, clock: Clock, bell: ChangeWatch, lost: Callable[[Report], None]) -> None:
         self._store = store
@@ -47,14 +47,14 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report can not be written, and is tried again: %s", fault)
+                log.warning("What processes report cannot be written, and is tried again: %s", fault)
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:
-        """Write what processes have reported, of one or of all.
+        """Write the reports of one run or of all.
 
         Raises:
-            StoreError: it could not be written. It is kept, and nothing more is taken until it is.
+            StoreError: they could not be written. They are retained, and no new ones are taken until they are written.
         """
         before, self._unwritten = self._unwritten, []
         await self._write(before)
@@ -66,12 +66,12 @@ class ReportWriter:
         await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
 
     async def take_last(self, only: EventCollector) -> Report | None:
-        """What a run that ends has not reported yet, to be written with its end.
+        """The unwritten report of a run that ends, to be written with its end.
 
         Output is written now: the log of the run is made of it. So are reports that could not be written before.
 
         Raises:
-            StoreError: it could not be written. It is kept.
+            StoreError: it could not be written. It is retained.
         """
         if only.has_output_left or self._unwritten:
             await self.flush(only)
@@ -79,7 +79,7 @@ class ReportWriter:
         return only.take()
 
     def put_back(self, report: Report | None) -> None:
-        """Keep a report that was not written with the end of its run, and write it later."""
+        """Retain a report that was not written with the end of its run, and write it later."""
         if report is not None:
             self._unwritten.append(report)
             self._write_soon()
@@ -113,7 +113,7 @@ class ReportWriter:
         self._bell.ring([process.id])
 
     async def close(self) -> None:
-        """Write what is left, and gather nothing more.
+        """Write the remaining reports, and gather nothing more.
 
         Raises:
             StoreError: it could not be written.

@@ -40,7 +40,7 @@ from toolwright.tools.outcome import encodable
 class Runs:
     """`RunsClient` of one session, for the program or for one attempt of a call.
 
-    `origin` says who starts its runs, and what they may do.
+    `origin` is the starter of its runs, with their permissions.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class Runs:
         Args:
             tool: its name.
             args: its arguments.
-            title: what people call the run; by default the display name of the tool.
+            title: the title of the run, for people; by default the display name of the tool.
             timeout: seconds that the whole run may take, from when it first starts; without it, the tool's own timeout
-                holds for each attempt, if it says one.
+                holds for each attempt, if it has one.
             signal_on_completion: append a message to the session when it is finished.
             disposition: what happens when its worker dies: "resume" continues by the crash policy of the tool, with its
                 durable steps; "rerun" starts it again without them; "abandon" ends it.
             id: an id of the caller's choice; a run of the same id and content is the same run.
 
         Raises:
-            RunRefused: the policy of whoever starts it does not let it run.
+            RunRefused: the policy of its starter does not let it run.
             RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         background, session, origin = self._background, self._session, self._origin
@@ -126,18 +126,18 @@ class Runs:
     ) -> Run:
         """Register work that happens elsewhere, such as a deployment, and return the handle of its run.
 
-        No worker takes it: whoever does the work says how it stands, with `report`, `append`, `finish` and `fail` of a
-        handle, from any process. It is running from now on, and has no timeout.
+        No worker takes it: the program that does the work reports on it, with `report`, `append`, `finish` and `fail`
+        of a handle, from any process. It is running from now on, and has no timeout.
 
         Args:
-            name: what the work is called, for rules and lists, as the name of a tool is for other runs.
-            input: what it is about, as JSON; it is kept and shown.
-            title: what people call the run; by default its name.
+            name: the name of the work, for rules and lists, as the name of a tool is for other runs.
+            input: its input, as JSON; it is stored and shown.
+            title: the title of the run, for people; by default its name.
             signal_on_completion: append a message to the session when it is finished.
             id: an id of the caller's choice; a run of the same id and content is the same run.
 
         Raises:
-            RunRefused: the policy of whoever starts it denies work of this name, or would ask a person first.
+            RunRefused: the policy of its starter denies work of this name, or would ask a person first.
             RunError: there are too many tracked runs, or something is not usable.
         """
         background, session, origin = self._background, self._session, self._origin
@@ -172,11 +172,11 @@ class Runs:
         return run
 
     async def list(self, *, active: bool = False) -> builtins.list[Run]:
-        """The runs of the session, the newest first: all, or those that are not finished."""
+        """The runs of the session, the newest first: all, or only the unfinished ones."""
         return [self._handle(run) for run in await self._store.list(self._session.id, active=active)]
 
     async def get(self, id: str) -> Run:
-        """The handle of a run of this session, or of one that was granted to it.
+        """The handle of a run of this session, or of a run that was granted to it.
 
         Raises:
             RunError: there is none, or it is another session's.

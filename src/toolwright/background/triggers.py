@@ -1,7 +1,8 @@
-"""Triggers start background runs when something occurs. Owns their options, which of them match, and what each starts.
+"""Triggers start background runs when something occurs. Owns their options, which of them match, and the runs they
+start.
 
-An occurrence and all the runs that it starts are entered in one transaction. So it either occurred, once, or it did
-not, and a program that was interrupted says it again under the same key.
+An occurrence and all the runs that it starts are written in one transaction. So it either occurred, once, or it did
+not, and a program that was interrupted reports it again under the same key.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from toolwright.tools.tool import Tool
 MOST = 100
 """How many triggers a session may have."""
 LARGEST = 256 * 1024
-"""Bytes of a payload, and of what a trigger must find in it."""
+"""The largest payload, and the largest pattern of a trigger, in bytes."""
 
 
 class Triggers:
@@ -61,21 +62,21 @@ class Triggers:
         """Start a tool each time something occurs under a topic with a payload that matches.
 
         Args:
-            topic: what must occur, exactly.
+            topic: the topic of the occurrence, exactly.
             tool: the name of a tool that supports background runs.
             args: its arguments.
-            match: what the payload must have: each of these fields, equal, or for text matching as a shell-style
+            match: fields that the payload must have: each of these, equal, or for text matching as a shell-style
                 pattern.
             payload_as: the parameter that gets the payload; without it the tool is not given the payload.
-            title: what people call the runs; by default the display name of the tool.
+            title: the title of the runs, for people; by default the display name of the tool.
             timeout: seconds that each run may take.
-            signal_on_completion: append a message to the session when a run is over.
+            signal_on_completion: append a message to the session when a run is finished.
             id: an id of the caller's choice, in this session. A trigger of the same id and content is the same, so
                 that a program may add it each time it starts.
 
         Raises:
-            RunRefused: the policy of whoever adds it does not let the tool run.
-            RunError: the tool can not run in the background, there are too many triggers, or something is not
+            RunRefused: the caller's policy does not let the tool run.
+            RunError: the tool cannot run in the background, there are too many triggers, or something is not
                 usable.
         """
         await self._session.know_secrets()
@@ -88,7 +89,7 @@ class Triggers:
             raise RunError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
         if payload_as is not None:
             _require_parameter(found, payload_as, arguments)
-        # With what occurred among the arguments, rules that look at them can only decide when it runs.
+        # If the payload is among the arguments, rules that look at them can only decide when it runs.
         require_not_denied(self._origin, self._session.id, found)
         trigger = Trigger(
             id=self._new_id(topic, tool, arguments, pattern) if id is None else _name("id of a trigger", id),
@@ -107,7 +108,7 @@ class Triggers:
         return await self._store.add_trigger(trigger, MOST)
 
     async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Run]:
-        """Say that something occurred: the triggers of this session that match start their tools. Return these runs.
+        """Report an occurrence: the triggers of this session that match start their tools. Return these runs.
 
         Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
         session under the same key, it occurs once.
@@ -116,7 +117,7 @@ class Triggers:
             RunError: the key was used for another payload ("conflict"), or something is not usable.
         """
         named = self._new_id("occur", topic, payload) if key is None else _name("key of an occurrence", key)
-        # The keys of a session are its own: it must not take one that the program, or another session, will use.
+        # The keys of a session are its own: it must not take a key that the program, or another session, will use.
         key = f"in session {self._session.id}: {named}"
         return await occur(self._background, _name("topic", topic), payload, key, self._session.id)
 
@@ -141,7 +142,7 @@ async def occur(
 ) -> list[Run]:
     """Enter an occurrence, with a run for each trigger that matches, of a session or of all; return these runs.
 
-    The authority of the call that says so, if a call does, holds beside that of each trigger.
+    The authority of the call that reports it, if a call does, applies beside that of each trigger.
 
     Raises:
         RunError: it occurred with another payload, or something is not usable.

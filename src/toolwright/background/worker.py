@@ -1,4 +1,4 @@
-"""Who runs background runs. Owns claiming them, holding them by leases, and handing them back; not what they do."""
+"""The worker. Owns claiming background runs, holding them by leases, and handing them back; not their work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Chore = Callable[[float], Awaitable[bool]]
 
 
 class Worker:
-    """Runs background runs of one store, as many at once as the policy says, until it is closed."""
+    """Runs background runs of one store, up to the policy's number at once, until it is closed."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Worker:
         self._closing: asyncio.Task[None] | None = None
         self._ended = False
         self.lost: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
-        """Done when the file of its store was deleted or replaced: what it does can never be written any more."""
+        """Done when the file of its store was deleted or replaced: its work can never be written any more."""
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
@@ -75,7 +75,7 @@ class Worker:
         self._wake.set()
 
     async def close(self, bound: float = 0.0) -> None:
-        """Claim nothing more, let what runs end within `bound` seconds, and hand back the rest.
+        """Claim nothing more, let active runs end within `bound` seconds, and hand back the rest.
 
         Closed again, it waits for the same end, which a smaller bound brings nearer.
         """
@@ -94,7 +94,7 @@ class Worker:
             await self._pause(left, self._fewer)
         self._ended = True
         self._wake.set()
-        # Not cancelled: what it is about to claim would be nobody's until the lease ends.
+        # Not cancelled: a run that is just being claimed would have no worker until the lease ends.
         await self._loop
         held = list(self._held.values())
         for running in held:
@@ -125,7 +125,7 @@ class Worker:
             await self._pause(LOOK, self._wake)
 
     async def _try(self, work: Awaitable[None]) -> None:
-        """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
+        """Do one of its duties. An error must cost neither the other duties nor the held runs."""
         try:
             await work
         except StoreLost as fault:
@@ -142,7 +142,7 @@ class Worker:
             self._wake.set()
 
     async def _hold_on(self) -> None:
-        """Renew the leases when it is time, and stop what is to be cancelled or is no longer this worker's."""
+        """Renew the leases when it is time, and stop runs that are to be cancelled or that this worker lost."""
         now = self._clock.monotonic()
         if now - self._renewed >= RENEW:
             held = list(self._held.values())
@@ -190,7 +190,7 @@ class Worker:
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     async def _stop(self, id: str) -> None:
-        """What it lost, perhaps without knowing, it may take again; but what it still does of it shares the call."""
+        """Stop lost runs. The worker may claim a lost run again; but its old work would share the call."""
         before = self._alive.get(id)
         if before is not None:
             before.let_go()
@@ -210,7 +210,7 @@ class Worker:
         self._fewer.set()
 
     def _lose(self, running: ClaimedRun) -> None:
-        # One that is about to end has perhaps done so; and if it is another's, its end is refused.
+        # A run that is about to end may have ended already; and if another worker holds it, its end is refused.
         if self._held.get(running.id) is running and not running.ending:
             del self._held[running.id]
             log.warning("The run %r was taken over by another worker", running.id)

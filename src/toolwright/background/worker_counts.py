@@ -1,4 +1,4 @@
-"""What a worker did with background runs. Owns counting it and telling listeners."""
+"""The actions of a worker on background runs. Owns counting them and telling listeners."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal, get_args
 from toolwright.stores.contracts.background_run import BackgroundRun, Status
 
 WorkerAction = Literal["started", "taken_over", "completed", "failed", "cancelled", "abandoned", "handed_back", "lost"]
-"""What a worker can do with a run. A run that another worker had begun is "started" and "taken_over". One that another
-worker took meanwhile is "lost"."""
+"""The actions of a worker on a run. A run that another worker had begun is "started" and "taken_over". A run that
+another worker claimed meanwhile is "lost"."""
 
 Listener = Callable[[WorkerAction, BackgroundRun], None]
-"""Is told at once, on the loop of the worker. The run is as it was when it was claimed."""
+"""Called at once, on the loop of the worker. The run is as it was when it was claimed."""
 
 
 class WorkerCounts:
@@ -24,11 +24,11 @@ class WorkerCounts:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Tell this listener of every action from now on."""
+        """Call this listener for every action from now on."""
         self._listeners.append(listener)
 
     def note(self, action: WorkerAction, run: BackgroundRun) -> None:
-        """Count an action, and tell the listeners."""
+        """Count an action, and call the listeners."""
         self.by_action[action] += 1
         for listener in self._listeners:
             listener(action, run)

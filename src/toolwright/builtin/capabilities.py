@@ -1,4 +1,4 @@
-"""The capabilities in the box. Owns their names, what each brings, and the settings it takes."""
+"""The built-in capabilities. Owns their names, their contents, and the settings they take."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _todo() -> Capability:
 
 
 def background_execution() -> Capability:
-    """Runs a tool that supports it while the conversation goes on. It comes by itself with such a tool."""
+    """Runs a tool that supports it while the conversation continues. It is added automatically with such a tool."""
     background = import_module("toolwright.builtin.background")
     return Capability(
         name="background_execution",
@@ -142,7 +142,7 @@ NAMES = tuple(_MAKERS)
 
 
 def capability(name: str, **settings: Any) -> Capability:
-    """A capability of the box, made with these settings: `web` takes those of `web_fetch_tool`, `virtual_bash` those of
+    """A built-in capability, made with these settings: `web` takes those of `web_fetch_tool`, `virtual_bash` those of
     `BashLimits`, `tool_search` takes `matches`.
 
     Raises:

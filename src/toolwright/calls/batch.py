@@ -203,7 +203,7 @@ class Batch:
         return fault
 
     def store_failed(self, fault: Exception) -> None:
-        """Part of `RunOwner`: what happened can not be written down; say so to whoever waits, and start no more."""
+        """Part of `RunOwner`: what happened cannot be written down; say so to whoever waits, and start no more."""
         if self._fault is None:
             self._fault = fault
         self.cancel(UNRECORDED)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
 UNRECORDED = "what the calls do could not be recorded"
-"""Why calls are stopped when the journal can not be written."""
+"""Why calls are stopped when the journal cannot be written."""
 
 
 def end_now(run: ActiveCall, result: Any) -> None:
@@ -143,7 +143,7 @@ def has_run_before(run: ActiveCall) -> bool:
 
 
 def lose(run: ActiveCall, fault: Exception) -> None:
-    """What a call does can not be recorded: it must not have an outcome that says more than is known."""
+    """What a call does cannot be recorded: it must not have an outcome that says more than is known."""
     if run.fault is None and not run.concluded:  # One that was given up has its outcome: nobody loses anything.
         run.fault = fault
         run.owner.store_failed(fault)

@@ -23,7 +23,7 @@ from toolwright.tools.service_protocols import FileInfo
 
 
 class Found(NamedTuple):
-    """What is in a directory of this machine, by paths below it with slashes, each directory before what is in it.
+    """The contents of a directory of this machine, by paths below it with slashes, each directory before its contents.
 
     `left_out` are links, devices and the like, which lead elsewhere or nowhere, and the store with its master key,
     which no tool is to read.
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Written:
-    """What was written so far."""
+    """The files and bytes written so far."""
 
     files: int = 0
     size: int = 0
@@ -49,10 +49,10 @@ class Written:
 
 
 def look_through(source: str, store: str) -> Found:
-    """Find what is in a directory of this machine, perhaps that of the store.
+    """List the contents of a directory of this machine, perhaps the one of the store.
 
     Raises:
-        BadInput: some of it can not be read.
+        BadInput: some of it cannot be read.
     """
     found = Found([], [], [])
     file = file_of(store)
@@ -75,14 +75,14 @@ def _kind(found: Found, place: Path) -> list[str]:
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    raise BadInput(f"{error.filename!r} can not be read ({error.strerror}); check its permissions")
+    raise BadInput(f"{error.filename!r} cannot be read ({error.strerror}); check its permissions")
 
 
 async def put_tree(files: Files, source: str, found: Found, path: str) -> Written:
-    """Write what was found in a directory of this machine into one of a session, beside what is there.
+    """Write the found files of this machine into a directory of a session, beside its files.
 
     Raises:
-        BadInput: a file can not be read, or the session refuses it.
+        BadInput: a file cannot be read, or the session refuses it.
     """
     written = Written(left_out=[encodable(each) for each in found.left_out])
     with _counting(written):
@@ -98,10 +98,10 @@ async def put_tree(files: Files, source: str, found: Found, path: str) -> Writte
 async def get_tree(files: Files, top: list[FileInfo], target: Path, *, force: bool) -> Written:
     """Write a directory of a session to one of this machine, which must be new, unless files in it may be written over.
 
-    `top` is what stands in it.
+    `top` is the listing of the directory.
 
     Raises:
-        BadInput: it is there, or something can not be written.
+        BadInput: it is there, or something cannot be written.
     """
     if not force:
         require_free(target)
@@ -123,7 +123,7 @@ def _make(place: Path) -> None:
     try:
         place.mkdir(exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{str(place)!r} can not be made ({error.strerror}); choose another place") from None
+        raise BadInput(f"{str(place)!r} cannot be made ({error.strerror}); choose another place") from None
 
 
 @contextmanager

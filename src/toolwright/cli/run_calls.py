@@ -1,4 +1,4 @@
-"""Running the calls of a command. Owns opening the runtime and Ctrl-C; not what is shown meanwhile."""
+"""Running the calls of a command. Owns opening the runtime and Ctrl-C; does not own the display."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 
 Watch = Callable[[Runtime, Batch, Subscription], Awaitable[None]]
-"""Shows a batch while it runs: it is given all of the batch's events, and returns once the batch is over."""
+"""Shows a batch while it runs: it gets all of the batch's events, and returns once the batch is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A batch that is over: one outcome for each call, and the records, those of nested calls among them."""
+    """A finished batch: one outcome for each call, and the records, those of nested calls among them."""
 
     outcomes: list[ToolOutcome]
     records: list[CallRecord]
@@ -56,22 +56,22 @@ async def run_calls(
     events_file: Path | None = None,
     watch: Watch | None = None,
 ) -> Finished:
-    """Run calls as one batch. Ctrl-C stops it, and what became of each call is still returned.
+    """Run calls as one batch. Ctrl-C stops it, and the outcome of each call is still returned.
 
-    With a store, calls wait for what they need from outside, and Ctrl-C leaves what has no outcome to be gone on with.
+    With a store, calls wait for approvals and events, and after Ctrl-C unfinished calls can be continued.
 
     Raises:
-        BadInput: the events file can not be written.
-        StoreError: the store can not be used.
+        BadInput: the events file cannot be written.
+        StoreError: the store cannot be used.
     """
     try:
         if store is None:
-            # Nobody could decide while the command waits: it says so instead, and how to let the tool run.
+            # Nobody could decide while the command waits: it fails instead, and says how to let the tool run.
             app = app.but(policy=(app.policy or Policy()).but(on_ask="deny"))
         runtime = await app.open(store or MEMORY, events_file=events_file)
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"The events file {str(events_file)!r} can not be written ({reason}); name another") from None
+        raise BadInput(f"The events file {str(events_file)!r} cannot be written ({reason}); name another") from None
     try:
         room = max(10_000, 8 * len(calls))
         events = None if watch is None else runtime.subscribe(limit=room)
@@ -107,7 +107,7 @@ async def _with_what_is_left(outcomes: list[ToolOutcome], store: str, session: s
 
 
 async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
-    """Cancel what nobody can answer: what is kept in memory is out of reach for everybody else.
+    """Cancel waits that nobody can answer: a wait in memory cannot be reached by another process.
 
     A tool may be prepared for an event or a signal that does not come in time, and may send signals to a run itself.
     """
@@ -121,7 +121,7 @@ async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
 
 
 async def _say_what_waits(events: Subscription, store: str) -> None:
-    """Say on stderr what a person must do for a call to go on."""
+    """Print to stderr the actions that a person must take for a call to continue."""
     async for event in events:
         if not isinstance(event, CallWaiting) or event.what == "sleep":
             continue
@@ -142,9 +142,9 @@ def shown_command(name: str, store: str, *words: str) -> str:
 
 @contextmanager
 def interruptible(runtime: Runtime, batch: Batch, *, leave: bool) -> Iterator[list[int]]:
-    """Let the first Ctrl-C cancel the batch instead of ending the program; yields those that came.
+    """Let the first Ctrl-C cancel the batch instead of ending the program; yields the list of signals that came.
 
-    `leave` closes the runtime instead: what is unfinished stays so in the store, and may be gone on with.
+    `leave` closes the runtime instead: unfinished calls stay unfinished in the store, and can be continued.
     """
     seen: list[int] = []
     closing: list[asyncio.Task[None]] = []

@@ -1,4 +1,4 @@
-"""The capabilities of an opened app. Owns which are active, and laying their tools beside those of the app."""
+"""The capabilities of an opened app. Owns which are active, and adding their tools to those of the app."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Arranged(NamedTuple):
 
 
 def arrange(app: AppSettings) -> Arranged:
-    """Choose the capabilities that are active, and lay their tools beside those of the app.
+    """Choose the active capabilities, and add their tools to those of the app.
 
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
@@ -43,7 +43,7 @@ class LateCapabilities:
         self._late: tuple[Capability, ...] = ()
 
     def of(self, tools: Snapshot) -> tuple[Capability, ...]:
-        """The capabilities that come with these tools, beyond those that were active at the opening."""
+        """The capabilities that come with these tools, beyond the ones that were active at the opening."""
         if self._seen is not tools:
             late = _activated(self._app, tools, self._active)
             self._late = tuple(one for one in late if one not in self._active)
@@ -52,7 +52,7 @@ class LateCapabilities:
 
 
 def _activated(app: AppSettings, tools: Snapshot, asked: Iterable[str | Capability]) -> tuple[Capability, ...]:
-    """The capabilities that are asked for, and those that come by themselves with one of the tools."""
+    """The capabilities that were asked for, and those that one of the tools brings automatically."""
     from toolwright.builtin import capabilities
 
     return activate(

@@ -38,7 +38,7 @@ class LifespanTask:
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._entered:
-                self._value.exception()  # seen: the opening was cancelled, and nobody else waits for it
+                self._value.exception()  # retrieved: the opening was cancelled, and nothing else waits for it
             raise
 
     async def exit(self) -> None:

@@ -1,4 +1,4 @@
-"""What is about to open. Owns that it can be awaited and closed later, or used in an `async with` block."""
+"""An object that is about to open. Owns that it can be awaited and closed later, or used in an `async with` block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What can be opened by an `Opening`."""
+    """An object that can be opened by an `Opening`."""
 
     async def close(self) -> None: ...
 

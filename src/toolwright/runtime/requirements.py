@@ -1,5 +1,5 @@
-"""What an app needs to be opened: extras, a model, a lifespan, master keys. Owns telling its owner what is missing,
-before a model meets it."""
+"""The requirements of an app: extras, a model, a lifespan, master keys. Owns reporting missing ones to its owner,
+before a model meets them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _named(names: list[str]) -> str:
 
 
 async def require_readable_secrets(store: SecretStore, keys: KeyProvider) -> None:
-    """Refuse a store whose secrets could neither be given to tools nor redacted here.
+    """Refuse a store whose secrets could neither be passed to tools nor redacted here.
 
     Raises:
         MissingRequirement: the extra `secrets` is not installed, or no master key of its secrets is known.

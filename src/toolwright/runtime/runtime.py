@@ -82,7 +82,7 @@ class Runtime:
         return BlockingRuntime(lambda: open_app(app, store, opening))
 
     async def close(self) -> None:
-        """Cancel what runs, wait for it to stop within its grace, and end threads and processes.
+        """Cancel running work, wait for it to stop within its grace, and end threads and processes.
 
         When this is cancelled the closing continues; the next `close` waits until everything is closed.
         """
@@ -119,11 +119,11 @@ class Runtime:
         return parts.sessions.session(session_id, own, policy, projector)
 
     async def sessions(self) -> list[SessionInfo]:
-        """Every session that keeps something or has calls in the store, by id; in memory calls are not counted."""
+        """Every session that has records or calls in the store, by id; in memory calls are not counted."""
         return await self._open_parts().archives.list_sessions()
 
     async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
-        """Write all that a session keeps into one archive, as it is at one moment; secrets stay sealed in it.
+        """Write the contents of a session into one archive, as they are at one moment; secrets stay sealed in it.
 
         Its calls, runs and schedules are not part of it: a session that was imported does nothing by itself.
 
@@ -136,18 +136,18 @@ class Runtime:
     async def import_session(self, path: str | Path, *, as_id: str | None = None, replace: bool = False) -> Imported:
         """Make a session of an archive, all of it or nothing, under its own id or another.
 
-        Secrets come with it only under its own id, and where those of this store are sealed by the same master key:
-        the others are left out, and named in what is returned. `replace` removes a session of this id first, with its
+        Secrets come with it only under its own id, and where the secrets of this store are sealed by the same master
+        key: the others are left out, and named in the result. `replace` removes a session of this id first, with its
         calls.
 
         Raises:
-            ArchiveError: it is not an archive of a session, or its content is not what it says.
+            ArchiveError: it is not an archive of a session, or its content does not match its index.
             ServiceError: the session exists, or something in the archive is not usable or too much.
         """
         return await self._open_parts().archives.import_(path, as_id, replace)
 
     async def delete_session(self, session_id: str) -> bool:
-        """Remove a session that has nothing unfinished, with its calls and all it keeps; False when there is none.
+        """Remove a session that has nothing unfinished, with its calls and contents; False when there is none.
 
         Sessions that its tools opened stay.
 
@@ -170,17 +170,17 @@ class Runtime:
     # --- after a crash
 
     async def unfinished(self, session: str | None = None, *, scope: str | None = None) -> list[Unfinished]:
-        """The calls that a crash cut off and that nobody continued yet, of a session and a scope or of all."""
+        """The calls that a crash cut off and that were not continued yet, of a session and a scope or of all."""
         store = self._open_parts().storage.store
         if session is not None:
             require_session_id(session)
         return [] if store is None else await unfinished(store.journal, session, scope)
 
     async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
-        """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
+        """Finish the calls that a crash cut off, each by its tool's crash policy; return the action for each.
 
-        Without a session and a scope, all of it. The same happens to a call when its batch is run again. It returns
-        when every call has its outcome or waits for something outside; those that wait continue in this process.
+        Without a session and a scope, all of them. The same happens to a call when its batch is run again. It returns
+        when every call has its outcome or waits for something outside; waiting calls continue in this process.
         """
         parts = self._open_parts()
         if session is not None:
@@ -188,7 +188,7 @@ class Runtime:
         store = parts.storage.store
         return [] if store is None else await recover(store.journal, parts.sessions, session, scope)
 
-    # --- waiting calls: what a person or another program decides
+    # --- waiting calls: decisions of a person or another program
 
     async def resolve(self, key: str, value: Any = None) -> Resolved:
         """Complete the call or event that a key was taken for. The first to resolve it wins.
@@ -246,7 +246,7 @@ class Runtime:
     ) -> list[Approval]:
         """Approvals that were decided, expired or cancelled, the newest first, each with its `decision`.
 
-        For the next page, give the `number` of the last one as `before`. They are kept as long as their calls.
+        For the next page, pass the `number` of the last one as `before`. They are stored as long as their calls.
         """
         return await self._open_parts().inbox.decisions(session, limit, before)
 
@@ -261,10 +261,10 @@ class Runtime:
         """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
 
         `always` remembers the decision for later calls of the tool in the same session: `{}` for all of them, or
-        `{"path": "/tmp/*"}` for those whose arguments match, text by a shell-style pattern. A parameter that is a path,
-        as the tool's `reads=`, `writes=` or type says, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
+        `{"path": "/tmp/*"}` for calls whose arguments match, text by a shell-style pattern. A path parameter, declared
+        by the tool's `reads=`, `writes=` or type, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
 
-        `by` says who decides. It is kept, and is in `decisions` and in the `decision` of the outcome.
+        `by` names the person who decides. It is stored, and is in `decisions` and in the `decision` of the outcome.
 
         Raises:
             KeyRefused: as for `resolve`.
@@ -280,7 +280,7 @@ class Runtime:
         always: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> Resolved:
-        """Keep the call that asked from running; the model reads the reason. `always` as in `approve`.
+        """Deny the call; the model reads the reason. `always` as in `approve`.
 
         Raises:
             KeyRefused: as for `resolve`.
@@ -321,15 +321,15 @@ class Runtime:
         return await find_schedule(self._open_parts().background, id)
 
     async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> list[Run]:
-        """Say that something occurred: every trigger of its topic that matches starts its tool. Return these runs.
+        """Report an occurrence: every trigger of its topic that matches starts its tool. Return these runs.
 
         With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.
         A run beyond the limits of its session waits in the store, and is not lost.
 
         Args:
-            topic: what occurred, such as "order.created".
-            payload: what there is to say of it, as JSON, up to 256 KiB.
-            key: what tells it from others of the topic, such as the id of an order or of a delivery.
+            topic: the kind of occurrence, such as "order.created".
+            payload: its data, as JSON, up to 256 KiB.
+            key: its identity within the topic, such as the id of an order or of a delivery.
 
         Raises:
             RunError: the key was used for another payload ("conflict"), or something is not usable.
@@ -338,24 +338,24 @@ class Runtime:
 
     @property
     def worker(self) -> Worker | None:
-        """What runs background runs in this runtime, if something does."""
+        """The worker of this runtime, if it has one."""
         return self._parts.background.worker
 
     async def drain(self, bound: float) -> None:
-        """Run nothing more in the background: what runs may end within `bound` seconds, the rest is left to others."""
+        """Stop background work: active runs may end within `bound` seconds, the rest is left to other workers."""
         await self._parts.background.drain(bound)
 
-    # --- what the model and the owner are told
+    # --- information for the model and the owner
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
-        """The active capabilities, with those that came with tools which were registered since the opening."""
+        """The active capabilities, with those of tools that were registered since the opening."""
         parts = self._parts
         return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
 
     @property
     def prompt(self) -> str:
-        """What a model should be told of the active capabilities."""
+        """The prompt of the active capabilities, for the model."""
         return "\n\n".join(one.prompt.strip() for one in self.capabilities if one.prompt.strip())
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
@@ -369,7 +369,7 @@ class Runtime:
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
-    """Open an app over a store. What the app lacks is refused at once, before anything is opened.
+    """Open an app over a store. Missing requirements are refused at once, before anything is opened.
 
     Raises:
         CapabilityError: a capability cannot be used.
@@ -414,7 +414,7 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
 
 
 async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
-    """Close what was opened before an error, which stays the reason."""
+    """Close the parts that were opened before an error, which stays the reason."""
     try:
         await close()
     except Exception as second:  # such as an error of the lifespan
@@ -422,7 +422,7 @@ async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]
 
 
 async def _close(parts: Parts) -> None:
-    # Not before this task runs: a call that began in between would be refused what it asks for, and not be stopped.
+    # Not before this task runs: a call that began in between would get refusals, and not be stopped.
     parts.shared.lifetime.closed = True
     try:
         await _stop(parts)

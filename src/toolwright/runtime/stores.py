@@ -1,4 +1,4 @@
-"""Where a runtime keeps what happens: in memory, or in a store. Owns what a runtime uses of its store."""
+"""Where a runtime stores its records: in memory, or in a store. Owns the parts of the store that a runtime uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolwright.stores.opening import open_store
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Storage:
-    """What a runtime uses of its store, or in memory instead of one."""
+    """The parts of a store that a runtime uses, or their replacements in memory."""
 
     effects: JournaledController
     new_journal: Callable[[], CallJournal[ActiveCall]]
@@ -83,7 +83,7 @@ async def open_storage(
         )
     store = await open_store(location, sync, clock)
     journal = StoreJournal(store.journal, clock)
-    # A store that keeps only calls leaves the services of its sessions in memory.
+    # With a store for calls only, the services of sessions are in memory.
     services: BackgroundStores | None = getattr(store, "services", None)
     keys = master_key or default_keys(None if services is None else getattr(store, "path", None))
     fingerprints = None if services is None else getattr(store, "fingerprints", None)

@@ -1,7 +1,7 @@
-"""The parts of an opened runtime, wired in one function. Owns what knows what; each part owns what it does.
+"""The parts of an opened runtime, wired in one function. Owns the references between parts; each part owns its work.
 
-From below: the storage and the pools, the sessions over them, the background work over these, and what the owner of a
-runtime asks of them. Nothing is assigned to a part after it was made.
+From below: the storage and the pools, the sessions over them, the background work over these, and the verbs of a
+runtime. Nothing is assigned to a part after it was made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The schedules client of a session, and the handle of a schedule. Owns every refusal, and whose a schedule is."""
+"""The schedules client of a session, and the handle of a schedule. Owns every refusal and the check of ownership."""
 
 from __future__ import annotations
 
@@ -152,11 +152,11 @@ class ScheduleHandle:
         return done
 
     async def history(self, limit: int = 100) -> list[Fired]:
-        """What it did for its instants, the latest first."""
+        """Its firings and skipped instants, the latest first."""
         return await self._store.history(self.id, limit)
 
     def upcoming(self, count: int = 5) -> list[float]:
-        """Its next instants, as far as the clock goes on as it does."""
+        """Its next instants, if the rules of the time zone do not change."""
         schedule = self._schedule
         if schedule.state != "active" or schedule.next_at is None or count < 1:
             return []
@@ -208,13 +208,13 @@ class Schedules:
             cron: five fields, such as "*/10 * * * *".
             at: an instant: a datetime with a zone, or RFC 3339 text. One of `cron` and `at` is given.
             timezone: the IANA name of the zone that `cron` is read in; by default UTC.
-            title: what people call its runs.
+            title: the title of its runs, for people.
             timeout: seconds that each run may take.
-            signal_on_completion: append a message to the session when a run is over.
-            misfire: what becomes of instants at which nothing ran: "skip", "once" for the latest of them, or "all".
-            overlap: what becomes of an instant while a run is not over: "skip", "queue" or "allow".
+            signal_on_completion: append a message to the session when a run is finished.
+            misfire: the handling of missed instants: "skip", "once" for the latest of them, or "all".
+            overlap: the handling of an instant while a run is not finished: "skip", "queue" or "allow".
             id: an id of the caller's choice. If there is a schedule of the same id and content, that one is returned as
-                it is, also when it is paused or over: so a program may add its schedules each time it starts.
+                it is, also when it is paused or finished: so a program may add its schedules each time it starts.
 
         Raises:
             RunRefused: the policy of the program or call that adds it does not let the tool run.
@@ -240,7 +240,7 @@ class Schedules:
         require_allowed(origin, session.id, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
         with in_words_of_a_program():
-            # One that is there already has its next instant, or had its last.
+            # A schedule that exists already has its next instant, or had its last.
             next_at = require_next(timing, now) if there is None else there.next_at
         schedule = Schedule(
             id=new_schedule_id() if id is None else id,

@@ -1,8 +1,9 @@
-"""What a tool sees of sessions: its own, and those it opened. Owns that it sees no other, and no way around its policy.
+"""A tool's access to sessions: its own, and those it opened. Owns that it reaches no other, and no way around its
+policy.
 
-A child session is the tool's, as a session is the host's: it runs tools there and keeps things there. It is named by
-the call that opened it, so that the call finds it again after a crash, and no other call does. What the batch of that
-call may do, the child may do, and no more.
+A child session belongs to the tool, as a session belongs to the host: the tool runs tools and stores data there. It is
+named by the call that opened it, so that the call finds it again after a crash, and no other call does. It has the
+permissions of that call's batch, and no more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Calls = Iterable[ToolCall | Mapping[str, Any]]
 MOST = 100
 """How many child sessions one call may open: each has quotas of its own."""
 SENDERS = ("user", "assistant", "tool")
-"""Who a tool may speak as in a session that it opened; the runtime speaks for itself."""
+"""The senders that a tool may use in a session that it opened; "runtime" is reserved for the runtime."""
 
 
 class SessionState:

@@ -1,5 +1,5 @@
-"""The inside of a session: what its calls, its background runs and its schedules use of it. Owns its batches, its
-tools, its services, its secrets and its policy. Users have a `Session`, which shows none of this.
+"""The inside of a session, for its calls, background runs and schedules. Owns its batches, its tools, its services, its
+secrets and its policy. Users have a `Session`, which shows none of this.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class RunBatch(NamedTuple):
 
     scope: str
     push: Callable[[AnyEvent], None]
-    """Is given the events of its calls, beside those who subscribed."""
+    """Gets the events of its calls, beside the subscribers."""
     save_event: SaveEvent
     tools: Snapshot
-    """The tools that it may call, those of the session's background runs."""
+    """The tools that it may call: the tools of the session's background runs."""
     tool: Tool | None
     """The tool of its call, if it is among them."""
     timeout: float
-    """Seconds for its call, in place of those that its tool or the policy says."""
+    """Seconds for its call, in place of the timeout of its tool or the policy."""
     restrictions: tuple[Policy, ...] = ()
     """Of the program or call that started the run."""
     started_by: str | None = None
@@ -89,7 +89,7 @@ class RunBatch(NamedTuple):
 
 
 def program_origin(policy: Policy, restrictions: tuple[Policy, ...]) -> Origin:
-    """The program, under a policy and restrictions; or the call that asks, if a tool uses what is the program's."""
+    """The program, under a policy and restrictions; or the calling tool, if a tool uses an object of the program."""
     run = CURRENT.get()
     if run is None:
         return Origin("host", policy, restrict(restrictions, policy))
@@ -146,7 +146,7 @@ class SessionCore:
             model=shared.model,
             deps=shared.deps,
         )
-        # Each background run has an environment of its own; all redact what the session redacts.
+        # Each background run has an environment of its own; all redact the secrets of the session.
         self._environments: list[CallEnvironment] = [self.environment]
         self._open_child = open_child
         self._restrictions: tuple[Policy, ...] = ()  # of the call that opened the session; they hold beside its policy
@@ -163,7 +163,8 @@ class SessionCore:
         self.own_batches: dict[Batch, None] = {}
         """The batches that run, in the order in which they were started."""
         self.run_batches: dict[Batch, None] = {}
-        """Those of background runs and of their calls: whoever waits for the session, or cancels it, means others."""
+        """The batches of background runs and of their calls: waiting for the session, or cancelling it, does not
+        include them."""
         self._use_policy(policy)
 
     # --- its policy
@@ -176,7 +177,7 @@ class SessionCore:
         self.follow(policy)
 
     def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
-        """Use another policy and the restrictions of the call that opened it; batches that run keep theirs."""
+        """Use another policy and the restrictions of the call that opened it; running batches keep theirs."""
         self._restrictions = restrictions
         self._use_policy(policy)
 
@@ -210,7 +211,8 @@ class SessionCore:
         tools = self.all_tools()
         if self._offer.late != self._late:
             self._use_late_capabilities()
-        # What a batch may do holds for the calls that its tools make, in this session and in others: they may do less.
+        # The permissions of a batch apply to the calls that its tools make, in this session and in others: these have
+        # the same or fewer.
         above = parent.owner if parent is not None and parent.env in self._environments else None
         if parent is None:
             context, restrictions = self._context, self._restrictions + under
@@ -252,7 +254,8 @@ class SessionCore:
         environment.channel = Channel(self.id)
         environment.channel.pushes = (self.environment.channel.publish, run.push)
         self._environments.append(environment)
-        # Its batch is told of to subscribers only; the run itself takes what its calls say, and not that they begin.
+        # Only subscribers get the events of its batch; the run itself takes the reports of its calls, and not their
+        # beginning.
         restrictions = (*self._restrictions, *run.restrictions)
         context = self._make_context(self._run_policy, environment, (), restrictions, self.environment.channel)
         batch = Batch(
@@ -304,11 +307,11 @@ class SessionCore:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that still run, those of background runs among them."""
+        """The running batches, those of background runs among them."""
         return (*self.own_batches, *self.run_batches)
 
     async def wait_for_idle(self, timeout: float | None) -> bool:
-        """Wait until no batch of the session runs, or those that do only wait for something outside.
+        """Wait until no batch of the session runs, or the running ones only wait for something outside.
 
         Raises:
             ToolwrightError: a call of the session asks, and would wait for itself.
@@ -328,7 +331,7 @@ class SessionCore:
             await batch.settled()
 
     def _require_outside(self, what: str) -> None:
-        """Refuse something that a call of this session asks for, or one that such a call made."""
+        """Refuse an operation that a call of this session requests, or a call below it."""
         run = CURRENT.get()
         while run is not None:
             owner: Any = run.owner
@@ -340,7 +343,7 @@ class SessionCore:
             run = owner.parent
 
     def cancel(self, reason: str) -> None:
-        """Cancel every batch that runs, except those of background runs."""
+        """Cancel every running batch, except those of background runs."""
         for batch in list(self.own_batches):
             batch.cancel(reason)
 
@@ -563,7 +566,7 @@ class SessionCore:
         return text if redactor is None else redactor.text(text)
 
     async def redactor(self) -> Redactor | None:
-        """What takes the secrets of the session out of values; None where it has none."""
+        """Removes the secrets of the session from values; None where it has none."""
         await self.know_secrets()
         return self.environment.redactor
 
@@ -611,7 +614,7 @@ class ChildSession(SessionState):
         return outcome
 
     async def wait_for_idle(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of the child runs, or what runs only waits for something outside; False when it is late.
+        """Wait until nothing in the child runs, or only waits for something outside; False when that takes too long.
 
         Raises:
             ToolwrightError: the call that waits is part of the child, and would wait for itself.
@@ -619,9 +622,9 @@ class ChildSession(SessionState):
         return await self._core.wait_for_idle(timeout)
 
     async def close(self, reason: str = "its tool closed the session") -> None:
-        """Cancel what runs in the child, wait until that has stopped, and start nothing in it any more.
+        """Cancel the child's running work, wait until that has stopped, and start nothing in it any more.
 
-        What it keeps stays, for a call that is run again after a crash; `runtime.delete_session` removes it.
+        Its stored data stays, for a call that is run again after a crash; `runtime.delete_session` removes it.
 
         Raises:
             ToolwrightError: the call that closes it is part of it.

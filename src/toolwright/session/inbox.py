@@ -1,4 +1,4 @@
-"""What the outside world says to waiting calls: resolutions, signals, and a person's decisions. Owns checking them."""
+"""Input from outside for waiting calls: resolutions, signals, and a person's decisions. Owns checking them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from toolwright.tools.outcome import Failure
 
 
 class Resolved(Struct, frozen=True):
-    """What stands for a key. `first` is False where somebody else resolved it before: then nothing was changed.
+    """The resolution of a key. `first` is False if it was resolved before: then nothing was changed.
 
-    `status` is "ok", "error", "cancelled" or "expired"; `value` and `failure` are what the call got.
+    `status` is "ok", "error", "cancelled" or "expired"; `value` and `failure` are the result that the call got.
     """
 
     first: bool
@@ -47,7 +47,7 @@ class Resolved(Struct, frozen=True):
 
 
 class Inbox:
-    """Takes what comes for the calls of a store."""
+    """Takes input for the calls of a store."""
 
     def __init__(self, shared: SharedParts, sessions: OpenSessions) -> None:
         self._sessions = sessions
@@ -55,25 +55,25 @@ class Inbox:
         self._clock = shared.clock
 
     async def resolve(self, key: str, value: Any) -> Resolved:
-        """Complete what a key stands for with a value."""
+        """Complete the wait of a key with a value."""
         named = self._read(key, "completion", "event")
         return await self._settle(named, Resolution("ok", self._clock.now(), _json(value)))
 
     async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
-        """Complete what a key stands for with an error."""
+        """Complete the wait of a key with an error."""
         named = self._read(key, "completion", "event")
         said = await self._sessions.redacted(named.call.session, message)
         failure = Failure(message=said, code=code, category=category, source="tool")
         return await self._settle(named, Resolution("error", self._clock.now(), failure=failure))
 
     async def cancel(self, key: str, reason: str) -> Resolved:
-        """Cancel what a key stands for."""
+        """Cancel the wait of a key."""
         named = self._read(key, "completion", "event")
         said = await self._sessions.redacted(named.call.session, reason)
         return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=said))
 
     async def expire(self, key: str) -> Resolved:
-        """Let what a key stands for come to its deadline now."""
+        """Let the wait of a key reach its deadline now."""
         named = self._read(key, "completion", "event")
         return await self._settle(named, Resolution("expired", self._clock.now()))
 
@@ -82,14 +82,14 @@ class Inbox:
         return await self._controller.signal(self._read(key, "signal"), _json(payload))
 
     async def approvals(self, session: str | None) -> list[Approval]:
-        """What waits for a person, oldest first."""
+        """The requests that wait for a person, oldest first."""
         if session is not None:
             require_session_id(session)
         waits = await self._controller.waits.waiting(session, INBOX)
         return [to_approval(self._controller, wait) for wait in waits]
 
     async def decisions(self, session: str | None, limit: int, before: int | None) -> list[Approval]:
-        """What was decided, the newest first."""
+        """The decisions, the newest first."""
         if session is not None:
             require_session_id(session)
         require_count("limit", limit)
@@ -127,7 +127,7 @@ class Inbox:
         return await self._decide(key, resolution, "allow", always)
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
-        """Keep a call from running."""
+        """Deny a call."""
         said = reason
         if reason is not None:
             said = await self._sessions.redacted(self._read(key, *INBOX).call.session, reason)

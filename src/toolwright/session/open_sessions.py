@@ -41,8 +41,8 @@ class OpenSessions:
         self._background = background
         self._cores: dict[str, SessionCore] = {}
         self._sessions: dict[str, Session] = {}
-        self._only_runs: set[str] = set()  # those that only background runs have used
-        # Child sessions live as long as their calls, or whoever else holds one.
+        self._only_runs: set[str] = set()  # sessions that only background runs have used
+        # Child sessions live as long as their calls, or another reference to one.
         self._children: WeakValueDictionary[str, SessionCore] = WeakValueDictionary()
 
     def session(
@@ -127,7 +127,7 @@ class OpenSessions:
         return await (self._children.get(session_id) or self.core(session_id)).redacted(text)
 
     async def redactor(self, session_id: str) -> Redactor | None:
-        """What takes the secrets of a session out of values; None where it has none."""
+        """Removes the secrets of a session from values; None where it has none."""
         return await (self._children.get(session_id) or self.core(session_id)).redactor()
 
     def close(self) -> None:

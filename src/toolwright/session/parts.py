@@ -50,7 +50,7 @@ class Lifetime:
 
         Raises:
             RuntimeClosed: it is closed.
-            ToolwrightError: the loop that runs now is not the one that the runtime was opened in.
+            ToolwrightError: the running loop is not the one in which the runtime was opened.
         """
         if self.closed:
             raise RuntimeClosed("The runtime is closed; open another")
@@ -92,7 +92,7 @@ class SharedParts:
     late_capabilities: Late
     policy: Policy
     authority: Policy
-    """The part of the policy that says what may run."""
+    """The part of the policy that decides which calls may run."""
     quotas: Quotas
     clock: Clock
     call_log: CallLog
@@ -126,7 +126,7 @@ class SharedParts:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def write_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
-        """What a batch may do, as the journal keeps it; None where that is what the program's policy says."""
+        """The permissions of a batch, as the journal stores them; None for those of the program's policy."""
         own = tuple(policy for policy in authority if policy != self.authority)
         return self.rules.write(Origin("host", self.policy, own)) if own else None
 

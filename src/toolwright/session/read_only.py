@@ -1,7 +1,7 @@
 """A session that can only be read. Owns which verbs a tool's prepare step has; it has none that changes anything.
 
-A prepare step runs before the policy decides about its call, so it must not be able to do what the policy may refuse.
-Secrets are not part of it.
+A prepare step runs before the policy decides about its call, so it must not be able to do anything that the policy may
+refuse. Secrets are not part of it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ReadOnlySession:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
+        """The definitions of its tools, by name."""
         return self._definitions()
 
     @property
@@ -98,7 +98,7 @@ class ReadOnlySession:
 
     @property
     def kv(self) -> KeyValueReader:
-        """What it keeps under names, to be read."""
+        """Its named values, to be read."""
         return ReadOnlyKeyValue(self._services().kv)
 
     @property

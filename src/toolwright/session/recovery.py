@@ -1,4 +1,5 @@
-"""After a crash. Owns finding what is unfinished and saying what was done; each call follows its own crash policy."""
+"""Recovery after a crash. Owns finding unfinished calls and reporting the actions; each call follows its own crash
+policy."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 
 
 class Recovered(NamedTuple):
-    """What recovery did for one call, and the outcome it has now.
+    """The action of recovery for one call, and the outcome it has now.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "given_up" where it was running each time that its
     process died, "probed", "asked" where a person must decide, "waiting" where its completion, a connection or a
@@ -37,7 +38,7 @@ class Recovered(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """A call that a crash cut off and that nobody continued yet. `began` says that its tool may have run.
+    """A call that a crash cut off and that was not continued yet. `began` means that its tool may have run.
 
     Calls of one batch have the same `batch`; `position` is the place of a call in it.
     """
@@ -81,7 +82,8 @@ async def recover(
     only_session: str | None = None,
     only_scope: str | None = None,
 ) -> list[Recovered]:
-    """Finish what a crash cut off, of a session and a scope or of all, and say what was done for each call."""
+    """Finish the calls that a crash cut off, of a session and a scope or of all, and return the action for each
+    call."""
     done: list[Recovered] = []
     seen: set[CallKey] = set()
     while entries := [
@@ -110,7 +112,7 @@ async def recover(
 
 
 def _left(intent: Intent, error: PolicyError) -> Recovered:
-    """A call whose batch had rules that this program does not have: it stays as the crash left it."""
+    """A call whose batch had rules that this program does not have: it stays unfinished."""
     failure = Failure(
         category="permission_denied",
         code="rule_unknown" if isinstance(error, RuleUnknown) else "policy_error",

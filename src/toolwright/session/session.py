@@ -43,7 +43,7 @@ from toolwright.tools.service_protocols import Connection
 
 
 class Session:
-    """One conversation's calls: they keep their order among each other, in and across batches."""
+    """The calls of one conversation: they keep their order among each other, in and across batches."""
 
     __slots__ = ("__weakref__", "_core")
 
@@ -62,7 +62,7 @@ class Session:
 
     @property
     def tools(self) -> ScopedRegistry:
-        """The tools of the session: those of the app, and those that it was given."""
+        """The tools of the session: those of the app, and its own."""
         return self._core.tools
 
     # --- batches
@@ -93,7 +93,7 @@ class Session:
         self._core.cancel(reason)
 
     async def wait_for_idle(self, timeout: float | None = None) -> bool:
-        """Wait until no batch of the session runs, or those that do only wait for something outside.
+        """Wait until no batch of the session runs, or the running ones only wait for something outside.
 
         False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
 
@@ -104,7 +104,7 @@ class Session:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that still run, those of background runs among them."""
+        """The running batches, those of background runs among them."""
         return self._core.batches
 
     async def cancel_waits(self, reason: str = "the waits of the session were cancelled") -> int:
@@ -159,9 +159,9 @@ class Session:
         process, where `runtime.run(id)` gives one.
 
         Args:
-            name: what the work is called, for rules and lists.
-            input: what it is about, as JSON; it is kept and shown.
-            title: what people call the run; by default its name.
+            name: the name of the work, for rules and lists.
+            input: its input, as JSON; it is stored and shown.
+            title: the title of the run, for people; by default its name.
             signal_on_completion: append a message to the session when it is finished.
             id: an id of the caller's choice; a run of the same id and content is the same run.
 
@@ -173,11 +173,11 @@ class Session:
         return await self._core.runs().track(name, input, title=title, signal_on_completion=signal_on_completion, id=id)
 
     async def runs(self, *, active: bool = False) -> list[RunClient]:
-        """The background runs of the session, the newest first: all, or those that are not finished."""
+        """The background runs of the session, the newest first: all, or only the unfinished ones."""
         return await self._core.runs().list(active=active)
 
     async def run(self, id: str) -> RunClient:
-        """The handle of a background run of this session, or of one that was granted to it.
+        """The handle of a background run of this session, or of a run that was granted to it.
 
         Raises:
             RunError: there is none, or it belongs to another session.
@@ -198,7 +198,7 @@ class Session:
         return await self._schedules.add(tool, args, **options)
 
     async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
-        """The schedules of the session, the oldest first: all, or those that are not finished."""
+        """The schedules of the session, the oldest first: all, or only the unfinished ones."""
         return await self._schedules.list(active=active)
 
     async def scheduled(self, id: str) -> ScheduleClient:
@@ -212,7 +212,7 @@ class Session:
     async def on(
         self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
     ) -> Trigger:
-        """Start a tool in the background each time something occurs under a topic, as `runtime.occur` says.
+        """Start a tool in the background each time something occurs under a topic, see `runtime.occur`.
 
         `TriggerOptions` explains the options.
 
@@ -261,7 +261,7 @@ class Session:
 
     @property
     def kv(self) -> KeyValue:
-        """What the session keeps under names it chose."""
+        """Named values of the session."""
         return self._core.services.kv
 
     @property
@@ -286,19 +286,19 @@ class Session:
 
     @property
     def resources(self) -> Resources:
-        """What the session uses or made outside."""
+        """The resources that the session uses or made outside."""
         return self._core.services.resources
 
     # --- connections
 
     async def connect(self, provider: str, *, detail: Any = None) -> Connection:
-        """Say that the session is connected to a provider. Calls that wait for it continue, in every process.
+        """Record that the session is connected to a provider. Calls that wait for it continue, in every process.
 
         A call that ended because the connection was missing runs when you submit it again.
 
         Args:
             provider: its name, as tools give it in `ConnectionRequired`.
-            detail: what tools may read of the connection, as JSON. A token belongs among the secrets.
+            detail: data about the connection that tools may read, as JSON. A token belongs among the secrets.
 
         Raises:
             ServiceError: one of the two is not usable.
@@ -311,7 +311,7 @@ class Session:
         return Connection(provider, jsonx.decode(data), now)
 
     async def disconnect(self, provider: str) -> bool:
-        """Say that the session is no longer connected to a provider; False when it was not."""
+        """Record that the session is no longer connected to a provider; False when it was not."""
         core = self._core
         core.shared.lifetime.require_open()
         require_provider(provider)

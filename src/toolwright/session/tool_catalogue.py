@@ -1,4 +1,5 @@
-"""What a model is offered. Owns which tools are deferred, their stubs, and which were revealed in the session."""
+"""The tools that a model is offered. Owns which tools are deferred, their stubs, and which were revealed in the
+session."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Offer:
         """The capabilities that were added for the tools seen last."""
 
     def complete(self, tools: Snapshot) -> Snapshot:
-        """The tools, those of late capabilities, and the search if they need one and have none."""
+        """The tools, the tools of late capabilities, and the search if they need one and have none."""
         if tools is not self.seen:
             self.late = self._late(tools)
             added = {tool.name: tool for capability in self.late for tool in capability.tools}
@@ -49,7 +50,7 @@ class Offer:
         return self.completed
 
     def deferred(self, tools: Snapshot) -> list[ToolDefinition]:
-        """Those that are stubs until they are revealed, by name."""
+        """The tools that are stubs until they are revealed, by name."""
         definitions = [tool.definition for _, tool in sorted(tools.items()) if tool.definition.id != SEARCH_ID]
         many = self._defer_from is not None and len(definitions) >= self._defer_from
         return [definition for definition in definitions if _is_deferred(definition, many)]
@@ -75,7 +76,7 @@ class SessionCatalogue:
         return [tool.definition for _, tool in sorted(self._tools.items())]
 
     async def deferred(self) -> builtins.list[ToolDefinition]:
-        """Those that are stubs until they are revealed, by name, in full."""
+        """The tools that are stubs until they are revealed, by name, in full."""
         return self._offer.deferred(self._tools)
 
     async def reveal(self, names: Iterable[str]) -> None:

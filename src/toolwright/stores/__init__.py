@@ -1,7 +1,7 @@
-"""Stores: opening them, looking after them, and what another store must offer.
+"""Stores: opening and maintaining them, and the contracts of another store.
 
-`open_store` and `inspect_store` take a path or a URL; `register_scheme` lets URLs name stores of another package. What
-a store must offer is in `toolwright.stores.contracts`, and docs/writing-a-store.md explains it.
+`open_store` and `inspect_store` take a path or a URL; `register_scheme` lets URLs name stores of another package. The
+contracts are in `toolwright.stores.contracts`, and docs/writing-a-store.md explains them.
 """
 
 from importlib import import_module

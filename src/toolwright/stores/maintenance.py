@@ -1,4 +1,4 @@
-"""Looking after a store in one call: its path or URL first. Owns nothing; `StoreInspector` says what each does."""
+"""Maintenance of a store in one call: its path or URL first. Owns nothing; `StoreInspector` documents each verb."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from toolwright.stores.opening import inspect_store
 
 
 async def stats(location: str | Path) -> Stats:
-    """Count what a store has."""
+    """Count the records of a store."""
     return await inspect_store(location).stats()
 
 
 async def check(location: str | Path) -> list[str]:
-    """What is wrong with a store, one sentence each; empty when nothing is."""
+    """The problems of a store, one sentence each; empty when there are none."""
     return await inspect_store(location).check()
 
 
@@ -27,7 +27,7 @@ async def prune(
     vacuum: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove what finished before an instant, as `StoreInspector.prune` says."""
+    """Remove records that finished before an instant, see `StoreInspector.prune`."""
     return await inspect_store(location).prune(before, sessions=sessions, vacuum=vacuum, dry_run=dry_run)
 
 

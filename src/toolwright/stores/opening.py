@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUP = "toolwright.stores"
 """The group of entry points, in which a package names the schemes that it offers."""
 MEMORY = ":memory:"
-"""The location of a runtime that keeps everything in memory: there is no store then."""
+"""The location of a runtime that holds everything in memory: there is no store then."""
 
 
 _schemes: dict[str, StoreScheme] = {}
@@ -33,7 +33,7 @@ def register_scheme(name: str, scheme: StoreScheme) -> None:
     """Let stores be opened by URLs that begin with `name://`. A scheme of the same name is replaced.
 
     Raises:
-        StoreError: the name is not that of a scheme, or what is given is not one.
+        StoreError: the name or the object is not a scheme.
     """
     if not isinstance(name, str) or not SCHEME_NAME.fullmatch(name):
         raise StoreError(f"The scheme {name!r:.100} is not usable; use letters, digits, and any of + . -")
@@ -113,7 +113,7 @@ def _offered() -> Iterable[EntryPoint]:
 
 
 def _without_password(url: str) -> str:
-    """A URL as it may be shown: what comes before the host may hold a password."""
+    """A URL that may be shown: the part before the host may hold a password."""
     scheme, _, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     return f"{scheme}://…@{place.rpartition('@')[2]}{slash}{path}" if "@" in place else url

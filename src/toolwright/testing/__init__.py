@@ -1,4 +1,4 @@
-"""What tests of tools and of toolwright itself lean on. Nothing in the package imports it."""
+"""Support for tests of tools and of toolwright itself. Nothing in the package imports it."""
 
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.crash import CrashKit, StoredCall

@@ -46,9 +46,9 @@ POINTS = (
     "after a commit",
 )
 """The points of the runtime, in the order in which a call passes them. A start is written only for a tool that may not
-simply run again; a call that was cancelled is taken back or let go; effects and waits are those that its tool has. The
-last two are those of a SQLite store, which writes for several calls at once: everything is written but the commit, or
-committed and nobody has heard of it."""
+simply run again; a cancelled call is taken back or released; effects and waits depend on the tool. The last two are
+points of a SQLite store, which writes for several calls at once: everything is written except the commit, or committed
+and not yet reported."""
 
 
 RUN_POINTS = (
@@ -67,8 +67,8 @@ RUN_POINTS = (
     "before the worker leaves",
     "after the worker leaves",
 )
-"""The points of whoever starts processes, and of a worker, in the order in which it passes them; the last four when it
-is drained. The call of a process has its own points as well."""
+"""The points of a program that starts runs, and of a worker, in the order in which it passes them; the last four
+when it is drained. The call of a run has its own points as well."""
 
 
 VERBS = {
@@ -82,7 +82,7 @@ VERBS = {
     "open_wait": "a wait begins",
     "resolve": "a wait is resolved",
 }
-"""What the verbs of a store do, in the words of the points around them."""
+"""The verbs of a store, in the words of the points around them."""
 
 RUN_VERBS = {
     "register": "a process is registered",
@@ -93,7 +93,7 @@ RUN_VERBS = {
     "hand_back": "processes are handed back",
     "leave": "the worker leaves",
 }
-"""The same for those of processes."""
+"""The same for the verbs of runs."""
 
 
 class Crashing:
@@ -133,14 +133,14 @@ class CrashingServices:
 
 
 class CrashingStore:
-    """A store whose journal, waits and processes have crash points."""
+    """A store whose journal, waits and runs have crash points."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.journal = Crashing(inner.journal)
         self.waits = Crashing(inner.waits)
         services: Any = getattr(inner, "services", None)
-        if services is not None:  # a store may keep only calls
+        if services is not None:  # a store may have only calls
             self.services = CrashingServices(services)
 
     def __getattr__(self, name: str) -> Any:
@@ -148,7 +148,7 @@ class CrashingStore:
 
 
 class CrashingWriter(Writer):
-    """The writer of a SQLite store, with a crash point between a commit and whoever waits for it."""
+    """The writer of a SQLite store, with a crash point between a commit and its report."""
 
     def _commit(self, jobs: list[Any]) -> None:
         with writing:
@@ -175,7 +175,7 @@ class CrashingPlan(plan.ToolPlan):
 
 
 class CrashingProcessPool(ProcessPool):
-    """Processes of tools, with the same two points: in this process, since it is this one that is killed."""
+    """The process pool of tools, with the same two points: in this process, because this one is killed."""
 
     async def run(self, *given: Any, **options: Any) -> Any:
         return await _enclosed(functools.partial(super().run, **options))(*given)
@@ -200,7 +200,7 @@ def install() -> None:
 
 def _before_a_commit() -> bool:
     crash_point("before a commit")
-    return False  # go on
+    return False  # continue
 
 
 def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:

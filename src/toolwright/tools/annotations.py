@@ -65,7 +65,7 @@ def capture_locals(depth: int = 0) -> FrameLocals:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters a caller may give by name or position; what a `partial` binds is not among them.
+    """Return the parameters a caller may give by name or position; parameters bound by a `partial` are not among them.
 
     Raises:
         ValueError, TypeError: there is no signature to be found.
@@ -107,7 +107,7 @@ def names_visible_to(function: Callable[..., Any], localns: Mapping[str, Any] | 
         elif localns.module == code.__module__:
             scopes += [_seen(scope, names, qualname) for scope, names in localns.scopes]
         scopes.append(_closure(code))
-        # The defining function may still run, and know by now what it did not at first.
+        # The defining function may still run, and may have defined more names by now.
         scopes += [
             _seen(frame.f_code.co_qualname, frame.f_locals, qualname)
             for frame in _frames(sys._getframe(1), module_names)
@@ -125,7 +125,7 @@ def resolve_annotation(annotation: Any, names: Names) -> Any:
 
 
 def is_context(hint: Any) -> bool:
-    """True for `ToolContext`, what derives from it, and an optional one."""
+    """True for `ToolContext`, its subclasses, and an optional one."""
     origin = get_origin(hint)
     if origin is Annotated:
         return is_context(get_args(hint)[0])
@@ -136,7 +136,7 @@ def is_context(hint: Any) -> bool:
 
 
 def names_deps(hint: Any) -> bool:
-    """True for the annotation of a context that says the type of its dependencies, as in `ToolContext[Database]`."""
+    """True for the annotation of a context with the type of its dependencies, as in `ToolContext[Database]`."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(map(names_deps, parts))
@@ -161,7 +161,7 @@ def context_alone(annotation: Any, names: Names) -> Any:
 
 
 def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> Any:
-    """Replace the `TypedDict` of Python 3.11, which says too little for pydantic, by a full one."""
+    """Replace the `TypedDict` of Python 3.11, which lacks attributes that pydantic needs, by a full one."""
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing" and hint not in within:
         fields: dict[str, Any] = {}
         local = names.locals if "<locals>" in hint.__qualname__ else {}
@@ -211,7 +211,7 @@ def _encloses(scope: str, qualname: str) -> bool:
 
 
 def _seen(scope: str, names: Mapping[str, Any], qualname: str) -> Mapping[str, Any]:
-    """Return what of a scope's names is visible to code of this qualified name."""
+    """Return the names of a scope that are visible to code of this qualified name."""
     if not _encloses(scope, qualname):
         return {}
     return names if qualname.startswith(f"{scope}.<locals>.") else _without_builtins(names)

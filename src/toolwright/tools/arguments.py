@@ -1,5 +1,5 @@
-"""Arguments as a raw-schema handler reads them, and what is shown in the place of a secret one. Owns typed access; does
-not own schema validation.
+"""Arguments as a raw-schema handler reads them, and the placeholder of a secret one. Owns typed access; does not own
+schema validation.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ class Arguments:
 
 
 HIDDEN = "[secret]"
-"""What is shown in the place of an argument that its tool says is secret."""
+"""The placeholder of an argument that its tool declares secret."""
 _HIDDEN = re.compile(r"\[secret(?: #[0-9a-f]{16})?\]")
 
 
 def is_hidden(value: Any) -> bool:
-    """True for what is shown or written in the place of a secret argument: whoever gets it has not got the secret."""
+    """True for the placeholder of a secret argument: a caller that sends it does not have the secret."""
     return isinstance(value, str) and _HIDDEN.fullmatch(value) is not None

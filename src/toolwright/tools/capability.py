@@ -1,4 +1,5 @@
-"""What comes together. Owns `Capability`, and which are active: what is required, what comes by itself."""
+"""Capabilities: tools, prompt and hooks that belong together. Owns `Capability`, and which are active: required ones
+and automatic ones."""
 
 from __future__ import annotations
 
@@ -15,20 +16,21 @@ from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """Tools, and what belongs to them: `Runtime.open(capabilities=[...])` takes them together.
+    """Tools, and the prompt, hooks and settings that belong to them: `Runtime.open(capabilities=[...])` takes them
+    together.
 
     Args:
-        name: what others require it by.
-        tools: what it adds to the tools of every session.
-        prompt: what a model should be told of it.
+        name: the name by which others require it.
+        tools: the tools that it adds to every session.
+        prompt: text about it for the model.
         before: hooks that see each call, before those of the runtime.
         after: hooks that see each outcome, before those of the runtime.
-        settings: what it was made with, for whoever looks.
-        requires: what must be active with it: names, or capabilities.
-        comes_with: for one that comes by itself: which tools bring it.
-        whole: for one that comes by itself: gives the capability to take in its place, when it comes. So its tools
+        settings: the settings it was made with, for display.
+        requires: capabilities that must be active with it: names, or capabilities.
+        comes_with: for an automatic one: the tools that bring it.
+        whole: for an automatic one: gives the capability to take in its place, when it comes. So its tools
             are not made where they are not needed.
-        unusable: why it can not be used yet.
+        unusable: why it cannot be used yet.
     """
 
     name: str
@@ -65,10 +67,11 @@ def activate(
     automatic: Iterable[Capability] = (),
     tools: Callable[[], Iterable[ToolDefinition]] = tuple,
 ) -> tuple[Capability, ...]:
-    """The capabilities that are active, each after those that it requires.
+    """The active capabilities, each after the ones that it requires.
 
-    They are the ones asked for, what these require, and of the `automatic` ones those that a tool brings, be it one of
-    `tools` or of another capability. A name stands for one asked for by that name, or else for what `lookup` gives.
+    They are the ones asked for, the ones that these require, and of the `automatic` ones those that a tool brings, be
+    it one of `tools` or of another capability. A name stands for one asked for by that name, or else for the result of
+    `lookup`.
 
     Raises:
         CapabilityError: one is not known or not usable, two have one name, or they require each other in a circle.
@@ -115,13 +118,13 @@ class _Choice:
                 self._know(item)
 
     def take(self, item: str | Capability, above: tuple[str, ...] = ()) -> None:
-        """Make a capability active, after what it requires."""
+        """Make a capability active, after the ones it requires."""
         found = self._find(item)
         if found.name in above:
             circle = " -> ".join(map(repr, (*above[above.index(found.name) :], found.name)))
             raise CapabilityError(f"Capabilities require each other: {circle}; drop one of these requirements")
         if found.unusable is not None:
-            raise CapabilityError(f"The capability {found.name!r} can not be used: {found.unusable}")
+            raise CapabilityError(f"The capability {found.name!r} cannot be used: {found.unusable}")
         if found.name in self.active:
             return
         for required in found.requires:
@@ -169,7 +172,7 @@ class Beneath(Catalogue):
 
 
 def add_tools(active: Iterable[Capability], *, to: Any) -> Any:
-    """Add the tools of capabilities to a registry, and return it. One that is there already is not added again.
+    """Add the tools of capabilities to a registry, and return it. A tool that is there already is not added again.
 
     Raises:
         CapabilityError: another tool has its name.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Documentation(NamedTuple):
-    """What a docstring says: of the whole, and of each parameter it names."""
+    """The parts of a docstring: the description, and that of each parameter it names."""
 
     description: str
     parameters: dict[str, str]
@@ -43,7 +43,7 @@ def documentation_of(function: Callable[..., Any]) -> Documentation:
 
 def _text_of(function: Any) -> str:
     if not inspect.isroutine(function):
-        # What an object does when called is told by its `__call__`, and else by its class.
+        # The docstring of a callable object is that of its `__call__`, or else of its class.
         function = next(filter(_own_text, (type(function).__call__, type(function))), None)
         return inspect.cleandoc(_own_text(function))
     return inspect.cleandoc(_own_text(function) or _inherited_text(function))

@@ -22,7 +22,8 @@ R = TypeVar("R")
 
 
 class ToolDecorator(Protocol):
-    """What `@tool(...)` with options gives: it makes a tool of a function and keeps the function's type."""
+    """The decorator that `@tool(...)` with options returns: it makes a tool of a function and keeps the function's
+    type."""
 
     @overload
     def __call__(self, function: staticmethod[P, R], /) -> Tool[P, R]: ...
@@ -73,7 +74,7 @@ def tool(
 ) -> object:
     """Make a tool of a function, method or callable object, sync or async.
 
-    Its name, description, schemas and parameter descriptions come from the function; options say the rest. A wrong
+    Its name, description, schemas and parameter descriptions come from the function; options set the rest. A wrong
     definition fails here, with a message that names the tool and the remedy.
     """
     if function is None:
@@ -89,7 +90,7 @@ def _declare(function: object, name: str | None, description: str | None, option
     if isinstance(function, classmethod):
         return ToolDeclaration(function.__func__, name, description, options, capture_locals(2), of_class=True)
     if not callable(function) or isinstance(function, type):
-        raise ToolDefinitionError(f"{function!r} can not be a tool; use a function, a method or a callable object")
+        raise ToolDefinitionError(f"{function!r} cannot be a tool; use a function, a method or a callable object")
     code = inspect.unwrap(function)
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise ToolDefinitionError(
@@ -192,7 +193,7 @@ class ToolDeclaration(Tool):
         return cast("Self", self.resolve().with_definition(**changes))
 
     def __getattr__(self, name: str) -> object:
-        # Reached only for what building sets and `__init__` does not.
+        # Reached only for attributes that building sets and `__init__` does not.
         if name not in Tool.__slots__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         built = self.resolve()

@@ -135,13 +135,13 @@ def overridden(source: ToolSource, changes: Mapping[str, Mapping[str, Any]]) -> 
     """Show some tools with parts of their definition changed, such as the timeout or the description.
 
     Raises:
-        RegistryError: a change is to something that a view can not change.
+        RegistryError: a change is to something that a view cannot change.
     """
     known = {name: dict(change) for name, change in changes.items()}
     for name, change in known.items():
         for part in change.keys() - _OVERRIDABLE:
             remedy = "use renamed or prefixed" if part == "name" else f"use any of {', '.join(sorted(_OVERRIDABLE))}"
-            raise RegistryError(f"The view overrides {part!r} of {name!r}, which it can not change; {remedy}")
+            raise RegistryError(f"The view overrides {part!r} of {name!r}, which it cannot change; {remedy}")
     return RegistryView(
         source,
         lambda tool: tool.with_definition(**known[tool.name]) if tool.name in known else tool,

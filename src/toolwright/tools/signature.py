@@ -56,7 +56,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a tool takes from its function: everything that is needed to describe it and to check a call."""
+    """The facts that a tool takes from its function: everything that is needed to describe it and to check a call."""
 
     input_schema: dict[str, Any]
     validate: Callable[[bytes], dict[str, Any]]
@@ -128,14 +128,14 @@ def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
 
 
 def _plain(function: Any) -> Any:
-    """Return what stands under partials and `staticmethod`: it has the docstring, and is async or not."""
+    """Return the function under partials and `staticmethod`: it has the docstring, and is async or not."""
     while isinstance(function, partial | staticmethod):
         function = function.func if isinstance(function, partial) else function.__func__
     return function
 
 
 def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
-    """Return the type of a parameter, or refuse a parameter that a model can not give."""
+    """Return the type of a parameter, or refuse a parameter that a model cannot give."""
     where = f"Tool {owner!r} has a parameter {str(parameter).partition(':')[0].partition('=')[0]!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ToolDefinitionError(f"{where}, and a model needs a name for each value; name every parameter.")
@@ -148,12 +148,12 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         raise ToolDefinitionError(f"{where} without a type; annotate it, as in '{remedy}'.")
     try:
         hint = resolve_annotation(parameter.annotation, names)
-        Optional[hint]  # noqa: UP045 - raises for what is no type
+        Optional[hint]  # noqa: UP045 - raises for a value that is not a type
     except (NameError, AttributeError) as error:
         if (context := context_alone(parameter.annotation, names)) is not None:
             return context
         raise UnresolvedAnnotation(
-            f"{where} annotated {parameter.annotation!r}, which can not be found ({error}); "
+            f"{where} annotated {parameter.annotation!r}, which cannot be found ({error}); "
             "define or import the type, and not for type checkers only, where the function is defined."
         ) from None
     except Exception as error:  # An annotation is a user's expression, and can fail in any way.
@@ -171,7 +171,7 @@ def _names_generator(hint: Any) -> bool:
 
 
 def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
-    """Return the type of a field of the arguments: what the user says of it comes last, and so wins."""
+    """Return the type of a field of the arguments: the user's own settings come last, and so win."""
     base, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     for place, item in enumerate(metadata):
         text = item if isinstance(item, str) else getattr(item, "documentation", None)
@@ -204,7 +204,7 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
     try:
         adapter = TypeAdapter[Any](arguments)
-        # Types may name local types in turn. Other local names are a last resort, as they hide module names.
+        # Types may name local types. Other local names are a last resort, as they hide module names.
         classes = {name: value for name, value in names.locals.items() if _is_local_class(value)}
         try:
             adapter.rebuild(force=True, _types_namespace=classes)
@@ -218,7 +218,7 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
         where = f"Tool {owner!r} has a parameter {next(iter(fields), '')!r} of a type"
         if isinstance(error, PydanticUndefinedAnnotation) or getattr(error, "code", "") == "class-not-fully-defined":
             raise UnresolvedAnnotation(
-                f"{where} that needs another one, which can not be found ({_reason(error)}); define or import that one."
+                f"{where} that needs another one, which cannot be found ({_reason(error)}); define or import that one."
             ) from error
         raise ToolDefinitionError(
             f"{where} that has no JSON Schema ({_reason(error)}); use a type that has one, such as a pydantic model, "
@@ -352,7 +352,7 @@ def _with_lists(node: Any) -> Any:
 
 
 _GENERATOR_FIELDS = {"type", "items_schema", "min_length", "max_length", "ref", "metadata", "serialization"}
-"""The fields of the core schema of a generator. Those of a list have the same names."""
+"""The fields of the core schema of a generator. The fields of a list schema have the same names."""
 
 
 def _problems_of(error: ValidationError, raw: bytes, schema: dict[str, Any]) -> list[ArgumentProblem]:

@@ -1,4 +1,4 @@
-"""What a tool is: a definition and the code to run. Owns `Tool`, `@tool` and how functions become tools."""
+"""A tool: a definition and the code to run. Owns `Tool`, `@tool` and how functions become tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ Prepare = Callable[[dict[str, Any], Any], Any]
 
 
 class Screened(NamedTuple):
-    """Arguments that are refused before anything of the call is recorded: what is recorded of them, and the failure."""
+    """Arguments that are refused before anything of the call is recorded: their replacement in the record, and the
+    failure."""
 
     shown: bytes
     failure: Failure
@@ -58,7 +59,7 @@ class ToolObject(Protocol):
     """An object that is a tool: it defines itself and runs.
 
     A `prepare(arguments, call)` is optional, and so are an async `run_background(arguments, context)`, which is used in
-    the place of `run` in background runs, and a `subject(arguments, view)`, which says what a call is about.
+    the place of `run` in background runs, and a `subject(arguments, view)`, which describes a call to a person.
     """
 
     definition: ToolDefinition
@@ -79,8 +80,8 @@ class Tool(Generic[P, R]):
     itself: nothing is validated, recorded or retried. A parameter of the type `ToolContext` is given like any other
     then; `toolwright.testing` has a context for it. `R` is a coroutine where the function is async.
 
-    `validate` turns JSON bytes into keyword arguments; `invoke` runs the code with them. Both are built once, here,
-    and so are the claims: what one call costs is paid as far as possible when the tool is defined.
+    `validate` turns JSON bytes into keyword arguments; `invoke` runs the code with them. Both are built once, here, and
+    so are the claims: as much of a call's cost as possible is paid when the tool is defined.
     """
 
     __slots__ = (
@@ -129,7 +130,8 @@ class Tool(Generic[P, R]):
         self.definition = definition
         self.validate = validate
         self.invoke = invoke
-        # What may be called with the arguments by name instead of `invoke`, when it needs no more than these.
+        # A function that may be called with the arguments by name instead of `invoke`, when it needs no more than
+        # these.
         self.direct = direct
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
@@ -137,7 +139,7 @@ class Tool(Generic[P, R]):
         _refuse_deps_elsewhere(definition, needs)
         self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
-        # Says to a person what a call is about; None where the definition says enough.
+        # Describes a call to a person; None where the definition is enough.
         self.subject = subject
         self.__wrapped__ = function
         self.background_body: Body | None = None
@@ -237,7 +239,7 @@ class Tool(Generic[P, R]):
         Options are those of `@tool`. The schema is compiled here; nothing is ever fetched for it.
         """
         if not callable(handler):
-            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
         if isinstance(schema, bool):
             raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
@@ -318,7 +320,7 @@ class Tool(Generic[P, R]):
     @overload
     def __get__(self, instance: object, owner: type, /) -> Self: ...
     def __get__(self, instance: object, owner: type, /) -> object:
-        """The tool itself: one that is built needs no object. `ToolDeclaration` binds methods."""
+        """The tool itself: a finished tool needs no object. `ToolDeclaration` binds methods."""
         return self
 
     def __repr__(self) -> str:
@@ -328,7 +330,7 @@ class Tool(Generic[P, R]):
 def _handler_body(name: str, validate: Validate, handler: Callable[..., Any]) -> Body:
     """The body of a handler of a raw schema."""
     if not callable(handler):
-        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
     wants_context = _takes_context(handler, name)
     return Body(
         validate,
@@ -358,7 +360,7 @@ def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) ->
 
 
 def _require_secret(definition: ToolDefinition, parameters: Iterable[str] | None) -> None:
-    """Refuse a tool whose secret is none of its parameters: the value would be stored and shown like any other.
+    """Refuse a tool whose secret is not one of its parameters: the value would be stored and shown like any other.
 
     `parameters` are the names that a model gives; None where any name may be given.
     """
@@ -394,7 +396,7 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return unknown  # Written in C, it does not say.
+        return unknown  # A function written in C has no such attribute.
     try:
         signature.bind(*range(count))
     except TypeError:
@@ -403,10 +405,10 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
 
 
 def _output_check(definition: ToolDefinition) -> OutputCheck | None:
-    """What a value is checked by before it is an outcome."""
+    """The check of a value before it becomes an outcome."""
     if definition.output_schema is not None:
         return compile_output_schema(definition.output_schema, owner=definition.name)
-    # What is kept in a file takes the whole way of an outcome, as a value that is checked does.
+    # Output that goes to a file takes the full path of an outcome, as a checked value does.
     return _fits_always if definition.hints.persist_output else None
 
 

@@ -25,7 +25,7 @@ Path = Sequence[str | int]
 
 
 class ArgumentProblem(msgspec.Struct, frozen=True):
-    """One place where arguments do not fit: where, why, what came and what should have come."""
+    """One position where arguments do not fit: where, why, the value and the expected one."""
 
     path: str
     message: str
@@ -99,7 +99,7 @@ def listed(names: Iterable[object], most: int = 30) -> str:
 
 
 def missing_field(schema: Any, path: Path, given: Iterable[str]) -> ArgumentProblem:
-    """Say that the field at `path` is missing, beside the fields that were given."""
+    """The problem of a missing field at `path`, beside the fields that were given."""
     names = listed(given)
     came = f"the fields given are {names}" if names else "no fields were given"
     message = f"the required field {shorten(repr(path[-1]))} is missing; {came}"
@@ -107,7 +107,7 @@ def missing_field(schema: Any, path: Path, given: Iterable[str]) -> ArgumentProb
 
 
 def unexpected_field(schema: Any, path: Path, value: Any) -> ArgumentProblem:
-    """Say that the field at `path` is one too many, beside the fields that are allowed."""
+    """The problem of an unexpected field at `path`, beside the allowed fields."""
     allowed = [name for name in fields_at(schema, path[:-1]) if name != path[-1]]
     known = f"the fields allowed are {listed(allowed)}" if allowed else "no further field is allowed"
     message = f"the field {shorten(repr(path[-1]))} is not known; {known}"
@@ -115,7 +115,7 @@ def unexpected_field(schema: Any, path: Path, value: Any) -> ArgumentProblem:
 
 
 def unreadable(raw: bytes, error: object, expected: str) -> ArgumentProblem:
-    """Say that text could not be read as JSON at all."""
+    """The problem of text that is not JSON at all."""
     why = "nested too deeply" if isinstance(error, (jsonx.TooDeep, RecursionError)) else error
     return ArgumentProblem("$", f"not readable: {why}", shorten(raw[:500].decode(errors="replace")), expected)
 
@@ -157,7 +157,7 @@ def fields_at(schema: Any, path: Path) -> list[str]:
 
 
 def expected_at(schema: Any, path: Path) -> str:
-    """Say in a few words what a schema wants at a path."""
+    """The expectation of a schema at a path, in a few words."""
     words = []
     for node in _nodes_at(schema, path):
         if "enum" in node:

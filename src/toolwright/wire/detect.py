@@ -15,7 +15,7 @@ from toolwright.wire.payload_reader import plain as as_plain
 
 
 class Provider(Protocol):
-    """What every shape offers. What is written can be read back, and appended to a history."""
+    """The functions of every wire format. A payload that was written can be read back, and appended to a history."""
 
     def read_calls(self, payload: Any) -> list[ToolCall]:
         """The calls in a response, a message, or a list of either or of calls."""
@@ -32,7 +32,7 @@ class Provider(Protocol):
         ...
 
     def read_results(self, messages: Any) -> list[ToolOutcome]:
-        """The outcomes that messages tell of."""
+        """Read the outcomes in these messages."""
         ...
 
     def write_tools(self, definitions: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def detect(payload: Any) -> str:
 
 
 def _shape(payload: Any) -> str | None:
-    """The shape of a payload that shows one; None for what would fit several."""
+    """The format that a payload shows; None if it would fit several."""
     value = as_plain(payload)
     if isinstance(value, (list, tuple)):
         return next((shape for item in value if (shape := _shape(item)) is not None), None)

@@ -1,4 +1,4 @@
-"""The histories of Anthropic. Owns where calls and results stand; does not own what is wrong with them.
+"""The histories of Anthropic. Owns where calls and results stand; does not own the repair of a broken history.
 
 The rule: after a message with `tool_use` blocks comes one user message that begins with a `tool_result` for
 each.
@@ -19,7 +19,7 @@ OPENING = "(The beginning of this conversation is not shown.)"
 
 
 class AnthropicLayout:
-    """Blocks in messages. A message that only held results is gone once they are taken out of it."""
+    """Calls and results as blocks in messages. A message that held only results is removed when they are taken out."""
 
     together = True
 
@@ -69,7 +69,7 @@ class AnthropicLayout:
         return {**plain(result.content), "tool_use_id": call_id}
 
     def interrupted(self, call_id: str, call: AskedCall) -> Any:
-        """The content of a result that says that nothing is known of the call."""
+        """The content of a result for a call whose outcome is unknown."""
         return anthropic.write_results([interrupted(call_id, call.name)])[0]["content"][0]
 
     def join(self, entries: Sequence[Entry], messages: Sequence[Any]) -> list[Any]:

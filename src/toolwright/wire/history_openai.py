@@ -1,4 +1,5 @@
-"""The histories of OpenAI's two APIs. Owns where calls and results stand; does not own what is wrong."""
+"""The histories of OpenAI's two APIs. Owns where calls and results stand; does not own the repair of a broken
+history."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class ChatLayout:
         return {**plain(result.content), "tool_call_id": call_id}
 
     def interrupted(self, call_id: str, call: AskedCall) -> Any:
-        """The content of a result that says that nothing is known of the call."""
+        """The content of a result for a call whose outcome is unknown."""
         return openai_chat.write_results([interrupted(call_id, call.name)])[0]
 
     def join(self, entries: Sequence[Entry], messages: Sequence[Any]) -> list[Any]:
@@ -56,7 +57,7 @@ class ChatLayout:
 
 
 class ResponsesLayout:
-    """Calls as items of their own. Those of one answer, and what the model gave between them, are one message."""
+    """Calls as separate items. The calls of one answer, and the items between them, are one message."""
 
     together = False
 
@@ -94,7 +95,7 @@ class ResponsesLayout:
         return {**plain(result.content), "call_id": call_id}
 
     def interrupted(self, call_id: str, call: AskedCall) -> Any:
-        """The content of a result that says that nothing is known of the call."""
+        """The content of a result for a call whose outcome is unknown."""
         kind, arguments = ("custom", {FREE: ""}) if call.custom else (None, None)
         asked = ToolCall(name=call.name, id=call_id, kind=kind, arguments=arguments)
         return openai_responses.write_results([interrupted(call_id, call.name)], [asked])[0]
@@ -125,7 +126,7 @@ def _from_model(part: Part) -> bool:
 def _closed(run: list[tuple[int, Any, Part]], answered: bool) -> list[Entry]:
     """The calls of one answer as one entry, with all that the model gave before their results.
 
-    Without results, what comes after the last call belongs to what follows.
+    Without results, the items after the last call belong to the next message.
     """
     asking = [at for at, (_, _, part) in enumerate(run) if part.kind() in openai_responses.CALLS]
     if not asking:

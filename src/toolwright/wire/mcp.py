@@ -37,11 +37,11 @@ _TEXT = "jsonrpc-text:"
 def read_calls(payload: Any, *, kind: Kind | None = "mcp") -> list[ToolCall]:
     """The calls in a `tools/call` request, its params, or a list of either.
 
-    They are calls of the kind "mcp", for tools of MCP servers. Whoever offers tools of every kind over MCP reads the
-    calls of its clients with `kind=None`.
+    They are calls of the kind "mcp", for tools of MCP servers. A server that offers tools of every kind over MCP reads
+    the calls of its clients with `kind=None`.
 
-    What comes without its JSON-RPC envelope gets a fresh id. A call whose arguments are no object,
-    or that has no usable name, fails alone.
+    A call without its JSON-RPC envelope gets a fresh id. A call whose arguments are not an object, or that has no
+    usable name, fails alone.
 
     Raises:
         ConversionError: the payload has another shape.
@@ -83,7 +83,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
 
 
 def read_results(messages: Any) -> list[ToolOutcome]:
-    """The outcomes that a response or a list of them tells of; requests are passed over, but name the tools.
+    """The outcomes in a response or a list of responses. Requests are skipped, but their tool names are used.
 
     Raises:
         ConversionError: a message has another shape.

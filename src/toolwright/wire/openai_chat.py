@@ -38,9 +38,9 @@ SHAPE = "OpenAI chat"
 NAME = "openai-chat"
 _KNOWN = ("id", "type", "function", "custom")
 _WITHIN = "function"
-"""Where the fields are kept that stood inside the function or custom call."""
+"""The key that holds the fields which stood inside the function or custom call."""
 _CUT_OFF = ("length", "content_filter")
-"""The reasons to stop in the middle of an answer. The format does not say which of its calls are whole."""
+"""The stop reasons of an answer that was cut off. The format does not say which of its calls are complete."""
 _CAPTION = re.compile(r'Images from call (".*"):')
 
 

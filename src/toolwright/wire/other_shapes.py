@@ -14,7 +14,7 @@ _RESPONSES_CALLS = ("function_call", "custom_tool_call")
 
 
 def read_own(part: Part, own: str, read: Callable[[Part], list[ToolCall]]) -> list[ToolCall]:
-    """What `read` finds in a payload of the shape `own`.
+    """Read a payload of the format `own` with `read`.
 
     Raises:
         ConversionError: `read` refuses the payload, or a message of it has calls in another shape and none in this one.

@@ -164,7 +164,7 @@ async def test_a_bundle_that_can_not_be_read_is_reported(store, file, intents_re
     await store.waits.resolve(WaitKey(key(1), "event", "early"), Resolution("ok", 12.0))
     assert await check(file) == []
     rows(file, f"UPDATE bundles SET intents = '{intents_read}'")
-    assert await check(file) == ["1 bundles of intents can not be read"]
+    assert await check(file) == ["1 bundles of intents cannot be read"]
 
 
 @pytest.mark.promise("EFF-07")
@@ -177,7 +177,7 @@ async def test_an_outcome_that_no_store_can_write_is_a_fault_for_its_batch_and_f
         session = (await open_runtime(file, draw)).session("s")
         asked = [ToolCall(id=f"c{n}", name="draw", arguments={"n": n}) for n in range(2 * MANY)]
         odd, even = session.start_batch(asked[:MANY]), session.start_batch(asked[MANY:])
-        with pytest.raises(StoreError, match="outcome of call 'c0' can not be written"):
+        with pytest.raises(StoreError, match="outcome of call 'c0' cannot be written"):
             await odd
         assert [one.value for one in await even] == list(range(MANY, 2 * MANY))
         rest = await session.run_batch(asked[1:MANY])

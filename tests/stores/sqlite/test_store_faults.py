@@ -38,7 +38,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(file):
     file.write_text("Dear diary,\n" * 200)
 
     assert await refusal(file) == (
-        f"The store {str(file)!r} can not be opened: it is not a SQLite database; choose another file"
+        f"The store {str(file)!r} cannot be opened: it is not a SQLite database; choose another file"
     )
     assert file.read_text() == "Dear diary,\n" * 200
     assert os.listdir(file.parent) == ["agent.db"]
@@ -102,7 +102,7 @@ async def test_a_store_that_another_program_holds_is_refused_with_the_remedy(fil
     told = await refusal(file)
     holder.close()
 
-    assert told == (f"The store {str(file)!r} can not be opened: another program holds it; wait, or stop that program")
+    assert told == (f"The store {str(file)!r} cannot be opened: another program holds it; wait, or stop that program")
 
 
 @pytest.mark.promise("EFF-07")
@@ -141,10 +141,10 @@ def test_the_file_that_can_not_be_written_to_is_named(tmp_path, error):
     def said(*closed: Path) -> str:
         return reason(store, error(), writable=lambda path: path not in closed)
 
-    assert said(store) == "it can not be written to; check its permissions"
-    assert said(index) == f"{str(index)!r} beside it can not be written to; check the permissions"
-    assert said(log, index).startswith(f"{str(log)!r} and {str(index)!r} beside it can not be written to")
-    assert said(tmp_path) == f"its directory {str(tmp_path)!r} can not be written to; check its permissions"
+    assert said(store) == "it cannot be written to; check its permissions"
+    assert said(index) == f"{str(index)!r} beside it cannot be written to; check the permissions"
+    assert said(log, index).startswith(f"{str(log)!r} and {str(index)!r} beside it cannot be written to")
+    assert said(tmp_path) == f"its directory {str(tmp_path)!r} cannot be written to; check its permissions"
     assert said().endswith("; check the permissions of the file and its directory")
     index.unlink()
     assert said(index) == said()
@@ -155,10 +155,10 @@ def test_the_file_that_can_not_be_written_to_is_named(tmp_path, error):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("file", "it can not be written to"),
+        ("file", "it cannot be written to"),
         ("folder", "its directory"),
         ("hidden", "its directory"),
-        ("log", "agent.db-shm' beside it can not be written to"),
+        ("log", "agent.db-shm' beside it cannot be written to"),
     ],
 )
 def test_a_store_that_may_not_be_written_is_refused_with_the_remedy(tmp_path, what, said):

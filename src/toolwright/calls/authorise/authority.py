@@ -148,7 +148,7 @@ class RuleBook:
 
         Raises:
             RuleUnknown: a rule with a function is not among theirs.
-            PolicyError: what is stored can not be used here.
+            PolicyError: what is stored cannot be used here.
         """
         if not stored:
             return ()

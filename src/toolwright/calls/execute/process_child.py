@@ -103,7 +103,7 @@ class _Services:
             self._report(Output(self.job, _written(stream), _written(text[start : start + _LONGEST])))
 
     def run_nested(self, calls: Any) -> Any:
-        raise RuntimeError("a tool with isolation='process' can not call other tools; drop the isolation")
+        raise RuntimeError("a tool with isolation='process' cannot call other tools; drop the isolation")
 
     def service(self, name: str) -> Any:
         raise RuntimeError(f"a tool with isolation='process' has no {name} of its session; drop the isolation")
@@ -119,10 +119,10 @@ class _Services:
         raise RuntimeError("a tool with isolation='process' does not see the policy's rules; drop the isolation")
 
     def open_child(self, name: str) -> Any:
-        raise RuntimeError("a tool with isolation='process' can not open sessions; drop the isolation")
+        raise RuntimeError("a tool with isolation='process' cannot open sessions; drop the isolation")
 
     async def complete(self, *args: Any) -> Any:
-        raise RuntimeError("a tool with isolation='process' can not ask the model; drop the isolation")
+        raise RuntimeError("a tool with isolation='process' cannot ask the model; drop the isolation")
 
     def wait_key(self, kind: str, name: str) -> str:
         if kind != "completion":

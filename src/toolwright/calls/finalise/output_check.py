@@ -92,7 +92,7 @@ def too_much_beside(result: Any, policy: Policy) -> Failure | None:
 
 
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
-    """What is wrong with a value by its schema; one that can not be checked does not fit either."""
+    """What is wrong with a value by its schema; one that cannot be checked does not fit either."""
     detail: str | None = None
     data: dict[str, Any] | None = None
     try:

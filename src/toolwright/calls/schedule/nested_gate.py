@@ -91,7 +91,7 @@ class Gate:
         self._runtime.courteous.discard(ticket)
 
     def avoid_deadlock(self, ticket: Ticket, others: list[str] | None) -> None:
-        """Look whether a ticket that begins to wait can ever go on; drop courtesies or refuse it when it can not."""
+        """Look whether a ticket that begins to wait can ever go on; drop courtesies or refuse it when it cannot."""
         runtime, parent, limit = self._runtime, ticket.parent, ticket.waiting_in
         favours = bool(runtime.courteous) or runtime.favoured is not None
         if limit is not None and parent is not None and not favours:

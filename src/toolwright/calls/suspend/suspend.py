@@ -57,7 +57,7 @@ def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -
 
 
 def complete(run: ActiveCall, news: Resolution | Exception) -> None:
-    """The call's completion has come, or can not be waited for."""
+    """The call's completion has come, or cannot be waited for."""
     run.watch = None
     run.owner.call_resumes(run)
     if isinstance(news, Exception):

@@ -1,4 +1,4 @@
-"""`toolwright approvals`: what waits for a person, and the person's decisions."""
+"""`toolwright approvals`: calls that wait for a person, and the person's decisions."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def approve(
     yes: Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Let calls run that wait for it. Whoever decides first, decides.
+    """Approve calls that wait for approval. The first decision counts.
 
-    A call goes on where it waits; where nobody runs it any more, when its batch is run again or by `recover`.
+    A call continues where it waits; if no process runs it any more, when its batch is run again or by `recover`.
     """
     with reported():
         given = None if arguments is None else read_object(arguments, "given")
@@ -120,7 +120,7 @@ def deny(
     yes: Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Keep calls from running that wait for leave. Whoever decides first, decides."""
+    """Deny calls that wait for approval. The first decision counts."""
     with reported():
         said = {"reason": reason, "always": _pattern(always, matching)}
         _decide("deny", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app))
@@ -243,7 +243,7 @@ def _told(one: Chosen, stands: Resolved) -> str:
 
 
 def approval_table(requests: Sequence[Approval], now: float) -> Table:
-    """A numbered line for each request, with what it would be run with below."""
+    """A numbered line for each request, with its arguments below."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)
@@ -271,7 +271,7 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
 
 
 def _subject(request: Approval) -> list[str]:
-    """A line that says what the call would run or touch, where that is more than its tool."""
+    """A line with the command or the resources of the call, where that is more than its tool."""
     subject = request.subject
     if subject is None or subject.text == request.tool:
         return []
@@ -281,7 +281,7 @@ def _subject(request: Approval) -> list[str]:
 
 
 def decision_table(requests: Sequence[Approval]) -> Table:
-    """A line for each decision, with the arguments that were asked about, and those that a person gave."""
+    """A line for each decision, with the arguments that were asked about, and those that a person gave instead."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)

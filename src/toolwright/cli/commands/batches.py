@@ -28,7 +28,7 @@ def batches(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """List the batches of a store, the newest first; `batches show` tells of one.
+    """List the batches of a store, the newest first; `batches show` shows one.
 
     Those with unfinished calls were cut off, wait for something, or run now.
     """
@@ -53,7 +53,7 @@ def show(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the calls of a batch: how each stands, what it was given, what came of it, and what it waits for."""
+    """Show the calls of a batch: the state, arguments, outcome and waits of each."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
         one, found = asyncio.run(_read(require_store(given.db), batch, given.session))

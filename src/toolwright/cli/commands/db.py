@@ -22,7 +22,7 @@ from toolwright.stores.opening import inspect_store
 
 
 def stats(db: options.Db = None, as_json: options.Json = False) -> None:
-    """Count what a store has."""
+    """Count the records of a store."""
     with reported():
         store = require_store(db)
         found = asyncio.run(inspect_store(store).stats())
@@ -67,9 +67,9 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove old finished calls and background runs, with what belongs to them. A call that is removed would run again.
+    """Remove old finished calls and background runs with their records. A call that is removed would run again.
 
-    What is unfinished stays, and what it needs to go on.
+    Unfinished work and the records that it needs stay.
     """
     with reported():
         store, instant = require_store(db), read_moment(before, "--before")

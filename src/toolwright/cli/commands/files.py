@@ -37,7 +37,7 @@ def ls(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """List what stands in a directory of a session."""
+    """List a directory of a session."""
     with reported():
         found = _use(require_store(db), session, lambda files: _list(files, path))
         if as_json:
@@ -76,9 +76,9 @@ def put(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a file of a session, in place of what was there: all of it or nothing.
+    """Write a file of a session, replacing the old one: all of it or nothing.
 
-    A directory is added to what is there, one file after the other.
+    A directory is merged into the existing one, one file after the other.
     """
     with reported():
         store = require_store(db)

@@ -1,4 +1,4 @@
-"""`toolwright kv`: what a session keeps under names."""
+"""`toolwright kv`: the named values of a session."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def set_(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write the value of a key, in place of what was there."""
+    """Write the value of a key, replacing the old one."""
     with reported():
         store, found = require_store(db), read_json(value)
         _use(store, session, lambda kv: kv.set(key, found))

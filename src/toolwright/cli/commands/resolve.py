@@ -1,4 +1,4 @@
-"""`toolwright resolve`: what a call waits for has come."""
+"""`toolwright resolve`: complete a wait of a call."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def resolve(
     cancel: Annotated[str | None, typer.Option(metavar="REASON", help="It will not come.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Complete a call, or an event that it waits for, by its key. Whoever comes first, decides.
+    """Complete a call, or an event that it waits for, by its key. The first answer counts.
 
-    The call goes on where it waits; where nobody runs it any more, when its batch is run again or by `recover`.
+    The call continues where it waits; if no process runs it any more, when its batch is run again or by `recover`.
     """
     with reported():
         if sum(given is not None for given in (value, error, cancel)) > 1:

@@ -1,4 +1,4 @@
-"""`toolwright runs`: what runs in the background, looked at, followed and steered from the shell."""
+"""`toolwright runs`: background runs, shown, followed and controlled from the shell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runs(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """List what runs or ran in the background, the newest first; the other commands look at one, or steer it."""
+    """List background runs, the newest first; the other commands show one, or control it."""
     if context.invoked_subcommand is not None:
         context.obj = options.Before(db, session, as_json)
         return
@@ -60,7 +60,7 @@ def show(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show all that is known of a run: its facts, the runs that it started, its events, and what came of it."""
+    """Show everything about a run: its facts, the runs that it started, its events, and its outcome."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
         tree, events = asyncio.run(_show(require_store(given.db), run, given.session))
@@ -97,9 +97,10 @@ def follow(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Follow runs with progress bars until they are over, with those that they start. Ctrl-C leaves them running.
+    """Follow runs with progress bars until they are finished, with the runs that they start. Ctrl-C leaves them
+    running.
 
-    Without a terminal: a line for each thing that happens. With --json: the runs, once they are over.
+    Without a terminal: a line for each event. With --json: the runs, once they are finished.
     """
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
@@ -121,7 +122,7 @@ def wait(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Wait until a run is over, and print what a model would read of it.
+    """Wait until a run is finished, and print the text that a model would read.
 
     Ends with 0 when it completed, with 1 when it failed, was cancelled or abandoned, with 5 when it is not over yet.
     """
@@ -148,7 +149,7 @@ def cancel(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Ask a run, and all that it started, to stop. Ends with 3 when it was over already."""
+    """Ask a run, and all runs that it started, to stop. Ends with 3 when it was finished already."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
         asked, process = asyncio.run(_cancel(require_store(given.db), run, given.session, reason))
@@ -173,9 +174,9 @@ def resume(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Let an abandoned run continue: its finished steps stay finished, and what a crash cut off runs again.
+    """Let an abandoned run continue: its finished steps stay finished, and the step that a crash cut off runs again.
 
-    Do this when you know that what was cut off may happen again. A worker takes it up.
+    Do this when you know that the step may happen twice. A worker then continues the run.
     """
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
@@ -246,7 +247,7 @@ async def _logs(store: str, word: str, given: options.Before, follow: bool) -> N
                 pieces.append(Piece(**event.payload))
         _write(render(pieces, (await run.refresh()).log_chars))
         text = LogText()
-        text.of(pieces)  # so that what follows goes on in the same line, of the same stream
+        text.of(pieces)  # so that the next text continues in the same line, of the same stream
         async for event in run.follow(last):
             if event.type == "output":
                 _write(text.of([Piece(**event.payload)]))

@@ -120,7 +120,7 @@ def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json
 
 
 def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Show what a schedule did for its instants, the newest first."""
+    """Show the runs and skipped instants of a schedule, the newest first."""
     with reported():
         schedule, found = _with(db, id, lambda handle: handle.history(count))
         if as_json:
@@ -138,13 +138,13 @@ def pause(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
 
 
 def resume(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Let a schedule go on with its next instant from now. Ends with 3 when it was not paused."""
+    """Let a schedule continue with its next instant from now. Ends with 3 when it was not paused."""
     with reported():
         _change(db, id, as_json, lambda handle: handle.resume(), "active again")
 
 
 def rm(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
-    """End a schedule; runs that it started go on. Ends with 3 when it was over already."""
+    """End a schedule; runs that it started continue. Ends with 3 when it was finished already."""
     with reported():
         _change(db, id, as_json, lambda handle: handle.cancel(), "removed")
 
@@ -173,7 +173,7 @@ def _change(
 def _with(
     db: str | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]], app: App | None = None
 ) -> tuple[Schedule, Result]:
-    """Do something with the schedule that a word means; return it as it is then, and what was given."""
+    """Do something with the schedule that a word means; return the schedule afterwards, and the result."""
 
     async def work(store: str) -> tuple[Schedule, Result]:
         async with _schedule(store, word, app) as handle:
@@ -213,7 +213,7 @@ def _in_options(message: str) -> str:
 def _table(found: Sequence[Schedule], now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     names = short_ids([schedule.id for schedule in found])
-    # What names a schedule and how it stands is never cut; of the others the widest is broken first.
+    # The id and state of a schedule are never cut; of the other columns the widest is wrapped first.
     table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", overflow="fold")
     table.add_column("title", overflow="fold")

@@ -32,7 +32,7 @@ _LAST = 10
 
 
 def list_(db: options.Db = None, as_json: options.Json = False) -> None:
-    """List the sessions of a store, with what they keep."""
+    """List the sessions of a store, with the number of their records."""
     with reported():
         found = asyncio.run(_list(require_store(db)))
         if as_json:
@@ -44,7 +44,7 @@ def list_(db: options.Db = None, as_json: options.Json = False) -> None:
 
 
 def show(session_id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Show what a session keeps: its latest messages, keys, resources, attachments and connections."""
+    """Show the contents of a session: its latest messages, keys, resources, attachments and connections."""
     with reported():
         info, found = asyncio.run(_show(require_store(db), session_id))
         if as_json:
@@ -60,7 +60,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write all that a session keeps into one archive. Secrets stay sealed in it; calls are not part of it."""
+    """Write the contents of a session into one archive. Secrets stay sealed in it; calls are not part of it."""
     with reported():
         written = asyncio.run(_export(require_store(db), session_id, file, force))
         if as_json:
@@ -93,7 +93,7 @@ def import_(
             return
         echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
         if read.secrets_left_out:
-            echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
+            echo(f"Left out, for they cannot be opened here: {', '.join(read.secrets_left_out)}", err=True)
 
 
 def delete(
@@ -102,7 +102,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove a session that has nothing unfinished, with its calls and all it keeps."""
+    """Remove a session that has nothing unfinished, with its calls and contents."""
     with reported():
         store = require_store(db)
         info = asyncio.run(_find(store, session_id))
@@ -197,7 +197,7 @@ def _details(found: dict[str, Any]) -> Table:
     for message in found["messages"]:
         content = message["content"]
         text = content if isinstance(content, str) else jsonx.encode(content).decode()
-        # What is in a message is data: no markup of it is followed.
+        # The content of a message is data: markup in it is not interpreted.
         about = Text(f"{moment(message['at'])} {plain(message['sender'])}: {_short(text)}")
         table.add_row(f"message {message['number']}", about)
     for info in found["keys"]:

@@ -42,7 +42,7 @@ def spawn(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` tells of it."""
+    """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` shows it."""
     with reported():
         start = read_start(db, app, tools, session, name, arguments)
         said: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""`toolwright worker`: runs what waits in the background, until it is told to stop."""
+"""`toolwright worker`: runs queued background work until it is stopped."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def worker(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of runs, only what goes wrong.")] = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Run what waits in the background, and what is scheduled, until SIGTERM or Ctrl-C.
+    """Run queued and scheduled background work until SIGTERM or Ctrl-C.
 
-    Then it takes nothing more, gives what runs its grace, hands the rest over to other workers, and ends with 0.
-    A second signal ends it at once: other workers take over what it ran.
+    Then it starts nothing more, gives active runs their grace time, hands the rest over to other workers, and ends with
+    0. A second signal ends it at once: other workers take its runs over.
 
     Any number of workers may share a store, and may be killed and started again at any time.
     """
@@ -123,7 +123,7 @@ async def _to_the_end(work: Coroutine[None, None, None]) -> None:
         code = end.exit_code
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     if await _any_goes_on(tasks) or _any_thread_goes_on(before, pool):
-        # asyncio and Python would wait for it without end, and whoever stops a worker would have to kill it.
+        # asyncio and Python would wait for it without end, and the operator would have to kill the worker.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
@@ -174,7 +174,7 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
                 # Nothing that it runs can be recorded: a supervisor must see that, and start another.
                 raise worker.lost.result()
             draining, running = asyncio.ensure_future(runtime.drain(grace)), worker.running
-            await asyncio.sleep(0)  # it stops before it says so
+            await asyncio.sleep(0)  # it stops before it prints so
             if running:
                 say(f"Stopping: {running} may end within {seconds(grace)}; a second signal ends them at once")
             await draining
@@ -190,7 +190,7 @@ async def _work(store: str, made: bool, app: App, grace: float, health: Health |
 
 
 class _Teller:
-    """Says what a worker does, a line for each start and end."""
+    """Prints the work of a worker, a line for each start and end."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -216,7 +216,7 @@ def told_to_stop() -> Iterator[asyncio.Event]:
     first: list[float] = []
 
     def handle(number: int, frame: object) -> None:
-        # Also while a tool keeps the loop busy: this runs between two steps of whatever runs.
+        # Also while a tool blocks the loop: this runs between two steps of other code.
         first.append(time.monotonic())
         if first[-1] - first[0] > _SAME:
             signal.signal(number, signal.SIG_DFL)

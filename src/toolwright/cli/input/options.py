@@ -1,4 +1,4 @@
-"""The options that commands share. Owns their names, help and what they mean for the policy."""
+"""The options that commands share. Owns their names, help and effect on the policy."""
 
 from __future__ import annotations
 
@@ -133,14 +133,15 @@ Events = Annotated[
 
 
 class Before(NamedTuple):
-    """What was said before the verb, as in `approvals --session s1 approve c1`: it holds unless the verb says more."""
+    """The options before the verb, as in `approvals --session s1 approve c1`: they apply unless the verb has its
+    own."""
 
     db: str | None
     session: str | None
     as_json: bool
 
     def then(self, db: str | None, session: str | None, as_json: bool) -> Before:
-        """What holds for the verb."""
+        """The options that apply to the verb."""
         return Before(db or self.db, self.session if session is None else session, as_json or self.as_json)
 
 
@@ -185,13 +186,13 @@ def with_policy(
             said["rules"] = _approved(policy.rules, Rule("allow", tools=tuple(approve), name="--approve"))
         return app.but(policy=policy.but(**said))
     except PolicyError as error:
-        # It names the setting; whoever reads this typed the option.
+        # The error names the setting; the person who reads it typed the option.
         message = re.sub(r"Policy\.(\w+)", lambda found: "--" + found[1].replace("_", "-"), str(error))
         raise BadInput(message) from None
 
 
 def _approved(rules: Sequence[Rule], approval: Rule) -> list[Rule]:
-    """The rules, and one that lets tools run; a rule that asks a person about these tools no longer does."""
+    """The rules with one that lets tools run; a rule that asks a person about these tools no longer does."""
 
     def not_approved(rule: Rule) -> Rule:
         when = rule.when

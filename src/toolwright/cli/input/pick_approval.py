@@ -14,7 +14,8 @@ _KEY = "twk1."
 
 
 class Chosen(NamedTuple):
-    """One request. `request` is None where it does not wait any more; `by_number` says that a list was counted on."""
+    """One request. `request` is None if it does not wait any more; `by_number` is true if it was named by a list
+    number."""
 
     key: str
     call_id: str | None
@@ -23,7 +24,8 @@ class Chosen(NamedTuple):
 
 
 async def choose(store: str, requests: Sequence[Approval], word: str, session: str | None) -> Chosen:
-    """The request that a word means. One that was decided meanwhile is found, too: who decides it then is told so.
+    """The request that a word means. One that was decided meanwhile is found, too: then the decision is reported as
+    late.
 
     Raises:
         BadInput: there is none, or more than one.

@@ -13,7 +13,7 @@ from toolwright.cli.input.stores import store_to_fill
 
 
 class Start(NamedTuple):
-    """What is to be started, and where: the store is made if need be."""
+    """The tool to start in the background, and the store, which is made if needed."""
 
     store: str
     app: App
@@ -30,7 +30,7 @@ def read_start(
     name: str,
     words: Sequence[str] | None,
 ) -> Start:
-    """What is to be started.
+    """Read the arguments of a start.
 
     Raises:
         BadInput: no store or no such tool is named, or the words are no arguments.

@@ -1,4 +1,4 @@
-"""Which store a command works on. Owns reading `--db` and what a project says; does not own the store."""
+"""Which store a command works on. Owns reading `--db` and the project's setting; does not own the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def named_store(db: str | None) -> str | None:
-    """The store that `--db` names, or else the project; None where nothing is to be kept.
+    """The store that `--db` or the project names; None for a command that stores nothing.
 
     Raises:
         BadInput: what the project says of it is not text.
@@ -73,7 +73,7 @@ async def opened(
     is a store, too.
 
     Raises:
-        StoreError: it is another program's or a newer toolwright's, or can not be read or written.
+        StoreError: it is another program's or a newer toolwright's, or cannot be read or written.
     """
     if not made:
         await inspect_store(store).version()
@@ -90,7 +90,7 @@ def use_session(store: str, session_id: str, what: Callable[[Runtime], Awaitable
 
     async def work() -> T:
         if threading.current_thread() is threading.main_thread():
-            # A Ctrl-C must end also what waits for stdin or stdout, which asyncio would let go on.
+            # A Ctrl-C must also end a read of stdin or a write to stdout, which asyncio would let continue.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         async with opened(store, app) as runtime:
             try:

@@ -23,7 +23,7 @@ class Archives:
         self._open = sessions
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Every session that keeps something or has calls in the store, by id."""
+        """Every session that has records or calls in the store, by id."""
         return await self._shared.stores().archives.list_sessions()
 
     async def export(self, session_id: str, path: str | Path, replace: bool) -> Exported:
@@ -56,7 +56,7 @@ class Archives:
         return imported
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session, and what this process remembers of it."""
+        """Remove a session, and the data of this process about it."""
         require_session_id(session_id)
         self._require_quiet(session_id)
         removed = await self._shared.stores().archives.delete_session(session_id)

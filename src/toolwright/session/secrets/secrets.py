@@ -33,7 +33,7 @@ class Secrets:
         """The value of a secret, or None.
 
         Raises:
-            SecretsError: it can not be opened.
+            SecretsError: it cannot be opened.
         """
         row = await self._store.get_secret(self._session, require_name("secret name", name))
         if row is None:
@@ -43,11 +43,11 @@ class Secrets:
         return value
 
     async def set(self, name: str, value: str) -> None:
-        """Write a value, in place of what was there.
+        """Write a value, replacing the old one.
 
         Raises:
             ServiceError: the name or the value is not usable, or the session's quota is used up.
-            SecretsError: it can not be sealed.
+            SecretsError: it cannot be sealed.
         """
         _require_value(require_name("secret name", name), value)
         vault = self._known.vault
@@ -90,7 +90,7 @@ async def rotate(store: SecretStore, vault: Vault, page: int = 200) -> int:
     It can be cut off and done again.
 
     Raises:
-        SecretsError: some can not be opened; all others were moved.
+        SecretsError: some cannot be opened; all others were moved.
     """
     moved, stuck, after = 0, [], ("", "")
     while rows := await store.secrets_after(after, page):
@@ -137,7 +137,7 @@ async def _rotate_steps(store: SecretStore, vault: Vault, page: int, stuck: list
 
 
 def _require_value(name: str, value: str) -> None:
-    """Refuse a value that could not be kept or redacted. No message shows it."""
+    """Refuse a value that could not be stored or redacted. No message shows it."""
     if not isinstance(value, str) or encodable(value) != value:
         raise ServiceError(f"The value of secret {name!r} is not usable; use text")
     if len(value.strip()) < SHORTEST:

@@ -1,7 +1,7 @@
 """Connections. Owns which providers a session is connected to, and the verbs a store must offer for it.
 
-What a connection needs to be used, a token for one, is a secret and kept there; `detail` is what tools and models may
-read of it.
+The credentials of a connection, such as a token, are secrets and stored there; `detail` is data that tools and models
+may read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def require_provider(provider: Any) -> str:
 
 
 def to_detail(provider: str, detail: Any) -> bytes:
-    """What is kept of a connection, as JSON.
+    """The stored detail of a connection, as JSON.
 
     Raises:
         ServiceError: it has no JSON form, or is too long.

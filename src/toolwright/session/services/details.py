@@ -1,4 +1,4 @@
-"""What people call a session, and the language they speak in it. Owns its title and locale, kept among its key-values.
+"""The title of a session, and its language. Owns these, stored among its named values.
 
 They lie under reserved keys, so that they go into an archive with the rest and count for its quota.
 """
@@ -21,11 +21,11 @@ class Details:
         self._kv = kv
 
     async def get(self) -> SessionDetails:
-        """The title and the locale; None for what was not set."""
+        """The title and the locale; None for one that was not set."""
         return details_of({key: await self._kv.get(key) for key in (TITLE_KEY, LOCALE_KEY)})
 
     async def set(self, *, title: str | None = None, locale: str | None = None) -> SessionDetails:
-        """Set the title, the locale, or both; what is not given stays, and empty text removes.
+        """Set the title, the locale, or both; a missing argument changes nothing, and empty text removes.
 
         Raises:
             ServiceError: the title or the locale is not usable.

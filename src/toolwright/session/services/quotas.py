@@ -1,4 +1,4 @@
-"""What the services of a session have in common: marks of changes, quotas, names. Owns no service."""
+"""The common parts of a session's services: marks of changes, quotas, names. Owns no service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolwright.tools.outcome import encodable
 class Marks:
     """Names the changes of one attempt of a call: another attempt that makes the same changes gives the same names.
 
-    A change is named by what it does. Only changes that are alike in everything have an order among each other.
+    A change is named by its content. Only changes that are equal in everything have an order among each other.
     """
 
     def __init__(self, call: CallKey, within: str = "") -> None:
@@ -24,7 +24,7 @@ class Marks:
         self._counts: dict[str, int] = {}
 
     def mark(self, verb: str, *what: Any) -> Mark | None:
-        """The mark of a change: its verb, such as "kv.set", and everything that decides what it does."""
+        """The mark of a change: its verb, such as "kv.set", and all its arguments."""
         what = (self._within, *what) if self._within else what
         stem = f"{verb}:{jsonx.digest(jsonx.canonical(what))[:32]}"
         self._counts[stem] = count = self._counts.get(stem, 0) + 1
@@ -32,7 +32,7 @@ class Marks:
 
 
 class Unmarked:
-    """For the host, each of whose changes is made for itself."""
+    """For the host, each of whose changes is made separately."""
 
     def mark(self, verb: str, *what: Any) -> Mark | None:
         """There is nothing to remember it by."""

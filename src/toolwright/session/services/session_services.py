@@ -27,9 +27,9 @@ class SessionServices:
     """The clients of one session, for the program or for one attempt of a call, each made when it is first asked for.
 
     `guard` wraps the stores: for a call, so that a fault of the store stops it and is never taken for the tool's.
-    `grep_timeout` is how long a search of files may take, in seconds.
-    `senders` are those that it may speak as in the conversation. `runs`, `schedules`, `triggers` and `state` make what
-    only a call needs: its clients for work in the background, and what its tool sees of the session itself.
+    `grep_timeout` is how long a search of files may take, in seconds. `senders` are the senders it may use in the
+    conversation. `runs`, `schedules`, `triggers` and `state` make the clients that only a call needs: for background
+    work, and for the session itself.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SessionServices:
 
     @cached_property
     def kv(self) -> KeyValue:
-        """What the session keeps under names it chose."""
+        """Named values of the session."""
         return KeyValue(self._guard(self._stores.kv), self._session, self._marker, self._clock, self._quotas.key_values)
 
     @cached_property
@@ -110,13 +110,13 @@ class SessionServices:
 
     @cached_property
     def resources(self) -> Resources:
-        """What the session uses or made outside."""
+        """The resources that the session uses or made outside."""
         store = self._guard(self._stores.resources)
         return Resources(store, self._session, self._marker, self._clock, self._quotas.resources)
 
     @cached_property
     def session(self) -> SessionClient:
-        """What a tool sees of the session."""
+        """A tool's view of the session."""
         assert self._state is not None
         return self._state(self)
 

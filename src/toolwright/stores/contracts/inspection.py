@@ -1,7 +1,7 @@
 """The contract of inspection: a store as its keeper sees it. Owns counts, lists and the verbs of `StoreInspector`.
 
-An inspector looks into a store from beside it: it owns no calls, runs nothing, and makes no store that is not there.
-The commands of `toolwright` use nothing else of a store beside what a runtime offers.
+An inspector reads a store from outside: it owns no calls, runs nothing, and creates no store that is missing. The
+commands of `toolwright` use nothing else of a store beside a runtime.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolwright.tools.outcome import ToolOutcome
 
 
 class Stats(Struct, frozen=True):
-    """What a store has. `calls` counts them by status.
+    """The number of records in a store. `calls` counts them by status.
 
     Those without one are "cut off" where the program that had them is gone, and "unfinished" where it lives: they run,
     wait, or have not begun.
@@ -35,7 +35,7 @@ class Stats(Struct, frozen=True):
     file_bytes: int
     """All that the store takes, with the log of a file."""
     free_bytes: int
-    """What `prune(..., vacuum=True)` could give back of that."""
+    """The part of that which `prune(..., vacuum=True)` could free."""
     processes: dict[str, int] = {}
     """How many background runs there are, by status."""
 
@@ -45,7 +45,7 @@ class Stats(Struct, frozen=True):
 
 
 class Pruned(Struct, frozen=True):
-    """What was removed. `spared` counts the calls that were old enough, but belong to what is unfinished."""
+    """The number of removed records. `spared` counts the calls that were old enough, but belong to unfinished work."""
 
     calls: int = 0
     effects: int = 0
@@ -55,7 +55,7 @@ class Pruned(Struct, frozen=True):
     occurrences: int = 0
     """Their keys are no longer known: said again, they occur again."""
     firings: int = 0
-    """What schedules did for their instants."""
+    """Firings and skipped instants of schedules."""
     bytes: int = 0
     """How much smaller the store is."""
     processes: int = 0
@@ -95,7 +95,7 @@ class PastBatch(Struct, frozen=True):
 
 
 class PastCall(Struct, frozen=True):
-    """One call. Without an outcome it is unfinished, and `cut_off` where nobody who lives owns it.
+    """One call. Without an outcome it is unfinished, and `cut_off` if its owner is dead.
 
     `waits_for` names its open waits, as "approval" or "event:paid". It is `resolved` when its completion has come, and
     its owner, or the process that takes it over, has only to write its outcome.
@@ -118,14 +118,14 @@ class PastCall(Struct, frozen=True):
 
     @property
     def status(self) -> str:
-        """The status of its outcome, or what it is up to: "waiting", "running" or "cut off"."""
+        """The status of its outcome, or its state: "waiting", "running" or "cut off"."""
         if self.outcome is not None:
             return self.outcome.status
         return "waiting" if self.waits_for or self.resolved else "cut off" if self.cut_off else "running"
 
     @property
     def attempts(self) -> int:
-        """How often its tool was tried, as far as is known: what is unfinished has begun once, or not at all."""
+        """How often its tool was tried, as far as is known: an unfinished call has begun once, or not at all."""
         return int(self.started_at is not None) if self.outcome is None else self.outcome.attempts
 
 
@@ -142,11 +142,11 @@ class StoreInspector(Protocol):
 
     Each verb connects for itself and leaves nothing open, so that an inspector needs no closing. Every verb raises
     `StoreError` when there is no store, when it is another program's or of a version that is not known here, or when it
-    cannot be read; `StoreDamaged` when what it holds cannot be trusted.
+    cannot be read; `StoreDamaged` when its content cannot be trusted.
     """
 
     async def exists(self) -> bool:
-        """True when there is a store, or something else in its place. Raises nothing for one that is not there."""
+        """True when there is a store, or something else in its place. Raises nothing for a missing one."""
         ...
 
     async def version(self) -> int:
@@ -158,11 +158,11 @@ class StoreInspector(Protocol):
         ...
 
     async def stats(self) -> Stats:
-        """Count what it has."""
+        """Count its records."""
         ...
 
     async def check(self) -> list[str]:
-        """What is wrong with it, one sentence each; empty when nothing is."""
+        """The problems of the store, one sentence each; empty when there are none."""
         ...
 
     async def prune(
@@ -175,23 +175,24 @@ class StoreInspector(Protocol):
     ) -> Pruned:
         """Remove calls and background runs that finished before an instant, of all or some sessions, with their parts.
 
-        What is unfinished stays, and so does what it needs to continue: every call of its batch, every call that it
-        made or was made by, with their effects; every call of a run, and the runs above one. What is removed is not
-        known any more: run again, it runs. The artifacts of runs stay among the files of their sessions. Revoked
-        sessions and remembered decisions stay. Without an instant nothing is removed. What schedules did before it goes
-        too, with those that are over since; so do the keys of what occurred, unless only some sessions are pruned.
+        Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that
+        it made or was made by, with their effects; every call of a run, and the runs above one. A call that is removed
+        is not known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files of
+        their sessions. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older
+        firings of schedules are removed too, with schedules that are finished since; so are the keys of occurrences,
+        unless only some sessions are pruned.
 
         Args:
             before: seconds since 1970, as `Retention.before` gives.
             sessions: only calls of these.
-            vacuum: give the space that is free back, which may take as long as copying the store. Otherwise that space
-                is used for what comes.
-            dry_run: remove nothing, and count what would be.
+            vacuum: return the free space to the system, which may take as long as copying the store. Otherwise new
+                records use that space.
+            dry_run: remove nothing, and count the records that would be removed.
         """
         ...
 
     async def batches(self, session: str | None = None, *, limit: int = 50) -> list[PastBatch]:
-        """Its batches, or those of one session, the newest first."""
+        """Its batches, or the batches of one session, the newest first."""
         ...
 
     async def calls(self, *, batch: str | None = None, session: str | None = None) -> list[PastCall]:
@@ -199,11 +200,12 @@ class StoreInspector(Protocol):
         ...
 
     async def find_runs(self, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-        """The background runs whose id is this, or else begins so, with or without the part that most ids share."""
+        """The background runs with this id, or else those whose id begins so, with or without the part that most ids
+        share."""
         ...
 
     async def find_schedules(self, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-        """The schedules whose id is this, or else begins so, as with `find_runs`."""
+        """The schedules with this id, or else those whose id begins so, as with `find_runs`."""
         ...
 
     async def decided_key(self, call_id: str, session: str | None = None) -> str | None:

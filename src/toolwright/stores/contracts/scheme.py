@@ -1,4 +1,4 @@
-"""The contract of a URL scheme: how its stores are opened and looked into. Owns what a location is; opens nothing."""
+"""The contract of a URL scheme: how its stores are opened and inspected. Owns the form of a location; opens nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ SCHEME_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 class StoreOptions(Struct, frozen=True, kw_only=True):
     """How a store is to be opened.
 
-    `sync` is "full" where what is acknowledged must survive the loss of power, "normal" where the end of the process is
-    enough. `clock` is that of the runtime, for tests; a store that has a clock of its own uses that for leases.
+    `sync` is "full" where acknowledged writes must survive the loss of power, "normal" where surviving the end of the
+    process is enough. `clock` is the clock of the runtime, for tests; a store that has a clock of its own uses that for
+    leases.
     """
 
     sync: Literal["full", "normal"] = "full"
@@ -30,7 +31,7 @@ class StoreScheme(Protocol):
     """How the stores of a URL scheme are opened and looked into. Implemented by `stores/sqlite/scheme.py`."""
 
     async def open(self, url: str, options: StoreOptions) -> Store:
-        """Open the store of a URL as one more owner; one that is not there is made.
+        """Open the store of a URL as one more owner; a missing one is created.
 
         Raises:
             StoreError: the URL is not usable, or the store cannot be opened.

@@ -1,4 +1,4 @@
-"""The contract of a store: what a runtime opens and closes, with the parts that keep calls, sessions and runs."""
+"""The contract of a store: a runtime opens and closes it, with its parts for calls, sessions and runs."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Store(Protocol):
 
     @property
     def journal(self) -> JournalStore:
-        """What is kept of calls."""
+        """The records of calls."""
         ...
 
     @property
     def waits(self) -> WaitStore:
-        """What is kept of their waits."""
+        """The records of their waits."""
         ...
 
     async def close(self) -> None:
-        """Write what is queued and let go of the store: what its owner left unfinished is anybody's from then on.
+        """Write the queued changes and close the store: the unfinished calls of its owner are free from then on.
 
         A store that is closed already stays so.
         """

@@ -1,4 +1,4 @@
-"""Calls of one owner: what is begun, finished, forgotten, and given back."""
+"""Calls of one owner: begun, finished, forgotten, and released."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ async def a_refused_call_is_written_together_with_its_outcome(database: Database
     refused, ran = call("refused"), call("ran")
     entries = await store.journal.begin([intent(ran)], [refused])
     assert entries == [None, None]
-    assert await store.journal.unfinished() == []  # what is only looked up is not begun
+    assert await store.journal.unfinished() == []  # a lookup does not begin a call
     ended = [
         Ended(ran, success(ran), 101.0, 102.0),
         Ended(refused, success(refused), None, 102.0, intent=intent(refused, position=1)),

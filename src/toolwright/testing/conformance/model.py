@@ -1,6 +1,7 @@
 """Random verbs, played on a store and on its model. Owns the choice of verbs; the model is `MemoryStore`.
 
-Cases show what a store must do; this finds what nobody thought of. Calls and names are few, so that verbs meet.
+Cases show the duties of a store; this finds the cases that nobody thought of. Calls and names are few, so that verbs
+meet.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class _Play:
         return WaitKey(self._key(), *self._random.choice(_WAITS))
 
     def _writer(self, key: CallKey) -> _Owner | None:
-        """Who tries to write: an owner, or one that was killed, where somebody else has taken the call over."""
+        """The writer: an owner, or a killed one whose call was taken over by another."""
         call = self._model.rows.calls.get(key)
         ghosts = [ghost for ghost in self._ghosts if call is None or call.owner != ghost.both[1].journal.owner]
         return self._random.choice(ghosts) if ghosts and self._random.random() < 0.15 else None

@@ -1,4 +1,4 @@
-"""What processes tell while they run: events in order and once by key, output with head and tail, and what changed."""
+"""Events and output of runs: events in order and once by key, output with head and tail, and change notices."""
 
 from __future__ import annotations
 

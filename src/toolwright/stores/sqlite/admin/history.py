@@ -1,4 +1,5 @@
-"""What a store has, for people to read. Owns lists of batches and calls; changes nothing, and waits for nobody."""
+"""The records of a store for people to read. Owns lists of batches and calls; changes nothing, and waits for no
+lock."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ async def batches(path: str | Path, session: str | None = None, *, limit: int = 
     """The batches of a store, or of one of its sessions, the newest first.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
     query = f"""
@@ -57,7 +58,7 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     """The calls of a batch, of a session, or of a batch in a session, in the order they were queued.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     given = {"batch": batch, "session": session}
     terms = [f"{name} = ?" for name, value in given.items() if value is not None]
@@ -79,19 +80,19 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
 
 
 async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-    """The background runs whose id is this, or else begins so, with or without the part that most ids share.
+    """The background runs with this id, or else those whose id begins so, with or without the part that most ids share.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     return await _called(path, "processes", processes.PREFIX, word, session, limit)
 
 
 async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-    """The schedules whose id is this, or else begins so, as with `runs_called`.
+    """The schedules with this id, or else those whose id begins so, as with `runs_called`.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
 
@@ -115,7 +116,7 @@ async def workers(path: str | Path) -> list[str]:
     """The names of the workers of a store that are alive.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
 
     def work(connection: apsw.Connection, place: StorePlace) -> list[str]:
@@ -131,7 +132,7 @@ async def decided_key(path: str | Path, call_id: str, session: str | None = None
     """The key of the newest request to a person of a call that has been decided; None when there is none.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
 
     def work(connection: apsw.Connection) -> str | None:

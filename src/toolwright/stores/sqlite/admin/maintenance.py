@@ -1,6 +1,6 @@
 """Maintenance of a store's file. Owns counting, checking, pruning and migrating it; nothing happens unless asked for.
 
-A store keeps everything. What may go is the owner's decision, a `Retention`, and goes when `prune` is called.
+A store never removes records by itself. The owner decides with a `Retention`, and `prune` removes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from toolwright.stores.sqlite.store import SqliteStore
 
 
 async def stats(path: str | Path) -> Stats:
-    """Count what a store has."""
+    """Count the records of a store."""
 
     def work(connection: apsw.Connection, place: StorePlace) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
@@ -64,15 +64,15 @@ async def stats(path: str | Path) -> Stats:
 
 
 async def check(path: str | Path) -> list[str]:
-    """What is wrong with a store, one sentence each; empty when nothing is."""
+    """The problems of a store, one sentence each; empty when there are none."""
 
     def work(connection: apsw.Connection) -> list[str]:
         connection.execute("BEGIN")
         told = [f"SQLite says: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         unreadable = one(connection, f"SELECT count(*) FROM bundles WHERE {UNREADABLE}")
         if unreadable:
-            told.append(f"{unreadable} bundles of intents can not be read")
-        for part in () if unreadable else PARTS:  # else nobody can say what belongs to their calls
+            told.append(f"{unreadable} bundles of intents cannot be read")
+        for part in () if unreadable else PARTS:  # else the records of their calls cannot be found
             here = "WHERE session = part.session AND scope = part.scope AND call_id = part.call_id"
             count = one(
                 connection,
@@ -103,24 +103,25 @@ async def prune(
     vacuum: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove calls and processes that finished before an instant, of all or some sessions, with what belongs to them.
+    """Remove calls and runs that finished before an instant, of all or some sessions, with their records.
 
-    What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
-    was made by, with their effects; every call of a process, and the processes above one. What is removed is not known
-    any more: run again, it runs. The artifacts of processes stay among the files of their sessions. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed. What schedules did before it goes too, with
-    those that are over since; so do the keys of what occurred, unless only some sessions are pruned.
+    Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that it
+    made or was made by, with their effects; every call of a run, and the runs above one. A call that is removed is not
+    known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files of their
+    sessions. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older firings of
+    schedules are removed too, with schedules that are finished since; so are the keys of occurrences, unless only some
+    sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
         before: seconds since 1970, as `Retention.before` gives.
         sessions: only calls of these.
-        vacuum: write the file anew without the space that is free, which takes as long as copying it. Otherwise that
+        vacuum: write the file again without its free space, which takes as long as copying it. Otherwise that
             space is used for what comes.
         dry_run: remove nothing, and count what would be.
 
     Raises:
-        StoreError: the store could not be read or written. What was removed until then stays so.
+        StoreError: the store could not be read or written. Earlier removals remain.
     """
     if isinstance(sessions, str):
         raise ToolwrightError(f"The sessions to prune are {sessions!r}; give a list of their ids")
@@ -144,7 +145,7 @@ async def prune(
             for session, scope in groups:
                 if sessions is None or session in sessions:
                     prune_calls(connection, session, scope, before, counts, dry_run, turn)
-            if sessions is None:  # what occurred is no session's
+            if sessions is None:  # an occurrence belongs to no session
                 with turn():
                     counts["occurrences"] = prune_occurrences(connection, before, dry_run)
             only = None if sessions is None else json.dumps(list(sessions))
@@ -176,7 +177,7 @@ async def version(path: str | Path) -> int:
     """The version of the schema in a file.
 
     Raises:
-        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it can not be read.
+        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it cannot be read.
     """
 
     def work(connection: apsw.Connection) -> int:
@@ -189,7 +190,7 @@ async def migrate(path: str | Path) -> tuple[int, int]:
     """Bring a store up to date, as opening it does; return the version it had and the one it has now.
 
     Raises:
-        StoreError: as for `version`, or it can not be written. Then it is as it was.
+        StoreError: as for `version`, or it cannot be written. Then it is as it was.
     """
     before = await version(path)
     await SqliteStore(path).close()

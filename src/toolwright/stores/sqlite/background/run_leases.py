@@ -1,4 +1,4 @@
-"""The way of a process to a worker, in SQLite. Owns who may enter, what is taken over, and what is handed back.
+"""Leases of runs in SQLite. Owns admission, takeover and handing back.
 
 All of it happens inside the transaction of the caller.
 """
@@ -36,7 +36,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
     """Enter a process, to be taken at once or held until there is room. `now` is by the clock of leases.
 
     Raises:
-        RunError: a limit is reached, and those that are too many are not to wait.
+        RunError: a limit is reached, and further runs are not to wait.
     """
     if registration.parent is not None:
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
@@ -46,7 +46,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
         _enter_tracked(connection, registration, limits)
         return
     full = _session_is_full(connection, registration.session, limits)
-    # What a run starts must not wait for its session: the run may wait for it, and both would for ever.
+    # A run must not hold the runs that it starts: it may wait for them, and both would wait for ever.
     if full and (not limits.queue or registration.parent is not None):
         raise _session_limit(limits)
     if not limits.queue:
@@ -100,7 +100,7 @@ def _session_limit(limits: Limits) -> RunError:
 def reopen_run(
     connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None
 ) -> None:
-    """Queue an abandoned process again; what was in doubt of its calls and steps is forgotten, and runs again.
+    """Queue an abandoned run again; its calls and steps in doubt are forgotten, and run again.
 
     Raises:
         RunError: it is not abandoned, or its session has as many active as it may.
@@ -146,10 +146,11 @@ def reopen_run(
 
 
 def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, at: float, until: float) -> Claimed:
-    """Give a process to a worker; what another had begun of it is nobody's, so that this one may go on with it."""
+    """Give a run to a worker; the unfinished calls of the previous one are released, so that this one may continue
+    them."""
     scope = scope_of(process.id)
-    # An outcome that is there stays: nothing is in doubt, and nothing left to do but the end. So does a completion that
-    # has come: whoever resolved it was told that it stands, and it is the outcome of the call.
+    # An existing outcome stays: nothing is in doubt, and only the end is missing. So does a completion that has come:
+    # its sender was told that it was accepted, and it is the outcome of the call.
     query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
     finished = one(connection, query, process.call)
     done = bool(finished) or (finished is not None and completion_came(connection, process.call))
@@ -178,7 +179,7 @@ def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, a
 
 
 def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) -> int:
-    """How many workers in a row are gone with a process that got no step further. One that waited does not count."""
+    """How many workers in a row died with a run that made no progress. A run that waited does not count."""
     if process.status != "running":
         return process.crashes
     query = "SELECT at FROM process_events WHERE process = ? AND type = 'started' ORDER BY number DESC LIMIT 1"
@@ -188,9 +189,9 @@ def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) ->
 
 
 def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
-    """Let others take what a worker holds, each by its id and the token of the lease."""
+    """Let others claim the runs of a worker, each by its id and the token of the lease."""
     for id, token in held:
-        # Its worker stays written there: whoever takes it next goes on with what that one began.
+        # Its worker stays recorded: the next one continues its unfinished calls.
         session = one(
             connection,
             f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"

@@ -1,4 +1,4 @@
-"""What processes say, in SQLite. Owns the queries of their events, their output and their end."""
+"""Events, output and ends of runs in SQLite. Owns their queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from toolwright.stores.sqlite.sessions.messages import put_messages
 
 
 def write_report(connection: apsw.Connection, report: Report) -> bool:
-    """Write what a process did; False when it is over, or another's."""
+    """Write a report of a run; False when it is finished, or held by another."""
     row: Any = connection.execute(
         f"SELECT session, state, log_chars, tail_first, tail_chars, last_progress FROM processes"
         f" WHERE id = ? AND token = ? AND {LEASED}",
@@ -35,7 +35,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         return False
     session, state, log_chars, tail_first, tail_chars, last_progress = row
     if report.dropped and tail_first is not None:
-        # What is missing came after the tail so far, which has no place then: there is one gap, before the tail.
+        # The missing output came after the tail so far, which is dropped then: there is one gap, before the tail.
         statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
         connection.execute(statement, (report.id, tail_first))
         tail_first, tail_chars = None, 0
@@ -52,7 +52,7 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
         tail_first, dropped = _drop_first(connection, report.id, tail_first)
         tail_chars -= dropped
     if report.progress is not None:
-        # Only where it is now is kept: a process that runs for days would fill the file with where it was.
+        # Only the newest progress is stored: a run of several days would fill the file with old ones.
         connection.execute("DELETE FROM process_events WHERE process = ? AND number = ?", (report.id, last_progress))
         payload = msgspec.json.encode(report.progress)
         last_progress = put_event(connection, report.id, "progress", payload, report.at)
@@ -85,7 +85,8 @@ def write_report(connection: apsw.Connection, report: Report) -> bool:
 
 
 def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, int]:
-    """Drop the oldest output of the tail; return where the tail begins then, and what the output counted for."""
+    """Drop the oldest output of the tail; return the new beginning of the tail, and the length of the dropped
+    output."""
     row: Any = connection.execute(
         "SELECT number, payload FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
         " ORDER BY number LIMIT 1",
@@ -98,7 +99,7 @@ def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, 
 
 
 def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool:
-    """End a process, with its artifacts and its message; False when it is over, or another's."""
+    """End a run, with its artifacts and its message; False when it is finished, or held by another."""
     query = f"SELECT session, state, {TRACKED} FROM processes WHERE id = ? AND token = ? AND {PENDING}"
     row: Any = connection.execute(query, (ending.id, ending.token)).fetchone()
     if row is None:
@@ -109,13 +110,13 @@ def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool
     call = CallKey(session, scope_of(ending.id), ending.id)
     query = f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NULL"
     if one(connection, query, call) is not None and completion_came(connection, call):
-        return False  # What somebody resolved and was told of decides: a worker ends it with that.
+        return False  # An accepted resolution decides: a worker ends the run with that.
     outcome = packed(ending.outcome)
     connection.execute(
         "UPDATE processes SET state = ?, status_text = ?, ended_at = ?, outcome = ?, lease_until = NULL WHERE id = ?",
         (ending.status, ending.status_text, ending.at, outcome, ending.id),
     )
-    # What another worker had begun and nobody will go on with ends with it.
+    # Unfinished calls of another worker end with it.
     where = "WHERE session = ? AND scope = ?"
     left = connection.execute(
         f"SELECT call_id, tool FROM calls {where} AND outcome IS NULL", (session, scope_of(ending.id))
@@ -173,7 +174,8 @@ def append_event(
     at: float,
     telling: Telling | None = None,
 ) -> int | None:
-    """Append an event once, with its message; None when the process is over, or another's. The host has no token."""
+    """Append an event once, with its message; None when the run is finished, or held by another. The host has no
+    token."""
     unfinished = f"({PENDING}) AND ?2 IS NULL OR ({LEASED}) AND token = ?2"
     session = one(connection, f"SELECT session FROM processes WHERE id = ?1 AND ({unfinished})", (id, token))
     if session is None:

@@ -1,7 +1,7 @@
 """Background runs among the resources of their session, in SQLite. Owns keeping each in step with its process.
 
-They are written in the transactions that change the process. What a session keeps is the session's: a resource that
-somebody deleted stays so, and one that finds no room is left out. No run fails for it.
+They are written in the transactions that change the run. The records of a session are its own: a deleted resource stays
+deleted, and a resource that exceeds the quota is left out. No run fails because of it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def update_resource(
 
 
 def abandon_resources(connection: apsw.Connection, session: str) -> None:
-    """Show the runs of a session that was just imported as what they are here: nobody goes on with them."""
+    """Mark the runs of a session that was just imported as abandoned: no worker continues them here."""
     connection.execute(
         "UPDATE resources SET status = 'abandoned', metadata = CAST(json_set(CAST(metadata AS TEXT),"
         " '$.status_text', 'Abandoned') AS BLOB) WHERE session = ? AND kind = ? AND status = 'active'",

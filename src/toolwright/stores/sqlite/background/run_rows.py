@@ -15,9 +15,9 @@ from toolwright.tools.outcome import ToolOutcome
 
 LEASED = "state IN ('running', 'waiting')"
 TRACKED = "state = 'running' AND worker IS NULL"
-"""Work that happens elsewhere. What a worker runs has the name of that worker."""
+"""Work that happens elsewhere. A run of a worker has the name of that worker."""
 ACTIVE = "state IN ('queued', 'running', 'waiting') AND (worker IS NOT NULL OR state = 'queued')"
-"""What takes, or is about to take, a place of a worker."""
+"""States that take, or are about to take, a slot of a worker."""
 PENDING = "state IN ('held', 'queued', 'running', 'waiting')"
 COLUMNS = (
     "id, session, parent, schedule, tool, arguments, title, options, provenance, state, status_text, created_at,"
@@ -97,7 +97,7 @@ def insert_run(connection: apsw.Connection, new: Registration, state: str) -> No
 
 
 def next_change(connection: apsw.Connection) -> int:
-    """The number of a change that is being made: whoever watches looks for higher ones than it has seen."""
+    """The number of a change that is being made: a watcher looks for higher numbers than it has seen."""
     number: int = one(connection, "UPDATE meta SET value = value + 1 WHERE name = 'changed' RETURNING value")
     return number
 

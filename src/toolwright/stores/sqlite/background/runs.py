@@ -29,7 +29,7 @@ _TREE = (
 )
 
 BEYOND = 3_600.0
-"""A lease that ends so many seconds later than one that is given now was given before the machine was started anew."""
+"""A lease that ends so many seconds later than a new one was given before the machine was restarted."""
 _PASSED = "(lease_until < ?1 OR lease_until > ?2)"
 _KNOWN = "tool IN (SELECT value FROM json_each(?))"
 
@@ -44,8 +44,6 @@ class SqliteRunStore:
         self._clock = changes.clock
 
     async def register(self, registrations: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[str]:
             for registration in registrations:
                 known = read_run(connection, registration.id)
@@ -60,14 +58,12 @@ class SqliteRunStore:
         return await self._changes.change(mark, work)
 
     async def find(self, id: str) -> BackgroundRun | None:
-        """Part of `RunStore`."""
         found = await self._changes.read(lambda connection: read_run(connection, id))
         return None if found is None else self._shown(found)
 
     async def list(
         self, session: str | None, *, active: bool = False, limit: int = 1_000
     ) -> builtins.list[BackgroundRun]:
-        """Part of `RunStore`."""
         query = (
             f"SELECT {COLUMNS} FROM processes WHERE (?1 IS NULL OR session = ?1)"
             f" AND {PENDING if active else '1'} ORDER BY created_at DESC, rowid DESC LIMIT ?2"
@@ -80,14 +76,12 @@ class SqliteRunStore:
         return [self._shown(process) for process in found]
 
     async def tree(self, id: str) -> builtins.list[BackgroundRun]:
-        """Part of `RunStore`."""
         found = await self._changes.read(lambda connection: _tree(connection, id))
         return [self._shown(process) for process in found]
 
     async def claim(
         self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
     ) -> builtins.list[Claimed]:
-        """Part of `RunStore`."""
         known = json.dumps(list(tools))
 
         def work(connection: apsw.Connection) -> builtins.list[Claimed]:
@@ -110,7 +104,6 @@ class SqliteRunStore:
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
     ) -> Renewal:
-        """Part of `RunStore`."""
         statement = f"UPDATE processes SET lease_until = ? WHERE id = ? AND token = ? AND {LEASED}"
 
         def work(connection: apsw.Connection) -> Renewal:
@@ -133,35 +126,27 @@ class SqliteRunStore:
         return await self._changes.attempt(work)
 
     async def report(self, reports: Sequence[Report]) -> builtins.list[str]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[str]:
             return [report.id for report in reports if not write_report(connection, report)]
 
         return await self._changes.attempt(work)
 
     async def finish(self, ending: Ending, quotas: Quotas) -> bool:
-        """Part of `RunStore`."""
         return await self._changes.attempt(lambda connection: end_run(connection, ending, quotas))
 
     async def hand_back(self, worker: str, held: Sequence[tuple[str, int]], at: float) -> None:
-        """Part of `RunStore`."""
-
         await self._changes.attempt(lambda connection: queue_again(connection, worker, held, at))
 
     async def leave(self, worker: str) -> None:
-        """Part of `RunStore`."""
         await self._changes.attempt(
             lambda connection: connection.execute("DELETE FROM workers WHERE name = ?", (worker,)).fetchall()
         )
 
     async def cancel(self, id: str, reason: str, at: float) -> builtins.list[BackgroundRun]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[BackgroundRun]:
             known = read_run(connection, id)
             if known is None or known.over:
-                return []  # what it started goes on, as it did when it ended
+                return []  # the runs that it started continue, as they did when it ended
             for process in _tree(connection, id):
                 if not process.over and process.cancel_reason is None:
                     connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, process.id))
@@ -184,22 +169,18 @@ class SqliteRunStore:
         at: float,
         telling: Telling | None = None,
     ) -> int | None:
-        """Part of `RunStore`."""
         return await self._changes.attempt(
             lambda connection: append_event(connection, id, token, type, payload, key, at, telling)
         )
 
     async def events(self, id: str, after: int, limit: int) -> builtins.list[RunEvent]:
-        """Part of `RunStore`."""
         return await self._changes.read(lambda connection: list_events(connection, id, after, limit))
 
     async def grant(self, id: str, session: str) -> None:
-        """Part of `RunStore`."""
         statement = "INSERT OR IGNORE INTO process_grants VALUES (?, ?)"
         await self._changes.attempt(lambda connection: connection.execute(statement, (id, session)).fetchall())
 
     async def granted(self, id: str, session: str) -> bool:
-        """Part of `RunStore`."""
         query = (
             "SELECT 1 FROM processes WHERE id = ?1 AND session = ?2"
             " UNION ALL SELECT 1 FROM process_grants WHERE process = ?1 AND session = ?2"
@@ -207,8 +188,6 @@ class SqliteRunStore:
         return await self._changes.read(lambda connection: one(connection, query, (id, session)) is not None)
 
     async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
-        """Part of `RunStore`."""
-
         def work(connection: apsw.Connection) -> tuple[int, builtins.list[str]]:
             now: int = one(connection, "SELECT value FROM meta WHERE name = 'changed'")
             if now == since or since < 0:
@@ -219,11 +198,9 @@ class SqliteRunStore:
         return await self._changes.read(work)
 
     async def cancelled(self, worker: str) -> dict[str, str]:
-        """Part of `RunStore`."""
         return dict(await self._changes.read(lambda connection: _cancelled(connection, worker)))
 
     async def work_waits(self, worker: str, tools: Sequence[str], lease: float) -> bool:
-        """Part of `RunStore`."""
         known = _KNOWN.replace("?", "?4")
         query = (
             f"SELECT EXISTS (SELECT 1 FROM processes WHERE state = 'queued' AND {known})"
@@ -245,7 +222,7 @@ class SqliteRunStore:
         return replace(process, lease_until=self._clock.now() + left)
 
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
-        """Workers whose process has ended, whatever their leases say."""
+        """Workers whose process has ended, whatever the state of their leases."""
         if self._place is None:
             return []
         found: Any = connection.execute("SELECT name, owner FROM workers WHERE owner != ?", (self._owner,)).fetchall()

@@ -39,8 +39,6 @@ class SqliteScheduleStore:
         self._changes = changes
 
     async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
-        """Part of `ScheduleStore`."""
-
         def work(connection: apsw.Connection) -> str:
             there = _find(connection, schedule.id)
             if there is not None:
@@ -50,7 +48,7 @@ class SqliteScheduleStore:
                         "if it is yours",
                         "conflict",
                     )
-                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                # Adding it again starts it from now on, with the permissions of the new caller.
                 connection.execute("UPDATE schedules SET authority = ? WHERE id = ?", (schedule.authority, there.id))
                 return there.id
             query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
@@ -64,7 +62,6 @@ class SqliteScheduleStore:
         return await self._changes.change(mark, work)
 
     async def added(self, mark: Mark) -> str | None:
-        """Part of `ScheduleStore`."""
         query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
 
         def work(connection: apsw.Connection) -> str | None:
@@ -74,11 +71,9 @@ class SqliteScheduleStore:
         return await self._changes.read(work)
 
     async def find(self, id: str) -> Schedule | None:
-        """Part of `ScheduleStore`."""
         return await self._changes.read(lambda connection: _find(connection, id))
 
     async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
-        """Part of `ScheduleStore`."""
         where = " AND ".join([*(["session = ?"] if session is not None else []), *([_LIVE] if active else [])])
         query = f"SELECT {_COLUMNS} FROM schedules WHERE {where or 1} ORDER BY created_at, id"
         values = () if session is None else (session,)
@@ -87,7 +82,6 @@ class SqliteScheduleStore:
         )
 
     async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
-        """Part of `ScheduleStore`."""
         query = (
             f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND next_at <= ?"
             " AND (next_at, id) > (?, ?) ORDER BY next_at, id LIMIT ?"
@@ -106,8 +100,6 @@ class SqliteScheduleStore:
         at: float,
         limits: Limits,
     ) -> builtins.list[str] | None:
-        """Part of `ScheduleStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[str] | None:
             connection.execute(
                 "UPDATE schedules SET next_at = ?2, state = iif(?2 IS NULL, 'ended', state)"
@@ -125,8 +117,6 @@ class SqliteScheduleStore:
     async def run_now(
         self, id: str, registration: Registration, at: float, limits: Limits, mark: Mark | None
     ) -> str | None:
-        """Part of `ScheduleStore`."""
-
         def work(connection: apsw.Connection) -> str | None:
             if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
                 return None
@@ -141,9 +131,8 @@ class SqliteScheduleStore:
     async def change(
         self, id: str, before: Sequence[State], state: State, next_at: float | None, mark: Mark | None
     ) -> bool:
-        """Part of `ScheduleStore`."""
         allowed = ", ".join(f"'{one_state}'" for one_state in before)
-        # Whoever asks may have looked before the last firing: what was fired must not be due again.
+        # The caller may have read it before the last firing: a fired instant must not be due again.
         statement = f"UPDATE schedules SET state = ?, next_at = max(next_at, ?) WHERE id = ? AND state IN ({allowed})"
 
         def work(connection: apsw.Connection) -> bool:
@@ -153,7 +142,6 @@ class SqliteScheduleStore:
         return await self._changes.change(mark, work)
 
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
-        """Part of `ScheduleStore`."""
         query = (
             "SELECT instant, at, what, process FROM firings WHERE schedule = ? ORDER BY instant DESC, what DESC LIMIT ?"
         )
@@ -166,7 +154,7 @@ class SqliteScheduleStore:
 
 
 def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits, now: float) -> str | None:
-    """Do what is done for one instant, unless that was done before; the id of the run, if one is started."""
+    """Fire one instant, unless it was fired before; the id of the run, if one is started."""
     query = "SELECT 1 FROM firings WHERE schedule = ? AND instant = ? AND what = 'fired'"
     if one(connection, query, (id, firing.instant)) is not None:
         return None
@@ -182,9 +170,9 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
 
 
 def prune_firings(connection: apsw.Connection, before: float, sessions: Collection[str] | None, dry_run: bool) -> int:
-    """Remove what schedules did before an instant, and then those that are over and did nothing since; count the first.
+    """Remove firings before an instant, and then finished schedules without any; count the firings.
 
-    What is due is known by the next instant of a schedule, and never by what it did.
+    The next instant of a schedule decides when it is due, never its past firings.
     """
     mine = "(?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
     chosen = None if sessions is None else json.dumps(list(sessions))

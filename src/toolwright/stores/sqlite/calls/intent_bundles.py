@@ -1,8 +1,8 @@
 """Intents that are written in one row. Owns which are, and that each call gets a row of its own where one is needed.
 
 Most batches begin together and end together: where their calls may simply run again, each is written once, with its
-outcome, and not twice. Whoever only reads asks the view `every_call`; whoever changes a call unties its bundle first.
-A bundle stays for a while after the last of its calls has ended, and says nothing then.
+outcome, and not twice. A reader uses the view `every_call`; a writer unties the bundle of a call first. A bundle stays
+for a while after the last of its calls has ended, and means nothing then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNREADABLE = (
     "CASE WHEN json_valid(intents) THEN EXISTS (SELECT 1 FROM json_each(intents) AS intent"
     " WHERE intent.type != 'array' OR json_array_length(intent.value) != 7) ELSE 1 END"
 )
-"""Where a bundle is not what `Bundle` writes."""
+"""Matches a bundle that does not have the form of `Bundle`."""
 _THIS = "session = ? AND scope = ? AND id = ?"
 Bundled = tuple[Row, "Bundle"]
 """An intent and its bundle."""
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Bundle:
-    """The intents of one batch. `left` counts those of its calls that have not ended, as far as is committed."""
+    """The intents of one batch. `left` counts its calls that have not ended, as far as is committed."""
 
     __slots__ = ("_ids", "_intents", "authority", "left", "name", "rows", "tied")
 
@@ -66,7 +66,7 @@ class Bundle:
             return None
         try:
             bundle = cls(rows, columns, authority)
-        except UnicodeError:  # what is no text has no place in JSON, as it may have in a row
+        except UnicodeError:  # invalid Unicode cannot be in JSON, as it can in a row
             return None
         # From JSON, not every SQLite reads the character 0.
         return bundle if len(bundle._intents) <= LARGEST and "\\u0000" not in bundle._intents else None
@@ -90,8 +90,8 @@ class Bundle:
 class Bundles:
     """The bundles of this process, and which calls are in them: all that is known here may be forgotten without harm.
 
-    A call that is found here is written with its outcome at once. Any other has its bundle untied first, if it is in
-    one: because its bundle could not be written, or an outcome could not, or nobody waited to hear of it.
+    A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
+    in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Bundles:
         job.add_done_callback(done)
 
     def over(self) -> list[Bundle]:
-        """The bundles all of whose calls have ended, each once."""
+        """The bundles whose calls have all ended, each once."""
         over, self._over = self._over, []
         return over
 
@@ -161,6 +161,6 @@ def is_mine(connection: apsw.Connection, owner: str, key: CallKey) -> bool:
 
 
 def remove(connection: apsw.Connection, over: Iterable[Bundle]) -> None:
-    """Remove bundles all of whose calls have ended."""
+    """Remove bundles whose calls have all ended."""
     for bundle in over:
         connection.execute(f"DELETE FROM bundles WHERE {_THIS}", bundle.name)

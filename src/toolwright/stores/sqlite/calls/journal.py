@@ -40,7 +40,7 @@ _REFUSE = (
 )
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = (
-    # A call that is over needs no authority any more, unless it may be reopened.
+    # A finished call needs no authority any more, unless it may be reopened.
     "UPDATE calls SET started_at = coalesce(?, started_at), finished_at = ?2, status = ?3, outcome = ?4,"
     " authority = CASE ?3 WHEN 'connection_required' THEN authority END"
     f" {_OWN}"
@@ -53,7 +53,7 @@ _HELD = (
     " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
 )
 NOBODY = ""
-"""The owner of an unfinished call that its owner let go of."""
+"""The owner of an unfinished call that was released."""
 _key = CallKey._make
 _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
@@ -69,7 +69,6 @@ class SqliteJournalStore:
         self._bundles = Bundles()
 
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
-        """Part of `JournalStore`."""
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
         rerun = all(intent.rerun for intent in intents)
@@ -139,7 +138,7 @@ class SqliteJournalStore:
     async def _begin_of_run(
         self, scope: str, work: Callable[[apsw.Connection], list[Entry | None]], synced: bool
     ) -> list[Entry | None]:
-        """Begin calls of a process while a worker of this owner has it: one that was frozen begins nothing more."""
+        """Begin calls of a run while a worker of this owner holds it: a worker that was frozen begins nothing more."""
         id = scope.removeprefix(RUN_SCOPE)
 
         def held(connection: apsw.Connection) -> list[Entry | None] | None:
@@ -162,14 +161,12 @@ class SqliteJournalStore:
                 raise StoreError(f"The process {id!r} is no longer this worker's, and its calls are not written")
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
-        """Part of `JournalStore`."""
         values = (started_at, *key, self.owner)
         return self._writer.change(_START, values, functools.partial(_change, key, _START, values))
 
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
-        """Part of `JournalStore`."""
         values = (started_at, finished_at, outcome.status, *_packed([outcome]), *key, self.owner)
         self._bundles.take([key])
 
@@ -182,7 +179,6 @@ class SqliteJournalStore:
         return self._writer.do(work)
 
     def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
-        """Part of `JournalStore`."""
         blobs = _packed([end.outcome for end in ended])
         ends = [
             (end.started_at, end.finished_at, end.outcome.status, blob) for end, blob in zip(ended, blobs, strict=True)
@@ -196,7 +192,7 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> None:
             if refused:
-                # No intent of theirs stands for this owner, so the lease of their process says whose they are.
+                # They have no intent of this owner, so the lease of their run names the owner.
                 self._require_held(connection, {row[1] for row in refused})
                 connection.executemany(_REFUSE, refused)
             bundles = {bundled[1] for bundled in taken if bundled is not None}
@@ -225,7 +221,6 @@ class SqliteJournalStore:
         return job
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
-        """Part of `JournalStore`."""
         self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
@@ -240,7 +235,6 @@ class SqliteJournalStore:
         return self._writer.do(work)
 
     async def reopen(self, key: CallKey) -> bool:
-        """Part of `JournalStore`."""
         statement = (
             "UPDATE calls SET outcome = NULL, status = NULL, started_at = NULL, finished_at = NULL, owner = ?"
             f" WHERE {KEY} AND status = 'connection_required'"
@@ -253,13 +247,11 @@ class SqliteJournalStore:
         return await self._writer.do(work)
 
     def release(self, key: CallKey) -> Awaitable[bool]:
-        """Part of `JournalStore`."""
         self._bundles.take([key])
         return self._writer.do(functools.partial(_change, key, _RELEASE, (NOBODY, *key, self.owner)))
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
-        """Part of `JournalStore`."""
-        # The plus keeps SQLite from reading all calls of the session, most of which are finished.
+        # The plus prevents SQLite from reading all calls of the session, most of which are finished.
         only, values = ("", ()) if session is None else ("AND +session = ?", (session,))
         query = (
             f"SELECT {_COLUMNS} FROM every_call WHERE outcome IS NULL {only}"
@@ -274,7 +266,7 @@ class SqliteJournalStore:
         return await self._writer.read(work)
 
     async def close(self) -> None:
-        """Leave nothing behind that says nothing; the store is still open."""
+        """Remove bundles that mean nothing any more; the store is still open."""
         over = self._bundles.over()
         if over:
             job = self._writer.do(lambda connection: remove(connection, over), synced=False)
@@ -283,7 +275,6 @@ class SqliteJournalStore:
                 await job
 
     def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
-        """Part of `JournalStore`."""
         query = f"SELECT label, input, at, done, payload, failure FROM effects WHERE {KEY}"
 
         def work(connection: apsw.Connection) -> list[Kept]:
@@ -292,7 +283,6 @@ class SqliteJournalStore:
         return self._writer.read(work)
 
     def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
-        """Part of `JournalStore`."""
         failure = None if kept.failure is None else packed(kept.failure)
         values = (*key, kept.label, kept.input, kept.at, kept.done, kept.payload, failure)
 

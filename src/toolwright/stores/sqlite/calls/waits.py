@@ -1,4 +1,4 @@
-"""Waits in SQLite. Owns their queries; keys, deadlines and what a decision means are written once, above it."""
+"""Waits in SQLite. Owns their queries; keys, deadlines and the meaning of a decision are in the rooms above."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ class SqliteWaitStore:
         self.secret = secret
 
     async def open_wait(self, wait: Wait) -> Wait | None:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Wait | None:
             key = wait.key
             if not is_mine(connection, self._owner, key.call):
@@ -76,8 +74,6 @@ class SqliteWaitStore:
     async def resolve(
         self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
     ) -> Standing | Refused:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Standing | Refused:
             before = _find(connection, key)
             if before is not None and before.resolution is not None:
@@ -97,8 +93,6 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Resolution | None:
             if not is_mine(connection, self._owner, key.call):
                 return None
@@ -111,8 +105,6 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> list[WaitKey]:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM waits WHERE session = ? AND open = 1 {_OLDEST_FIRST}", (session,)
@@ -126,10 +118,9 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Arrivals:
-            # Counters and not the highest numbers: what came last may be forgotten, and its number must not come again.
+            # Counters and not the highest numbers: the last record may be forgotten, and its number must not come
+            # again.
             cursor = (
                 one(connection, "SELECT value FROM meta WHERE name = 'arrived'"),
                 one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0,
@@ -147,7 +138,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
-        """Part of `WaitStore`."""
         terms, values = ["open = 1"], list[Any]()
         if session is not None:
             terms.append("session = ?")
@@ -165,8 +155,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> int | Refused:
             refused = _refusal(connection, key.call)
             if refused is not None:
@@ -182,7 +170,6 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
-        """Part of `WaitStore`."""
         query = f"SELECT payload FROM signals WHERE {_WAIT} AND place > ? ORDER BY place"
 
         def work(connection: apsw.Connection) -> list[bytes]:
@@ -191,7 +178,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
-        """Part of `WaitStore`."""
         query = f"SELECT {_COLUMNS} FROM waits WHERE {KEY} AND kind = ? AND opened_at IS NOT NULL {_OLDEST_FIRST}"
 
         def work(connection: apsw.Connection) -> list[Wait]:
@@ -200,7 +186,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
-        """Part of `WaitStore`."""
         terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
         if session is not None:
             terms.append("session = ?")
@@ -217,7 +202,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def remembered(self, session: str) -> list[Remembered]:
-        """Part of `WaitStore`."""
         query = (
             'SELECT session, tool_id, effect, pattern, at, reason, "by" FROM remembered WHERE session = ?'
             " ORDER BY number DESC"

@@ -1,4 +1,4 @@
-"""What the queries of the store share. Owns keys in SQL, and how values become bytes."""
+"""Functions that the queries of the store share. Owns keys in SQL, and how values become bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = "session = ? AND scope = ? AND call_id = ?"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-# An integer beyond 64 bits has no form of its own in msgpack: it is kept as its digits.
+# An integer beyond 64 bits has no form of its own in msgpack: it is stored as its digits.
 _LARGE_INTEGER = 1
 _MOST, _LEAST = 2**64 - 1, -(2**63)
 
@@ -27,11 +27,11 @@ def one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -
 
 
 def packed(value: msgspec.Struct) -> bytes:
-    """A value in msgpack, to be read by an `unpacker`. What has no form in UTF-8 is replaced."""
+    """A value in msgpack, to be read by an `unpacker`. Text without a form in UTF-8 is replaced."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError):
-        # Some text of a tool's, an exception's for one, can not be encoded: the rest must be kept all the same.
+        # Some text of a tool, such as that of an exception, cannot be encoded: the rest must be stored nevertheless.
         return _encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
 
@@ -44,7 +44,7 @@ def packed_all(values: Sequence[msgspec.Struct]) -> list[bytes]:
 
 
 def unpacker(type: type[T]) -> Callable[[bytes], T]:
-    """Reads what `packed` wrote of a value of this type."""
+    """Reads a value of this type that `packed` wrote."""
     return msgspec.msgpack.Decoder(type, ext_hook=_read_extension).decode
 
 

@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Changes:
     """Reads and changes rows of session services, in the file of a store or in memory.
 
-    `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere. `open_reader` opens a
-    way to read the file beside the writer, when something is first read; what is in memory has none. Leases go by the
+    `owner` must own a call whose changes are marked; None if the calls are stored elsewhere. `open_reader` opens a
+    second connection to read the file beside the writer, at the first read; a store in memory has none. Leases use the
     monotonic time of `clock`.
     """
 
@@ -42,7 +42,7 @@ class Changes:
         self._reader: Writer | None = None if open_reader is not None else writer
 
     def lease_time(self) -> float:
-        """The clock of leases, which all processes of the machine share and nobody sets.
+        """The clock of leases, which all processes of the machine share and which is never set.
 
         A clock for tests whose monotonic time is not the machine's has a `lease_time` of its own.
         """
@@ -57,17 +57,16 @@ class Changes:
         )
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
-        """What `work` finds; it sees every change that was returned before."""
+        """The result of `work`; it sees every change that was returned before."""
         if self._reader is None:
             assert self._open_reader is not None
             self._reader = self._open_reader()
         return await self._reader.read(work)
 
     async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in one transaction, or give what it gave when a change of this mark was made before.
+        """Do `work` in one transaction, or return the earlier result if a change of this mark was made before.
 
-        Its result must have a form in msgpack. What it raises as a `ToolwrightError` is raised here, and nothing of it
-        is there.
+        Its result must have a form in msgpack. A `ToolwrightError` of `work` is raised here, and undoes all of it.
         """
 
         def job(connection: apsw.Connection) -> T | ToolwrightError:
@@ -79,7 +78,7 @@ class Changes:
                 if self._owner is not None and not is_mine(connection, self._owner, mark.call):
                     return StoreError(f"The call {mark.call.call_id!r} is no longer this process's; it changes nothing")
             try:
-                with connection:  # a savepoint: what is refused must not undo what others wrote
+                with connection:  # a savepoint: a refused change must not undo the others
                     result = work(connection)
                     if mark is not None:
                         connection.execute(
@@ -96,11 +95,11 @@ class Changes:
         return result
 
     async def attempt(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in one transaction; what it raises as a `ToolwrightError` is raised here, and undoes all of it."""
+        """Do `work` in one transaction; a `ToolwrightError` of it is raised here, and undoes all of it."""
         return await self.change(None, work)
 
     async def close(self) -> None:
-        """Close what it opened, and what is in memory."""
+        """Close the connections it opened, and a store in memory."""
         if self._reader is not None:
             await self._reader.close()
         if self._open_reader is None:
@@ -108,7 +107,7 @@ class Changes:
 
 
 def require_room(connection: apsw.Connection, session: str, service: str, room: Room) -> None:
-    """Refuse a change that made a session keep too much; to be called after the change, inside its transaction.
+    """Refuse a change that exceeds the quota of a session; to be called after the change, inside its transaction.
 
     Raises:
         ServiceError: it did.

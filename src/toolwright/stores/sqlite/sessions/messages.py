@@ -30,7 +30,6 @@ class SqliteMessageStore:
         return number, appended
 
     async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
-        """Part of `MessageStore`."""
         query = (
             "SELECT number, sender, content, metadata, at FROM messages"
             " WHERE session = ? AND number > ? ORDER BY number LIMIT ?"

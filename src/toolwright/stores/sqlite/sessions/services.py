@@ -43,5 +43,5 @@ class SqliteServiceStores:
         return cls(Changes.in_memory(clock))
 
     async def close(self) -> None:
-        """Close what they opened, and what is in memory."""
+        """Close the connections they opened, and a store in memory."""
         await self._changes.close()

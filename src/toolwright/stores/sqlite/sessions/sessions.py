@@ -53,8 +53,6 @@ class SqliteArchiveStore:
         self._path = path
 
     async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> T:
             if not _exists(connection, session):
                 raise ServiceError(f"There is no session {session!r:.200}; check its id", "not_found")
@@ -67,12 +65,10 @@ class SqliteArchiveStore:
             connection.execute("BEGIN")  # one moment for all rows
             return work(connection)
 
-        # On a connection of its own: a long export holds nobody up.
+        # On a connection of its own: a long export blocks no other work.
         return await visit(self._path, snapshot)
 
     async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> T:
             if _exists(connection, session):
                 if not replace:
@@ -88,8 +84,6 @@ class SqliteArchiveStore:
         return await self._changes.attempt(work)
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> list[SessionInfo]:
             found: dict[str, dict[str, Usage]] = {}
             for session, service, entries, size in connection.execute(
@@ -124,8 +118,6 @@ class SqliteArchiveStore:
         return await self._changes.read(work)
 
     async def delete_session(self, session: str) -> bool:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             there = _exists(connection, session)
             _remove(connection, session)
@@ -180,7 +172,7 @@ class _Sink:
             raise ValueError(f"it is there twice, or lacks something ({error})") from error
 
     def add_blob(self, hash: str, pieces: Iterable[bytes]) -> None:
-        # Read to its end even where the content is there: what the archive has must be what it says.
+        # Read to its end even if the content is stored already: the archive must match its index.
         digest = bytes.fromhex(hash)
         put_blob(self._connection, digest, pieces)
         for _ in pieces:
