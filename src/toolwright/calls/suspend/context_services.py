@@ -173,7 +173,7 @@ class RunServices:
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
         return durable.wait_key(self._run, kind, name)
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object) -> Any:
         return await durable.step(self._run, name, function, inputs, on_crash)
 
     async def sleep(self, name: str, seconds: float) -> None:
@@ -185,7 +185,7 @@ class RunServices:
     async def receive(self, name: str, deadline: float | None) -> Any:
         return await durable.receive(self._run, name, deadline)
 
-    async def emit(self, name: str, payload: Any, key: str | None) -> None:
+    async def emit(self, name: str, payload: object, key: str | None) -> None:
         await emit(self._run, name, payload, key)
 
     def _warn(self, method: str, usable: str) -> None:
@@ -223,14 +223,14 @@ class Recorded:
 
     __slots__ = ("_run", "_store")
 
-    def __init__(self, run: ActiveCall, store: Any) -> None:
+    def __init__(self, run: ActiveCall, store: object) -> None:
         self._run = run
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
         verb, run = getattr(self._store, name), self._run
 
-        async def use(*args: Any, **options: Any) -> Any:
+        async def use(*args: object, **options: object) -> Any:
             try:
                 return await verb(*args, **options)
             except StoreError as fault:
@@ -243,7 +243,7 @@ class Recorded:
 # --- events that a tool declares
 
 
-async def emit(run: ActiveCall, name: str, payload: Any, key: str | None) -> None:
+async def emit(run: ActiveCall, name: str, payload: object, key: str | None) -> None:
     """Check an event of a running call, keep it if the call is a process', and tell whoever watches.
 
     Raises:
