@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
@@ -35,7 +36,7 @@ class ChangeWatch:
         self._clock = clock
         self._alone = alone
         self._watchers: dict[str, list[Watcher]] = {}
-        self._cursor = -1
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
