@@ -9,6 +9,7 @@ from toolwright import jsonx
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.policy import Policy
 from toolwright.errors import InvalidArguments, RunError, ServiceError
+from toolwright.session.core import SessionCore
 from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import Disposition, Options
 from toolwright.stores.contracts.run_store import Limits
@@ -34,7 +35,7 @@ def provenance_of(origin: Origin, session: str) -> bytes:
     )
 
 
-def backgroundable(tools: Snapshot, name: object, policy: Policy) -> Tool:
+def backgroundable(session: SessionCore, name: Any, policy: Policy) -> Tool:
     """The tool that a session has under a name, which may run in the background.
 
     Raises:
@@ -71,7 +72,7 @@ def require_background(tool: Tool | None, name: str, policy: Policy) -> None:
         raise RunError(f"Tool does not support background execution: {name}")
 
 
-def require_arguments(args: object, hides: Callable[[bytes], bool]) -> bytes:
+def require_arguments(args: Any, hides: Callable[[bytes], bool] | None) -> bytes:
     """The JSON of the arguments of a run. `hides` says whether some JSON holds a secret of the session, if it has any.
 
     Raises:
@@ -109,7 +110,7 @@ def not_fitting(tool: Tool, error: InvalidArguments) -> RunError:
     return RunError(f"The arguments do not fit tool {tool.name!r}: {error}")
 
 
-def title_of(tool: Tool, title: object, hides: Callable[[bytes], bool]) -> str:
+def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] | None) -> str:
     """The title of a run.
 
     Raises:
@@ -123,7 +124,7 @@ def title_of(tool: Tool, title: object, hides: Callable[[bytes], bool]) -> str:
     return text[:200]
 
 
-def options_of(timeout: Any, signal_on_completion: object, disposition: object) -> Options:
+def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Options:
     """How a run is to be run.
 
     Raises:
