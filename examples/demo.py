@@ -160,7 +160,7 @@ def main(
     set_up_log(verbose=False)
     with tempfile.TemporaryDirectory(prefix="toolwright-demo-") as desk:
         os.environ["TOOLWRIGHT_DEMO_DESK"] = desk
-        tools = load_tools([str(HERE / "demo_tools.py")])
+        tools = load_tools([str(HERE / "demo_tools.py")]).tools
         console.print(
             f"[bold]{len(CALLS)} calls[/], as one answer of a model might hold them, at most 6 at once",
             highlight=False,

@@ -36,7 +36,7 @@ async def measure(effort: Effort) -> dict[str, Any]:
     async with Runtime.open(capabilities=["virtual_bash"]) as runtime:
         for name, (script, files) in SCRIPTS.items():
             here, child = runtime.session(f"here {name}"), runtime.session(f"child {name}")
-            here._host.limited_children = Here()  # type: ignore[assignment]
+            here._core.environment.limited_children = Here()  # type: ignore[assignment]
             for session in (here, child):
                 for number in range(files):
                     await session.files.write(f"/d/{number}.txt", f"line {number}\n" * 200)
@@ -53,7 +53,7 @@ class Here:
         """Do the job of `bash`."""
         from toolwright.builtin import bash_child
 
-        link = _Link([piece async for piece in feed])
+        link: Any = _Link([piece async for piece in feed])
         answer = await asyncio.to_thread(bash_child.work, request, link)
         for note in link.notes:
             hear(note)

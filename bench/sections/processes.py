@@ -175,12 +175,12 @@ async def running() -> dict[str, Any]:
             commits: list[int] = []
             await pass_time(0.5, 0.05)
             for _ in range(SECONDS - 1):
-                began = runtime._store.commits  # type: ignore[union-attr]
+                began = runtime._parts.storage.store.commits  # type: ignore[union-attr]
                 for _ in range(100):
                     await clock.advance(0.01)
                     await asyncio.sleep(0)
                 await session.runs()
-                commits.append(runtime._store.commits - began)  # type: ignore[union-attr]
+                commits.append(runtime._parts.storage.store.commits - began)  # type: ignore[union-attr]
             await run.cancel()
             return {"bytes": grown / RUNS, "completed": completed, "commits": statistics.median(commits)}
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         RegistryError,
         ReplayMismatch,
         RuntimeClosed,
+        StoreDamaged,
         StoreError,
+        StoreUnavailable,
         ToolDefinitionError,
         ToolwrightError,
     )
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Each name is imported when it is first asked for: a program pays for what it uses.
+# Each name is imported when it is first used: a program pays only for the parts it uses.
 _HOMES = {
     "NO_TIMEOUT": "toolwright.tools.definition",
     "Answer": "toolwright.calls.hooks",
@@ -105,7 +107,9 @@ _HOMES = {
     "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
     "SpawnOptions": "toolwright.tools.background_protocols",
+    "StoreDamaged": "toolwright.errors",
     "StoreError": "toolwright.errors",
+    "StoreUnavailable": "toolwright.errors",
     "Subject": "toolwright.tools.subject",
     "Success": "toolwright.tools.outcome",
     "Tool": "toolwright.tools.tool",
@@ -177,7 +181,9 @@ __all__ = [
     "Screened",
     "Session",
     "SpawnOptions",
+    "StoreDamaged",
     "StoreError",
+    "StoreUnavailable",
     "Subject",
     "Success",
     "Tool",

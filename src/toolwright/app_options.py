@@ -1,5 +1,5 @@
-"""The options of an app, of opening it, and of a session. Owns their names, their types and refusing a wrong value
-where it is given."""
+"""The options of an app, of opening it, and of a session. Owns their names, their types, the frozen value that holds
+those of an app, and refusing a wrong value where it is given."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import difflib
 import inspect
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from toolwright.calls.hooks import AfterHook, BeforeHook, Projector, is_projector
+from toolwright.calls.hooks import AfterHook, BeforeHook, Hooks, Projector, is_projector
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
 from toolwright.clock import Clock
 from toolwright.errors import ToolwrightError
 from toolwright.session.secrets.master_keys import KeyProvider
 from toolwright.stores.contracts.sessions import Quotas
-from toolwright.tools.capability import Capability
-from toolwright.tools.registry import ToolSource
+from toolwright.tools.capability import Capability, activate, require_capability
+from toolwright.tools.registry import ToolRegistry, ToolSource
 from toolwright.tools.session_protocols import ModelClient
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -41,7 +42,7 @@ class AppOptions(TypedDict, total=False):
     master_key: KeyProvider | None
 
 
-class RunOptions(TypedDict, total=False):
+class OpeningOptions(TypedDict, total=False):
     """The options that differ from one process that opens an app to the next; `App.open` explains each of them."""
 
     sync: Literal["full", "normal"]
@@ -52,14 +53,64 @@ class RunOptions(TypedDict, total=False):
     worker: bool | None
 
 
-class OpenOptions(RunOptions, total=False):
+class OpenOptions(OpeningOptions, total=False):
     """The options of `App.open`."""
 
     master_key: KeyProvider | None
 
 
-class RuntimeOptions(AppOptions, RunOptions, total=False):
-    """The options of `Runtime.open`: those of an `App`, and those of opening it."""
+class RuntimeOptions(AppOptions, OpeningOptions, total=False):
+    """The options of `Runtime.open`: the options of an `App`, and the options of opening it."""
+
+
+APP_OPTIONS = frozenset(AppOptions.__annotations__)
+OPEN_OPTIONS = frozenset(OpenOptions.__annotations__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AppSettings:
+    """The options of an app as one frozen value, checked: what a runtime opens. `App` explains each of them."""
+
+    tools: Iterable[Any] | ToolSource = ()
+    capabilities: Iterable[str | Capability] = ()
+    policy: Policy | None = None
+    before: Iterable[BeforeHook] = ()
+    after: Iterable[AfterHook] = ()
+    projector: Projector | None = None
+    model: ModelClient | None = None
+    quotas: Quotas | None = None
+    lifespan: Lifespan | None = None
+    automatic: Iterable[Capability] | None = None
+    master_key: KeyProvider | None = None
+
+    def __post_init__(self) -> None:
+        check_options(**{field.name: getattr(self, field.name) for field in fields(self)})
+        assign: Any = object.__setattr__
+        if not hasattr(self.tools, "snapshot"):
+            assign(self, "tools", tuple(ToolRegistry(self.tools).snapshot().values()))
+        if isinstance(self.capabilities, Iterable) and not isinstance(self.capabilities, str):
+            assign(self, "capabilities", tuple(self.capabilities))
+        if self.automatic is not None:
+            assign(self, "automatic", tuple(map(require_capability, self.automatic)))
+        hooks = self.hooks
+        assign(self, "before", hooks.before)
+        assign(self, "after", hooks.after)
+        if self.capabilities:
+            from toolwright.builtin import capabilities
+
+            activate(self.capabilities, capabilities.capability)  # refuses unknown names and circles
+
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks and the projector."""
+        return Hooks(tuple(self.before), tuple(self.after), self.projector)
+
+    def __repr__(self) -> str:
+        source: Any = self.tools
+        tools = source.snapshot() if hasattr(source, "snapshot") else source
+        said = [f"{len(tools)} tools"]
+        said += [field.name for field in fields(self) if field.name != "tools" and getattr(self, field.name)]
+        return f"<App: {', '.join(said)}>"
 
 
 Fits = Callable[[Any], bool]
@@ -102,7 +153,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
 """For each option: a test of its value, and the advice for a value that fails it."""
 
 
-def _is_lifespan(given: Any) -> bool:
+def _is_lifespan(given: object) -> bool:
     if not callable(given) or inspect.isasyncgenfunction(given) or inspect.iscoroutinefunction(given):
         return False
     try:
@@ -114,7 +165,7 @@ def _is_lifespan(given: Any) -> bool:
     return True
 
 
-def check_options(**given: Any) -> None:
+def check_options(**given: object) -> None:
     """Refuse an option that could never work.
 
     Raises:

@@ -1,20 +1,20 @@
-"""What callers give. Owns refusing what is of the wrong kind, in words that say what was given and what to give."""
+"""Checks of callers' arguments. Owns refusing values of the wrong type, with a message that names the value and the
+type."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 from toolwright.errors import ToolwrightError
 
 
-def unusable(what: str, given: Any, use: str) -> ToolwrightError:
+def unusable(what: str, given: object, use: str) -> ToolwrightError:
     """The refusal of something that was given."""
     return ToolwrightError(f"The {what} {given!r:.200} is not usable; use {use}")
 
 
-def require_text(what: str, given: Any) -> str:
+def require_text(what: str, given: object) -> str:
     """Text, such as a reason.
 
     Raises:
@@ -25,8 +25,8 @@ def require_text(what: str, given: Any) -> str:
     return given
 
 
-def require_seconds(what: str, given: Any) -> float:
-    """How long to wait for something. Less than nothing is no time, as for what is left until an instant that is past.
+def require_seconds(what: str, given: object) -> float:
+    """Seconds to wait. A negative number is no time, as for the rest until an instant that is past.
 
     Raises:
         ToolwrightError: it is no number.
@@ -36,7 +36,7 @@ def require_seconds(what: str, given: Any) -> float:
     return given
 
 
-def require_count(what: str, given: Any, least: int = 1) -> int:
+def require_count(what: str, given: object, least: int = 1) -> int:
     """A whole number.
 
     Raises:
@@ -47,7 +47,7 @@ def require_count(what: str, given: Any, least: int = 1) -> int:
     return given
 
 
-def require_path(what: str, given: Any) -> Path:
+def require_path(what: str, given: object) -> Path:
     """The path of a file.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Time as a parameter. Owns reading the clock and setting timers; does not own what happens when one fires."""
+"""Time as a parameter. Owns reading the clock and setting timers; does not own the work of a timer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """A set timer, which can be taken back."""
+    """A timer that is set, and can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -18,7 +18,7 @@ class Timer(Protocol):
 class Clock(Protocol):
     """Where the runtime reads time and sets timers.
 
-    `now` is the wall clock in seconds since the epoch, for what is stored and shown. `monotonic` never goes back and
+    `now` is the wall clock in seconds since the epoch, for stored and shown instants. `monotonic` never goes back and
     is for durations and timers. `call_at` runs `callback` on the running loop once `monotonic()` reaches `when`.
     """
 
@@ -26,7 +26,7 @@ class Clock(Protocol):
 
     def monotonic(self) -> float: ...
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> Timer: ...
+    def call_at(self, when: float, callback: Callable[..., Any], *args: object) -> Timer: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -39,7 +39,7 @@ class SystemClock:
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> Timer:
+    def call_at(self, when: float, callback: Callable[..., Any], *args: object) -> Timer:
         loop = asyncio.get_running_loop()
         return loop.call_at(loop.time() + when - time.monotonic(), callback, *args)
 
@@ -74,7 +74,7 @@ class Deadlines:
         return bucket
 
     def close(self) -> None:
-        """Take back every timer; what was due never fires."""
+        """Cancel every timer; none of them fires."""
         for bucket in self._buckets.values():
             bucket.close()
         self._buckets.clear()

@@ -36,11 +36,22 @@ class RuntimeClosed(ToolwrightError):
 
 
 class StoreError(ToolwrightError):
-    """A store can not be opened, read or written. It is never recorded as a tool's outcome."""
+    """A store cannot be opened, read or written. It is never recorded as a tool's outcome."""
+
+
+class StoreUnavailable(StoreError):
+    """A store did not answer: it is busy, or out of reach. Whether it wrote is not known; the verb may be repeated.
+
+    Any other `StoreError` says that the store refused, and that nothing was written.
+    """
+
+
+class StoreDamaged(StoreError):
+    """What a store holds cannot be trusted any more; restore it from a copy."""
 
 
 class StoreLost(StoreError):
-    """The file of an open store was deleted, moved, replaced or truncated: nothing more can be kept in it."""
+    """The file of an open store was deleted, moved, replaced or truncated: it can store nothing more."""
 
 
 class MachineError(ToolwrightError):
@@ -59,7 +70,7 @@ class ReplayMismatch(ToolwrightError):
 
 
 class KeyRefused(ToolwrightError):
-    """A key can not be used: `why` is "forged", "unknown", "revoked", "over", or "kind" for the key of another wait."""
+    """A key cannot be used: `why` is "forged", "unknown", "revoked", "over", or "kind" for the key of another wait."""
 
     def __init__(self, message: str, why: str) -> None:
         super().__init__(message)
@@ -67,7 +78,7 @@ class KeyRefused(ToolwrightError):
 
 
 class ServiceError(ToolwrightError):
-    """A session service refuses what it is asked: `code` is a short stable word, such as "not_found" or "quota".
+    """A session service refuses a request: `code` is a short stable word, such as "not_found" or "quota".
 
     A tool that does not catch it fails with this code and message, which the model may read.
     """
@@ -83,15 +94,16 @@ class RunError(ServiceError):
 
 class RunRefused(RunError):
     """The policy of its starter does not let a run, schedule or trigger be started: `code` is "denied",
-    "needs_approval" where nobody is asked, or "policy_error"."""
+    "needs_approval" where nobody can be asked, or "policy_error"."""
 
 
 class ScheduleError(RunError):
-    """A schedule is refused: its timing can not be read, never comes, or is past, or its policy is not known."""
+    """A schedule is refused: its timing cannot be read, never comes, or is past, or its policy is not known."""
 
 
 class SecretsError(ToolwrightError):
-    """A secret can not be sealed, opened or redacted, for want of a key or a library. What is kept stays as it is."""
+    """A secret cannot be sealed, opened or redacted, because a key or a library is missing. Stored secrets do not
+    change."""
 
 
 class CapabilityError(ToolwrightError):
@@ -99,7 +111,7 @@ class CapabilityError(ToolwrightError):
 
 
 class ArchiveError(ToolwrightError):
-    """An archive of a session can not be written or read, or what it has is not what it says."""
+    """An archive of a session cannot be written or read, or its content does not match its index."""
 
 
 class ConversionError(ToolwrightError):

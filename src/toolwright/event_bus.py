@@ -1,11 +1,10 @@
-"""Events on their way to whoever watches. Owns bounded queues that never make a tool wait."""
+"""Delivers events to subscribers. Owns bounded queues that never make a tool wait."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 from weakref import WeakValueDictionary
 
 from toolwright.argument_checks import require_count
@@ -15,8 +14,9 @@ from toolwright.events import AnyEvent, EventsDropped
 class Subscription:
     """A bounded queue of events: iterate over it, close it when done.
 
-    A full queue drops its oldest progress or output, and only when it holds none of these its oldest event. It never
-    makes a tool wait, and it says how many events were dropped: in `dropped`, and by an `EventsDropped` in the stream.
+    A full queue drops its oldest progress or output event, and if it holds none of these its oldest event. It never
+    makes a tool wait, and it reports how many events were dropped: in `dropped`, and by an `EventsDropped` in the
+    stream.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Subscription:
         if len(important) + len(light) > self.limit:
             self._drop()
         if self._waiter is not None:
-            # One turn of the loop later, so that what comes in this turn and the next wakes the reader once.
+            # One tick of the loop later, so that events of this tick and the next wake the reader once.
             self._waiter.get_loop().call_soon(_wake, self._waiter)
             self._waiter = None
 
@@ -99,7 +99,7 @@ class Subscription:
             await self._waiter
 
     def close(self) -> None:
-        """Stop receiving; an iteration ends once it has taken what is queued."""
+        """Stop receiving; an iteration ends once it has taken the queued events."""
         if self._closed:
             return
         self._closed = True
@@ -110,7 +110,7 @@ class Subscription:
     def __enter__(self) -> Subscription:
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -120,7 +120,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class Channel:
-    """One session's way to its subscribers. Whoever publishes looks at `pushes` first: empty means nobody watches."""
+    """The event channel of one session. A publisher looks at `pushes` first: if it is empty, nobody is subscribed."""
 
     __slots__ = ("__weakref__", "pushes", "session")
 
@@ -135,7 +135,7 @@ class Channel:
 
 
 class EventHub:
-    """Knows who subscribed to which session, or to all."""
+    """Knows the subscribers of each session, and of all sessions."""
 
     __slots__ = ("_channels", "_subscriptions")
 

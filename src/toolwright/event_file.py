@@ -38,7 +38,7 @@ class JsonLinesSink:
         self._file.flush()
 
     async def close(self) -> None:
-        """Write what is queued and close the file."""
+        """Write the queued events and close the file."""
         self._subscription.close()
         try:
             await self._task
@@ -50,13 +50,13 @@ class JsonLinesSink:
 
 
 def _line(event: AnyEvent) -> bytes:
-    """One event as a line; nothing for one that has no JSON form at all, for those after it matter too."""
+    """One event as a line; nothing for an event that has no JSON form at all, because later events matter too."""
     try:
         return jsonx.encode(event.to_json()) + b"\n"
-    except Exception:  # what a tool reports is the tool's: here its encoding ran the tool's code
+    except Exception:  # the value comes from a tool: encoding it ran the tool's code
         pass
     try:
-        # Text that is no Unicode is escaped, and what has no JSON form is shown as Python shows it.
+        # Text that is not valid Unicode is escaped, and a value without a JSON form is shown as its `repr`.
         return json.dumps(event.to_json(), default=repr).encode("ascii") + b"\n"
     except Exception:
         log.exception("An event of kind %r could not be written down", event.kind)

@@ -1,4 +1,4 @@
-"""What can be watched while calls run. Owns events and their delivery; does not own what causes them."""
+"""What can be watched while calls run. Owns the kinds of events and their JSON form; `event_bus.py` delivers them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INSTANTS = frozenset({"at", "deadline"})
 
 
 class CallFacts(Protocol):
-    """What a call event needs to know of its call; the call's record has it."""
+    """The facts of a call in its events; the call's record has them."""
 
     session: str
     batch: str
@@ -61,8 +61,8 @@ class CallFacts(Protocol):
 class Event(Struct, frozen=True, gc=False):
     """Something that happened in a session. `at` is in seconds since the epoch, and RFC 3339 text in its JSON form.
 
-    `unsearched` are the fields that hold nothing a tool wrote: redaction goes through all others, also those of a kind
-    of event that is added later.
+    `unsearched` are the fields that hold nothing a tool wrote: redaction searches all others, also those of an event
+    type that is added later.
     """
 
     kind: ClassVar[str] = "event"
@@ -104,7 +104,7 @@ class BatchFinished(Event, frozen=True, gc=False):
 
 
 class CallNote(Event, frozen=True, gc=False):
-    """Something a running call says, or that is said about it."""
+    """A note by a running call, or about it."""
 
     unsearched: ClassVar[frozenset[str]] = Event.unsearched | {"call_id", "tool", "scope"}
 
@@ -114,7 +114,7 @@ class CallNote(Event, frozen=True, gc=False):
 
 
 class CallProgress(CallNote, frozen=True, gc=False):
-    """A running call says how far it is."""
+    """The progress of a running call."""
 
     kind: ClassVar[str] = "call.progress"
     droppable: ClassVar[bool] = True
@@ -126,7 +126,7 @@ class CallProgress(CallNote, frozen=True, gc=False):
 
 
 class CallStatus(CallNote, frozen=True, gc=False):
-    """A running call says what it is doing."""
+    """The status text of a running call."""
 
     kind: ClassVar[str] = "call.status"
     droppable: ClassVar[bool] = True
@@ -145,7 +145,7 @@ class CallOutput(CallNote, frozen=True, gc=False):
 
 
 class CallEmitted(CallNote, frozen=True, gc=False):
-    """A running call tells of something that its tool declared."""
+    """An event of a running call that its tool declared."""
 
     kind: ClassVar[str] = "call.emitted"
     unsearched: ClassVar[frozenset[str]] = CallNote.unsearched | {"name"}
@@ -168,7 +168,7 @@ class CallRetrying(CallNote, frozen=True, gc=False):
 class CallWaiting(CallNote, frozen=True, gc=False):
     """A call waits for something outside: its completion, an event, a signal, a sleep's end, or a person.
 
-    `what` says which, `name` is the one the tool gave it, and `deadline` an instant.
+    `what` is the kind of the wait, `name` the name that the tool gave it, and `deadline` an instant.
     """
 
     kind: ClassVar[str] = "call.waiting"
@@ -244,7 +244,7 @@ class CallEvent(Struct, frozen=True, gc=False):
         return told | {name: getattr(self, name) for name in self.shown}
 
     def __repr__(self) -> str:
-        """What `to_json` shows; a record holds more, which is not for everyone who watches."""
+        """The same as `to_json`; a record holds more, which not every subscriber may see."""
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.to_json().items())})"
 
 
@@ -267,7 +267,7 @@ class CallStarted(CallEvent, frozen=True, gc=False):
 
     @property
     def source(self) -> str:
-        """Who called."""
+        """The caller."""
         return self._record.source
 
     @property
@@ -315,7 +315,7 @@ class CallFinished(CallEvent, frozen=True, gc=False):
 
     @property
     def source(self) -> str:
-        """Who called."""
+        """The caller."""
         return self._record.source
 
     @property
@@ -372,7 +372,7 @@ def _outcome(outcome: Any) -> dict[str, Any]:
     if len(outcome.payload) > LARGEST:
         told["value"] = {"omitted_bytes": len(outcome.payload)}
     elif outcome.status == "success":
-        told.pop("text", None)  # it says the same once more
+        told.pop("text", None)  # it repeats the value
     if len(told.get("raw_output") or "") > LARGEST:
         told["raw_output"] = None
     for kind in ("images", "attachments"):

@@ -1,4 +1,4 @@
-"""The extras of the package. Owns which libraries each brings and the words for one that is missing."""
+"""The extras of the package. Owns the libraries of each, and the error for a missing one."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ def new_id(prefix: str) -> str:
 
 
 def uuid7() -> str:
-    """Return a UUIDv7 in text. Those of one process are ordered as they were made, others by the millisecond."""
+    """Return a UUIDv7 as text. Ids of one process sort in the order they were made, others by the millisecond."""
     global _last
-    # Parts of a millisecond stand where the form has room for them, so that what is made together keeps its order.
+    # The spare bits of the format hold parts of a millisecond, so that ids made together keep their order.
     _last = stamp = max(time.time_ns() * 4096 // 1_000_000, _last + 1)
     value = (stamp >> 12 << 80) | (0x7 << 76) | ((stamp & 0xFFF) << 64) | int.from_bytes(os.urandom(8), "big")
     value = (value & ~(0x3 << 62)) | (0x2 << 62)

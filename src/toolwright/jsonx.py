@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Give msgspec a form it knows of a value it does not know."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
@@ -33,7 +33,7 @@ _decode = msgspec.json.decode
 DecodeError = msgspec.DecodeError
 
 DEEPEST = 128
-"""How deep lists and objects may be nested in each other. Every parser that reads what we wrote can read that deep."""
+"""How deep lists and objects may be nested in each other. Every parser of our JSON can read that depth."""
 SHALLOW = 2 * DEEPEST
 """JSON of up to this many bytes cannot be nested deeper, for each list takes two."""
 
@@ -45,7 +45,7 @@ class TooDeep(msgspec.DecodeError, ValueError):
         super().__init__(f"it is nested more than {DEEPEST} levels deep")
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Encode a value as compact JSON bytes.
 
     Raises:
@@ -59,15 +59,15 @@ def encode(value: Any) -> bytes:
 
 
 encode_unchecked = _encode
-"""The same, of a value whose depth is looked at elsewhere: JSON longer than `SHALLOW` needs `require_shallow`."""
+"""The same, for a value whose depth is checked elsewhere: JSON longer than `SHALLOW` needs `require_shallow`."""
 encode_into = _encoder.encode_into
 """The same, into a `bytearray`."""
 canonical_unchecked = _canonical
-"""What `canonical` gives, of such a value."""
+"""The same as `canonical`, for such a value."""
 
 
-def canonical(value: Any) -> bytes:
-    """Encode with sorted keys: equal values give equal bytes. Raises what `encode` raises."""
+def canonical(value: object) -> bytes:
+    """Encode with sorted keys: equal values give equal bytes. Raises the same errors as `encode`."""
     data = _canonical(value)
     if len(data) > SHALLOW:
         require_shallow(data)
@@ -90,7 +90,7 @@ _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"\\'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")
 _LAYERS = 12
-"""How many layers are taken off before what is left is counted: hardly any value has more."""
+"""How many layers are removed before the rest is counted: hardly any value has more."""
 
 
 def require_shallow(data: bytes) -> None:
@@ -103,7 +103,7 @@ def require_shallow(data: bytes) -> None:
         return
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # What is left are brackets, and quotes: two of them side by side have nothing between them that counts.
+    # Only brackets and quotes are left: two quotes side by side have nothing between them that counts.
     marks = data.translate(_ALIKE, _NOT_STRUCTURE).replace(b'""', b"")
     if b'"' in marks:
         marks = b"".join(marks.split(b'"')[::2])
@@ -123,7 +123,7 @@ _LONG_NUMBERS = (b"0" * 200, b"0e000", b"0e+000")
 
 
 def require_readable(data: bytes) -> None:
-    """Refuse JSON whose syntax was checked, and that cannot be decoded all the same.
+    """Refuse JSON whose syntax was checked, but that cannot be decoded.
 
     It is decoded only where a number may be too large, for that takes long.
 
@@ -137,7 +137,7 @@ def require_readable(data: bytes) -> None:
         _decode(data)
 
 
-_SHA256 = hashlib.sha256()  # To look the algorithm up takes longer than to hash what is short.
+_SHA256 = hashlib.sha256()  # Looking the algorithm up takes longer than hashing a short value.
 
 
 def digest(data: bytes) -> str:

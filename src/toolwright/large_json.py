@@ -1,6 +1,6 @@
 """JSON of large values. Owns measuring a value before it is encoded, and encoding and reading it in short pieces.
 
-One call of the encoder or the decoder keeps the interpreter's lock until it returns, and no other thread has its turn
+One call of the encoder or the decoder holds the interpreter's lock until it returns, and no other thread runs
 meanwhile. So a large value is encoded in a thread by many short calls, which stop as soon as it is too long.
 """
 
@@ -41,7 +41,7 @@ _Flat = int | float | bool | None | _Text
 
 
 def _nested(item: Any, most: int) -> Any:
-    """The type of lists and objects of up to `most` items of a type, and of what has no items."""
+    """The type of lists and objects of up to `most` items of a type, and of values without items."""
     size = msgspec.Meta(max_length=most)
     return _Flat | Annotated[list[item], size] | Annotated[dict[_Text, item], size]
 
@@ -67,7 +67,7 @@ class TooLong(ValueError):
 
 
 class TooManyParts(TooLong):
-    """A value, or one that takes one call to encode, has more parts than it may have. It was not encoded."""
+    """A value, or a part that is encoded in one call, has too many parts. It was not encoded."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -107,7 +107,7 @@ def is_small(value: Any) -> bool:
     """True when a value may be encoded in one call on the event loop. One that cannot be measured is not small."""
     try:
         return room_after(value, SMALL) >= 0
-    except Exception:  # too deep, or code of its own failed: the encoder will say so
+    except Exception:  # too deep, or its own code failed: the encoder will raise it
         return False
 
 
@@ -192,7 +192,7 @@ def _room_after_items(items: Iterable[Any], room: int, depth: int) -> int:
     return room
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: object) -> dict[str, Any]:
     """The fields of an object that has a JSON form, by name; none of any other object."""
     if isinstance(value, dict):
         return value
@@ -210,7 +210,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return {}
 
 
-def encode_in_pieces(value: Any, most: int) -> bytes:
+def encode_in_pieces(value: object, most: int) -> bytes:
     """The JSON of a value, as `jsonx.encode` gives it, made by many short calls. Meant for a thread.
 
     Raises:
@@ -237,13 +237,13 @@ class _Pieces:
         if self._size > self._most:
             raise TooLong(self._size)
 
-    def _encode(self, value: Any, depth: int) -> bytes:
+    def _encode(self, value: object, depth: int) -> bytes:
         data = jsonx.encode(value)
         if len(data) > jsonx.SHALLOW:
             jsonx.require_shallow(b"[" * depth + data + b"]" * depth)
         return data
 
-    def write(self, value: Any, depth: int) -> None:
+    def write(self, value: object, depth: int) -> None:
         if depth > jsonx.DEEPEST:
             raise jsonx.TooDeep
         if room_after(value, PIECE, depth) >= 0:
@@ -259,7 +259,7 @@ class _Pieces:
         elif isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "model_dump"):
             self._write_list(value, depth)
         elif hasattr(value, "model_dump"):
-            # Its own dump is one call, which keeps the interpreter's lock.
+            # Its own dump is one call, which holds the interpreter's lock.
             if not is_within(value, self._most, MOST_DUMPED):
                 raise TooManyParts
             self.write(value.model_dump(mode="json"), depth)
@@ -321,7 +321,7 @@ class _Pieces:
         self._add(b"}" if group or comma == b"," else b"{}")
 
     def _write_fields(self, value: Any, depth: int) -> None:
-        """Write an object whose form is the encoder's business: with its long fields encoded before."""
+        """Write an object that the encoder knows, with its long fields encoded before."""
         changed = copy.copy(value)
         for name, item in _fields(value).items():
             if room_after(item, PIECE, depth + 1) < 0:

@@ -1,4 +1,4 @@
-"""Files that only their owner may read. Owns their mode, whatever the umask; does not own what is in them."""
+"""Files that only their owner may read. Owns their mode, whatever the umask; does not own their content."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _GROUP_WRITES = 0o020
 
 
 def make_private(path: Path) -> None:
-    """Make a file that only its owner may read and write, or tighten the mode of the one that is there.
+    """Make a file that only its owner may read and write, or restrict the mode of an existing one.
 
-    A file that its group may write to was set up to be shared with the group: it keeps that, and nobody else may read
-    it. The mode of a file of another user cannot be changed, and is told in the log.
+    A file that its group may write to was set up to be shared with the group: it stays so, and nobody else may read it.
+    The mode of a file of another user cannot be changed; that is logged.
 
     Raises:
         OSError: it cannot be made.
@@ -47,7 +47,7 @@ def make_if_missing(path: Path) -> bool:
 
 
 def private_mode(mode: int) -> int:
-    """The part of a mode that a private file keeps: its owner's, and its group's where the group may write."""
+    """The part of a mode that stays in a private file: its owner's, and its group's where the group may write."""
     return mode & (0o660 if mode & _GROUP_WRITES else MODE)
 
 

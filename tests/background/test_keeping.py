@@ -8,7 +8,8 @@ import pytest
 from tests.background.conftest import Stage
 from toolwright import ToolContext, tool
 from toolwright.errors import RunError, ServiceError
-from toolwright.stores.sqlite.admin.maintenance import Pruned, check, prune, stats
+from toolwright.stores.contracts.inspection import Pruned
+from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
 
 
 @tool(supports_background=True)

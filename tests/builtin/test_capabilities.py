@@ -110,8 +110,8 @@ def test_capabilities_that_require_each_other_are_refused_and_the_circle_is_name
         (["todo", made("todo", prompt="mine")], None),
         ([3], "3 is not a capability"),
         ("files", "is one of them; give a list"),
-        ([made("a", unusable="it is half done")], "'a' can not be used: it is half done"),
-        ([made("a", made("b", unusable="it is half done"))], "'b' can not be used"),
+        ([made("a", unusable="it is half done")], "'a' cannot be used: it is half done"),
+        ([made("a", made("b", unusable="it is half done"))], "'b' cannot be used"),
     ],
 )
 async def test_what_can_not_be_active_is_refused_by_name(asked, said):

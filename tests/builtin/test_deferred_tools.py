@@ -19,7 +19,7 @@ FEW = Policy(defer_tools_from=3)
 async def send_mail(to: str, subject: Annotated[str, "What it is about"]) -> str:
     """Send a message to a person by electronic mail.
 
-    It can not be taken back.
+    It cannot be taken back.
     """
     return f"sent to {to}"
 

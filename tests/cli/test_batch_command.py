@@ -191,7 +191,7 @@ def test_a_batch_that_can_not_be_read_ends_with_two_and_the_reason(run: Run, con
 def test_a_file_that_is_not_there_is_named(run: Run) -> None:
     ended = run("batch", "gone.json", *KIT)
     assert ended.code == 2
-    assert "'gone.json' can not be read (No such file or directory)" in ended.err
+    assert "'gone.json' cannot be read (No such file or directory)" in ended.err
 
 
 def test_a_named_provider_is_taken_at_its_word(run: Run, project: Path) -> None:

@@ -178,7 +178,7 @@ def test_events_are_appended_to_a_file_as_lines_of_json(run: Run, project: Path)
 def test_an_events_file_that_can_not_be_written_is_named(run: Run) -> None:
     ended = run("call", "add", "a=1", "--events", "no/such/dir/events", *KIT)
     assert ended.code == 2
-    assert "'no/such/dir/events' can not be written" in ended.err
+    assert "'no/such/dir/events' cannot be written" in ended.err
 
 
 def test_what_tools_and_their_programs_print_stays_out_of_stdout(command: list[str], project: Path) -> None:

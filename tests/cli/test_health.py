@@ -41,7 +41,7 @@ async def test_a_worker_is_healthy_while_its_loop_and_its_store_answer(
             assert (status, body["healthy"], body["runs"]["completed"]) == (200, True, 1)
 
             monkeypatch.setattr(health, "PATIENCE", 0.05)
-            status, body = ask(told.url)  # on the loop, which can not answer meanwhile
+            status, body = ask(told.url)  # on the loop, which cannot answer meanwhile
             assert (status, body["why"]) == (503, "its loop or its store does not answer within 0.05 s")
             monkeypatch.undo()
             assert (await asyncio.to_thread(ask, told.url))[0] == 200

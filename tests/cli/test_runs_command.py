@@ -341,7 +341,7 @@ def test_a_store_that_somebody_else_keeps_locked_is_named(
         for words in (["runs", "cancel", id], ["spawn", "film", "--tools", "background.py"]):
             ended = run(*words, *DB)
             assert (ended.code, ended.out) == (2, "")
-            assert "agent.db' can not be" in ended.err
+            assert "agent.db' cannot be" in ended.err
     finally:
         connection.close()
     assert run("runs", "cancel", id, *DB).code == 0

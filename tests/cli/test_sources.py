@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Run
 
 SOME = """
-from toolwright import Tool, ToolRegistry, tool
+from toolwright import Capability, Tool, ToolRegistry, tool
 
 @tool
 def one() -> int: return 1
@@ -26,6 +26,17 @@ class Box:
     @tool
     def open(self) -> int: return 4
 
+def make_tools() -> list[Tool]:
+    return [one]
+
+def make_registry() -> "ToolRegistry":
+    return ToolRegistry([one])
+
+def unsaid(x):
+    return [one]
+
+made = make_tools()
+greeting = Capability(name="greeting", tools=[two])
 pair = [one, plain]
 registry = ToolRegistry([two])
 box = Box()
@@ -50,6 +61,8 @@ def names(run: Run, *words: str) -> list[str]:
     [
         ("some", ["one", "two"]),
         ("some.py", ["one", "two"]),
+        ("some:made", ["one"]),
+        ("some:greeting", ["two"]),
         ("./some.py", ["one", "two"]),
         ("some:one", ["one"]),
         ("some.py:one", ["one"]),
@@ -63,6 +76,18 @@ def test_a_source_is_a_module_or_a_file_or_something_in_one(
     run: Run, some: Path, source: str, expected: list[str]
 ) -> None:
     assert names(run, "--tools", source) == expected
+
+
+@pytest.mark.promise("BLT-04")
+def test_a_built_in_capability_is_a_source_by_its_name(run: Run, some: Path) -> None:
+    assert names(run, "--tools", "todo", "-t", "some:one") == ["one", "write_todos"]
+    ended = run("call", "write_todos", 'todos=[{"content": "a", "status": "pending"}]', "-t", "todo")
+    assert ended.code == 0, ended.err
+
+
+def test_a_module_of_the_directory_comes_before_a_capability_of_its_name(run: Run, some: Path) -> None:
+    (some / "todo.py").write_text("from kit import echo\n")
+    assert names(run, "--tools", "todo") == ["echo"]
 
 
 def test_sources_add_up_and_the_same_tool_twice_is_one(run: Run, some: Path) -> None:
@@ -110,6 +135,13 @@ def test_what_a_module_prints_while_it_is_imported_stays_out_of_the_output(run: 
         ("nowhere", "no module 'nowhere'; install it"),
         ("some.deeper", "no module 'some.deeper'; install it"),
         ("some:ona", "'some' has no 'ona'; did you mean 'one'?"),
+        (
+            "some:make_tools",
+            "The function 'make_tools' makes tools, and is none; name them, as in tools = make_tools()",
+        ),
+        ("some:make_registry", "The function 'make_registry' makes tools, and is none"),
+        ("some:unsaid", "The function 'unsaid' does not say what it returns"),
+        ("toolwright.builtin:default_tools", "The function 'default_tools' makes tools, and is none"),
         ("some:number", "5 is not a tool; decorate a function with @tool"),
         ("some/", "neither a Python file nor a module; use tools.py"),
         ("some:", "neither a Python file nor a module; use tools.py"),
@@ -119,7 +151,7 @@ def test_what_a_module_prints_while_it_is_imported_stays_out_of_the_output(run: 
         ("raising.py", "ZeroDivisionError: division by zero (raising.py, line 1)"),
         ("leaving.py", "SystemExit: 3"),
         ("needing.py", "install 'no_such_library'"),
-        ("wrong.py", "which can not be found"),
+        ("wrong.py", "which cannot be found"),
         ("json.py", "another has that name; rename it"),
     ],
 )

@@ -209,7 +209,7 @@ def test_what_is_taken_over_is_counted(run: Run, spawn: Spawn, workers: Workers)
         (["--tools", "background.py", "--health-port", "70000"], "--health-port"),
         (["--tools", "background.py", "--capacity", "0"], "--capacity"),
         (["--tools", "background.py", "--grace", "-1"], "--grace"),
-        (["--tools", "background.py", "--health-port", "0", "--health-host", "192.0.2.1"], "can not be listened on"),
+        (["--tools", "background.py", "--health-port", "0", "--health-host", "192.0.2.1"], "cannot be listened on"),
     ],
 )
 def test_a_worker_that_can_not_work_says_why(run: Run, spawn: Spawn, words: list[str], said: str) -> None:
@@ -225,7 +225,7 @@ def test_a_port_that_is_taken_is_named(run: Run, spawn: Spawn) -> None:
         port = taken.getsockname()[1]
         ended = run("worker", "--tools", "background.py", *DB, "--health-port", str(port))
     assert ended.code == 2
-    assert f"Port {port} of '127.0.0.1' can not be listened on (Address already in use)" in ended.err
+    assert f"Port {port} of '127.0.0.1' cannot be listened on (Address already in use)" in ended.err
 
 
 def test_without_its_package_the_port_says_what_to_install(command: list[str], spawn: Spawn) -> None:

@@ -232,7 +232,8 @@ async def test_a_step_that_can_not_be_recorded_is_no_outcome(crashes):
 async def work(ctx: ToolContext) -> str:
     note("work")
     if full:
-        await runtime._store._writer.do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
+        writer = runtime._parts.storage.store._writer
+        await writer.do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
     try:
         return await ctx.step("act", lambda: "x" * 200_000)
     except Exception as error:

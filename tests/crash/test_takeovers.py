@@ -15,7 +15,7 @@ from toolwright.errors import StoreError
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import crash_point, note, say
 
-END = "before the end of a process is written"
+END = "before the end of a run is written"
 
 
 async def single(disposition: Any = "resume", ahead: float = 0.0, timeout: float | None = None) -> None:
@@ -148,7 +148,7 @@ def test_a_thawed_worker_takes_its_run_again_when_the_one_that_took_it_over_is_k
 
 
 class Faltering:
-    """What it is put around, but the first time it is asked for the end of a process it can not write it."""
+    """What it is put around, but the first time it is asked for the end of a process it cannot write it."""
 
     def __init__(self, inner: Any, **parts: Any) -> None:
         self._inner = inner

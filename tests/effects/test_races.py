@@ -157,7 +157,7 @@ async def test_of_a_thousand_decisions_made_at_once_each_has_one_winner_and_all_
                     winner = race.judge(number, outcome)
                     won[name, winner] += 1
                     assert ran[number] == (1 if name == "pending" else outcome.ok), (outcome, winner)
-        remembered = await runtimes[0]._shared.effects.waits.remembered("s")
+        remembered = await runtimes[0]._parts.shared.effects.waits.remembered("s")
     kept = {jsonx.decode(one.pattern)["n"]: {one.effect} for one in remembered}
     assert kept == race.lasting
     assert len(remembered) == len(kept) > 0

@@ -1,4 +1,4 @@
-"""Calls that wait for the outside world: completions, events, signals; keys that can not be made up."""
+"""Calls that wait for the outside world: completions, events, signals; keys that cannot be made up."""
 
 import asyncio
 import base64
@@ -323,8 +323,8 @@ async def test_pendings_wait_side_by_side_and_hold_no_slot(place, open_runtime):
         batch = session.start_batch([call(flight) for flight in flights], max_concurrency=1)
         for _ in flights:
             await waiting(events)
-        assert session._limit.in_use == 0
-        assert session._host.admission.idle
+        assert session._core.limit.in_use == 0
+        assert session._core.environment.admission.idle
         for flight in reversed(flights):
             await runtime.resolve(desk.keys[flight], flight)
         outcomes = await batch

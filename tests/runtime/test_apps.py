@@ -24,8 +24,7 @@ from toolwright import (
     ToolwrightError,
     tool,
 )
-from toolwright.app import APP_OPTIONS, OPEN_OPTIONS
-from toolwright.app_options import RuntimeOptions
+from toolwright.app_options import APP_OPTIONS, OPEN_OPTIONS, RuntimeOptions
 
 
 class Parrot:

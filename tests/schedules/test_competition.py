@@ -39,7 +39,7 @@ class Competitor:
 
     def _open(self) -> None:
         self.store = SqliteStore(self._file, sync="normal")
-        self._scheduler = Scheduler(self.store.services.schedules, Limits(queue=True))
+        self._scheduler = Scheduler(lambda: self.store.services.schedules, Limits(queue=True))
 
     async def fire(self, now: float) -> None:
         while await self._scheduler.fire_due(now + self.skew):
@@ -150,7 +150,7 @@ async def test_who_looked_before_another_fired_fires_nothing_even_if_what_was_do
         quick, late = Competitor(file, 0), Competitor(file, 0)
         slow = Slow(late.store.services.schedules)
         try:
-            held_up = asyncio.ensure_future(Scheduler(slow, Limits(queue=True)).fire_due(begin + 3600))
+            held_up = asyncio.ensure_future(Scheduler(lambda: slow, Limits(queue=True)).fire_due(begin + 3600))
             await slow.looked.wait()
             await quick.fire(begin + 3600)
             assert (await prune(file, begin + 7200)).firings == 1

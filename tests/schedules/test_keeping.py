@@ -11,7 +11,8 @@ import pytest
 from tests.schedules.conftest import NINE, did
 from toolwright import Runtime, ToolContext, tool
 from toolwright.errors import ScheduleError, ServiceError
-from toolwright.stores.sqlite.admin.maintenance import Pruned, check, prune
+from toolwright.stores.contracts.inspection import Pruned
+from toolwright.stores.sqlite.admin.maintenance import check, prune
 
 HOUR = 3600
 

@@ -121,8 +121,8 @@ class Broken(Wrong):
 @pytest.mark.promise("CRON-01")
 @pytest.mark.parametrize("zone", [Broken(), Wrong()], ids=["broken", "wrong"])
 def test_a_datetime_whose_zone_fails_is_refused(zone):
-    assert "has a time zone that can not be read" in refusal(at=datetime(2030, 1, 1, tzinfo=zone))
-    assert "can not be read" in refusal(at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
+    assert "has a time zone that cannot be read" in refusal(at=datetime(2030, 1, 1, tzinfo=zone))
+    assert "cannot be read" in refusal(at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
 
 
 @pytest.mark.promise("CRON-01")
@@ -245,14 +245,12 @@ class Thing:
 )
 def test_what_is_not_text_is_refused_by_its_type(junk):
     kind = type(junk).__name__
-    assert refusal(cron=junk) == (
-        f"cron_expression can not be of type {kind!r}; it must be text such as '*/10 * * * *'"
-    )
+    assert refusal(cron=junk) == (f"cron_expression cannot be of type {kind!r}; it must be text such as '*/10 * * * *'")
     assert refusal(at=junk) == (
-        f"scheduled_at can not be of type {kind!r}; it must be RFC3339 text or a datetime with a zone"
+        f"scheduled_at cannot be of type {kind!r}; it must be RFC3339 text or a datetime with a zone"
     )
     assert refusal(cron="* * * * *", timezone=junk) == (
-        f"timezone can not be of type {kind!r}; it must be an IANA name such as 'Europe/Berlin'"
+        f"timezone cannot be of type {kind!r}; it must be an IANA name such as 'Europe/Berlin'"
     )
 
 

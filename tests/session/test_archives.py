@@ -113,7 +113,7 @@ async def test_a_session_that_exists_is_replaced_only_when_that_is_said(place, o
     with pytest.raises(ServiceError, match="no session") as refused:
         await runtime.export_session("unknown", tmp_path / "u.zip")
     assert refused.value.code == "not_found"
-    with pytest.raises(ArchiveError, match="can not be written"):
+    with pytest.raises(ArchiveError, match="cannot be written"):
         await runtime.export_session("s", tmp_path / "none" / "s.zip")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

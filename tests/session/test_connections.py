@@ -53,7 +53,7 @@ async def test_a_connection_that_is_not_usable_is_refused(place, open_runtime, m
     for provider, detail in (("", None), ("a\n", None), (3, None), ("x", object()), ("x", "y" * 70_000)):
         with pytest.raises(ServiceError):
             await session.connect(provider, detail=detail)
-    monkeypatch.setattr("toolwright.session.connecting.MOST", 1)
+    monkeypatch.setattr("toolwright.session.session.MOST", 1)
     await session.connect("a")
     await session.connect("a")
     with pytest.raises(ServiceError, match="1 connections"):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from toolwright import Attachment, Decision, Failure, Image, Success, ToolContext, ToolOutcome, events, tool
+from toolwright import Attachment, CallRecord, Decision, Failure, Image, Success, ToolContext, ToolOutcome, events, tool
 from toolwright.calls.redact import redact_fields
 from toolwright.session.secrets.master_keys import GivenKeys
 from toolwright.session.secrets.redactor import KnownSecrets
@@ -124,6 +124,52 @@ def test_each_field_of_an_outcome_comes_back_from_its_json_form():
 def test_each_field_of_an_event_is_in_its_json_form(kind: type):
     item, _ = holding(kind)
     assert item.to_json().keys() == {"kind", *(field.name for field in fields(kind))}
+
+
+@pytest.mark.promise("SAFE-02")
+@pytest.mark.parametrize("kind", [events.CallStarted, events.CallFinished], ids=lambda kind: kind.__name__)
+async def test_each_property_of_the_start_and_the_end_of_a_call_is_in_its_json_form(open_runtime, place, kind: Any):
+    @tool
+    async def give() -> int:
+        return 1
+
+    runtime = await open_runtime(place, give)
+    with runtime.subscribe() as watched:
+        await runtime.session("s1").call("give")
+        event: Any = await anext(each async for each in watched if type(each) is kind)
+    properties = {name for name in dir(kind) if isinstance(getattr(kind, name), property)}
+    assert event.to_json().keys() == {"kind", *properties}
+
+
+@pytest.mark.promise("SAFE-02")
+def test_each_field_of_a_record_is_redacted_before_or_named_as_one_that_holds_nothing_of_a_tool():
+    names = {field.name for field in fields(CallRecord)}
+    assert names == CallRecord.redacted | CallRecord.unsearched
+    assert not CallRecord.redacted & CallRecord.unsearched
+
+
+@pytest.mark.promise("SAFE-02")
+def test_each_field_of_a_record_is_in_its_json_form():
+    record = CallRecord("s", "b", "c1", "t", "app.t", "model", None, b'{"a":1}', 0.0, 1.0, 2.0, 3.0, outcome=OUTCOME)
+    told = record.to_json()
+    assert {field.name for field in fields(CallRecord)} - told.keys() == CallRecord.untold
+    derived = {name for name in dir(CallRecord) if isinstance(getattr(CallRecord, name), property)}
+    assert derived - told.keys() == {"category", "code", "replayed"}  # the outcome tells them
+    assert told["outcome"] == OUTCOME.to_json()
+
+
+@pytest.mark.promise("SAFE-02")
+async def test_each_field_of_a_success_is_in_the_outcome(open_runtime, place):
+    @tool
+    async def give() -> Success:
+        return Success("v", "raw", [IMAGE], [ATTACHMENT], {"rows": 3})
+
+    runtime = await open_runtime(place, give)
+    outcome = await runtime.session("s1").call("give")
+    given = Success("v", "raw", (IMAGE,), (ATTACHMENT,), {"rows": 3})
+    for name in Success.__struct_fields__:
+        assert getattr(given, name), name
+        assert getattr(outcome, name) == getattr(given, name), name
 
 
 @pytest.mark.promise("SAFE-02", "SES-04")

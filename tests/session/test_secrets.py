@@ -189,7 +189,7 @@ async def test_a_row_that_was_changed_or_moved_is_refused(file, open_runtime, ch
     database.close()
     runtime = await open_runtime(file)
     session = runtime.session("t" if "'t'" in change else "s")
-    with pytest.raises(SecretsError, match=r"'a'.*can not be opened") as refused:
+    with pytest.raises(SecretsError, match=r"'a'.*cannot be opened") as refused:
         await session.secrets.get("a")
     assert "value" not in str(refused.value)
     await session.secrets.set("a", "set again")

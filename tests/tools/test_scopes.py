@@ -209,7 +209,7 @@ def test_an_overriding_view_changes_parts_of_a_definition():
     ],
 )
 def test_what_a_view_can_not_override_is_refused_when_the_view_is_made(part: str, remedy: str):
-    with pytest.raises(RegistryError, match=f"overrides {part!r} of 'read', which it can not change; {remedy}"):
+    with pytest.raises(RegistryError, match=f"overrides {part!r} of 'read', which it cannot change; {remedy}"):
         overridden(ToolRegistry([named("read")]), {"read": {part: 5}})
 
 

@@ -385,7 +385,7 @@ def test_a_raw_handler_that_could_never_be_called_is_refused(handler: Any):
 
 @pytest.mark.promise("TOOL-03")
 def test_a_handler_that_is_no_function_is_refused():
-    with pytest.raises(ToolDefinitionError, match="'read' has the handler 'nothing', which can not be called"):
+    with pytest.raises(ToolDefinitionError, match="'read' has the handler 'nothing', which cannot be called"):
         Tool.from_schema(name="read", handler="nothing")  # type: ignore[arg-type]
 
 
@@ -480,7 +480,7 @@ def test_what_can_not_be_a_tool_is_refused_with_the_remedy(thing: Any):
 def test_a_class_or_a_name_under_the_decorator_is_refused_with_the_remedy():
     with pytest.raises(ToolDefinitionError, match="use a function, a method or a callable object"):
         tool(dict)
-    with pytest.raises(ToolDefinitionError, match="'get_issue' can not be a tool"):
+    with pytest.raises(ToolDefinitionError, match="'get_issue' cannot be a tool"):
         tool("get_issue")  # type: ignore[call-overload]
 
 

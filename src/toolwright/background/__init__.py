@@ -1,1 +1,1 @@
-"""Work that outlives the batch: processes, who runs them, and what becomes of them when a worker dies."""
+"""Work that outlives the batch: background runs, their workers, and takeover when a worker dies."""

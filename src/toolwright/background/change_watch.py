@@ -1,4 +1,5 @@
-"""Who watches processes here. Owns waking them: by what this process writes, and by what others did to the store."""
+"""The watchers of runs in this process. Owns waking them: by changes of this process, and by those of others in the
+store."""
 
 from __future__ import annotations
 
@@ -9,23 +10,33 @@ from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
 
 POLL = 0.2
-"""Seconds between two looks at what other processes changed, while somebody watches here."""
+"""Seconds between two looks at the changes of other processes, while there are watchers here."""
 
 
-class Bell:
-    """All who watch processes of one store. `alone` says that no other process can change any."""
+class Watcher:
+    """A watcher of one run."""
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class ChangeWatch:
+    """All watchers of runs of one store. `alone` means that no other process can change any."""
 
     def __init__(self, store: RunStore, clock: Clock, *, alone: bool) -> None:
         self._store = store
         self._clock = clock
         self._alone = alone
-        self._watchers: dict[str, list[asyncio.Future[None]]] = {}
-        self._cursor = -1
+        self._watchers: dict[str, list[Watcher]] = {}
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
@@ -33,24 +44,24 @@ class Bell:
     def ring(self, ids: Iterable[str]) -> None:
         """Something of these processes changed."""
         for id in ids:
-            for watcher in self._watchers.pop(id, ()):
-                if not watcher.done():
-                    watcher.set_result(None)
+            for watcher in self._watchers.get(id, ()):
+                if not watcher.changed.done():
+                    watcher.changed.set_result(None)
 
     @contextlib.asynccontextmanager
-    async def watching(self, id: str) -> AsyncIterator[asyncio.Future[None]]:
-        """Watch a process from here on; gives what is done when something of it changes.
+    async def watching(self, id: str) -> AsyncIterator[Watcher]:
+        """Watch a run from here on: `changed` is done when something of it changes.
 
-        What changes while the body looks at the store is not missed.
+        A change while the body reads the store is not missed.
 
         Raises:
-            RuntimeClosed: nobody would be told any more.
+            RuntimeClosed: watchers are not told any more.
         """
         self._require_open()
         if not self._alone and not self._watchers:
             await self._look()
             self._require_open()
-        watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        watcher = Watcher()
         self._watchers.setdefault(id, []).append(watcher)
         self._arm()
         try:
@@ -59,12 +70,23 @@ class Bell:
             self._require_open()  # else the store was closed with the runtime, while the body looked at it
             raise
         finally:
-            others = [other for other in self._watchers.pop(id, ()) if other is not watcher]
-            if others:
-                self._watchers[id] = others
+            watchers = self._watchers[id]
+            watchers.remove(watcher)
+            if not watchers:
+                del self._watchers[id]
+
+    def rearm(self, watcher: Watcher) -> None:
+        """Watch for the next change. The store is to be read after this, and not before.
+
+        Raises:
+            RuntimeClosed: watchers are not told any more.
+        """
+        if self._closed:
+            self._require_open()
+        watcher.changed = asyncio.get_running_loop().create_future()
 
     def close(self) -> None:
-        """Look no more; whoever still watches is woken, and may watch no longer."""
+        """Look no more; remaining watchers are woken, and may watch no longer."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -90,7 +112,7 @@ class Bell:
         self._looking = None
         if not task.cancelled():
             if task.exception() is not None:
-                log.warning("What other processes changed can not be read: %s", task.exception())
+                log.warning("What other processes changed cannot be read: %s", task.exception())
             self._arm()
 
     async def _look(self) -> None:

@@ -1,18 +1,20 @@
-"""One process that runs here. Owns its way from the claim to its end, and stopping it; the call itself is a batch's."""
+"""One background run that a worker of this process has. Owns its way from the claim to its end, and stopping it; the
+call itself is run by a batch of its session."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec.structs import replace
 
-from toolwright.background.ending import abandoned, end, failed, make_ending, status_of, stopped, timed_out
-from toolwright.background.event_collector import Sink
+from toolwright.background.checks import LONGEST, require_background
+from toolwright.background.ending import abandoned, end, failed, make_ending, stopped, timed_out
+from toolwright.background.event_collector import EventCollector
+from toolwright.background.report_writer import ReportWriter
 from toolwright.calls.batch import Batch
-from toolwright.clock import Clock
-from toolwright.effects.alarms import Alarms
+from toolwright.calls.policy import Policy
 from toolwright.errors import (
     MachineError,
     PolicyError,
@@ -21,47 +23,49 @@ from toolwright.errors import (
     StoreError,
     ToolwrightError,
 )
-from toolwright.stores.contracts.background_run import BackgroundRun, Status
+from toolwright.session.core import RunBatch
+from toolwright.session.open_sessions import OpenSessions
+from toolwright.session.parts import SharedParts
+from toolwright.stores.contracts.background_run import Status, scope_of
 from toolwright.stores.contracts.run_store import Claimed, RunStore
-from toolwright.stores.contracts.sessions import Quotas
+from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.registry import find
 
 log = logging.getLogger("toolwright.background")
 
-LOST = "the worker no longer runs this process"
+LOST = "the worker no longer has this run"
 
 
-class Running:
-    """A claimed process, from now until it is over or let go of.
+class ClaimedRun:
+    """A claimed run, from now until it is finished or released.
 
-    `start` makes the batch of its call; `flush` writes what was reported before its end is. After `max_crashes`
-    workers in a row that were gone with it, it is given up: one that ends its worker must not end them for ever.
+    It is given up when `max_crashes` of the policy workers in a row died with it: a run that kills its worker must not
+    kill workers for ever.
     """
 
     def __init__(
         self,
         claimed: Claimed,
         store: RunStore,
-        clock: Clock,
-        alarms: Alarms,
-        quotas: Quotas,
-        sink: Sink,
-        start: Callable[[BackgroundRun, Sink], Batch],
-        flush: Callable[[Sink], Awaitable[None]],
-        max_crashes: int,
+        shared: SharedParts,
+        sessions: OpenSessions,
+        reports: ReportWriter,
     ) -> None:
-        self._process = claimed.process
+        self.run = claimed.process
+        """The run, as it was when it was claimed."""
+        self.id = claimed.process.id
         self._gone = claimed.before
         self._done = claimed.done
         self._store = store
-        self._clock = clock
-        self._alarms = alarms
-        self._quotas = quotas
-        self._sink = sink
-        self._start = start
-        self._flush = flush
-        self._max_crashes = max_crashes
+        self._shared = shared
+        self._sessions = sessions
+        self._reports = reports
+        self._clock = shared.clock
+        self._events = EventCollector(claimed.process, shared.clock, reports.dirty, self._call_waits)
         self._batch: Batch | None = None
+        self._waits = False
+        self._watching: asyncio.Task[None] | None = None
         self._late = False
         self._reason: str | None = claimed.process.cancel_reason
         self.let_gone = False
@@ -72,19 +76,9 @@ class Running:
         self.task = asyncio.ensure_future(self._go())
 
     @property
-    def id(self) -> str:
-        """The id of the process."""
-        return self._process.id
-
-    @property
-    def process(self) -> BackgroundRun:
-        """The process, as it was when it was claimed."""
-        return self._process
-
-    @property
     def hold(self) -> tuple[str, int]:
-        """What its worker holds on to: the id, and the token of its claim."""
-        return self._process.id, self._process.token
+        """The claim of its worker: the id, and the token."""
+        return self.run.id, self.run.token
 
     def cancel(self, reason: str) -> None:
         """Stop it; its outcome is "cancelled"."""
@@ -94,7 +88,7 @@ class Running:
                 self._batch.cancel(reason)
 
     def let_go(self) -> None:
-        """Stop it as a crash would: it is left to another worker. One that is about to end still does."""
+        """Stop it as a crash would, and leave it to another worker. A run that is about to end still ends."""
         if self.ending:
             return
         self.let_gone = True
@@ -105,7 +99,7 @@ class Running:
             self._batch.cancel(LOST)
 
     async def ended(self) -> None:
-        """Wait until nothing of it runs here any more."""
+        """Wait until its code no longer runs here."""
         await asyncio.wait({self.task})
 
     async def _go(self) -> None:
@@ -115,96 +109,144 @@ class Running:
                 self.ending = True
                 await self._end(outcome)
         except (StoreError, MachineError, RuntimeClosed) as fault:
-            # Its worker hands it back, and another goes on with it, or the same.
+            # Its worker hands it back, and the same or another one continues it.
             self.faulty = True
             if not self.let_gone:
-                log.warning("The process %r can not go on here: %s", self.id, fault)
-        except Exception:  # the edge of a process: whatever it is, the run must be seen to end
-            log.exception("The process %r could not be ended as it should", self.id)
+                log.warning("The run %r cannot continue here: %s", self.id, fault)
+        except Exception:  # the edge of the runtime: whatever it is, the run must be seen to end
+            log.exception("The run %r could not be ended as it should", self.id)
             await self._end_badly()
 
     async def _outcome(self) -> ToolOutcome:
-        process = self._process
+        run = self.run
         if self._done:
             return await self._known()
         if self._reason is not None:
-            return stopped(process, begun=process.attempts > 1)  # this is one of them
+            return stopped(run, begun=run.attempts > 1)  # this is one of these attempts
         if self._gone is not None and (
-            process.options.disposition == "abandon" or process.crashes >= self._max_crashes
+            run.options.disposition == "abandon" or run.crashes >= self._shared.policy.max_crashes
         ):
-            return abandoned(process)
-        if process.deadline is not None and process.deadline <= self._clock.now():
-            return timed_out(process)
-        self._sink.say("Running")
-        alarm = None if process.deadline is None else self._alarms.set(process.deadline, self._time_is_up)
+            return abandoned(run)
+        if run.deadline is not None and run.deadline <= self._clock.now():
+            return timed_out(run)
+        self._events.say("Running")
+        alarm = None if run.deadline is None else self._shared.effects.room.alarms.set(run.deadline, self._time_is_up)
         try:
-            batch = self._batch = self._start(process, self._sink)
-            watching = asyncio.ensure_future(self._watch(batch))
+            self._batch = batch = self._start_batch()
+            if self._waits:
+                self._call_waits()
             try:
                 (outcome,) = await batch.wait()
             finally:
-                watching.cancel()
+                if self._watching is not None:
+                    self._watching.cancel()
         except (StoreError, MachineError, RuntimeClosed):
             raise
         except PolicyError as error:  # such as a rule of its starter's that is not known here
             failure = Failure(
                 category="permission_denied",
                 code="rule_unknown" if isinstance(error, RuleUnknown) else "policy_error",
-                message=f"Tool {process.tool!r} may not run: {error}",
+                message=f"Tool {run.tool!r} may not run: {error}",
                 source="policy",
             )
-            return replace(failed(process, failure), may_have_run=process.attempts > 1)
+            return replace(failed(run, failure), may_have_run=run.attempts > 1)
         except ToolwrightError as error:  # such as an id that was used for something else
             failure = Failure(category="internal", code="not_started", message=str(error), source="runtime")
-            return replace(failed(process, failure), may_have_run=process.attempts > 1)  # this is one of them
+            return replace(failed(run, failure), may_have_run=run.attempts > 1)  # this is one of these attempts
         finally:
             if alarm is not None:
                 alarm.cancel()
-        return timed_out(process) if self._late and outcome.status == "cancelled" else outcome
+        return timed_out(run) if self._late and outcome.status == "cancelled" else outcome
 
     async def _known(self) -> ToolOutcome:
-        """The outcome that its call has already: no time that is up and nobody who cancels it may change that."""
-        (outcome,) = await self._start(self._process, self._sink).wait()
+        """The outcome that its call has already: neither a timeout nor a cancellation may change that."""
+        (outcome,) = await self._start_batch().wait()
         return outcome
+
+    def _start_batch(self) -> Batch:
+        run = self.run
+        call = ToolCall(id=run.id, name=run.tool, arguments=run.arguments, source=run.source)
+        scope, started_by = scope_of(run.id), run.started_by
+        session = self._sessions.core(run.session)
+        tools = session.tools_of_runs()
+        tool = tools.get(run.tool) or find(tools, run.tool)
+        restrictions: tuple[Policy, ...] = ()
+        if not self._done:  # else its outcome is only looked up, and nothing of it can be refused any more
+            if tool is not None and not tool.definition.hints.supports_background:
+                require_background(tool, run.tool, session.policy)
+            restrictions = session.read_authority(run.authority)
+        # The timeout of a run covers all of it, and its worker enforces it. A run without one has the timeout of its
+        # tool, and never the default of the policy.
+        said = None if tool is None or run.options.timeout is not None else tool.definition.timeout
+        return session.start_run(
+            call,
+            RunBatch(
+                scope=scope,
+                push=self._events.push,
+                save_event=partial(self._reports.append, run, self._events),
+                tools=tools,
+                tool=tool,
+                timeout=LONGEST if said is None else said,
+                restrictions=restrictions,
+                started_by=started_by,
+            ),
+        )
 
     def _time_is_up(self) -> None:
         self._late = True
         if self._batch is not None:
             self._batch.cancel("the run took longer than it may")
 
+    def _call_waits(self) -> None:
+        """Its call begins to wait for something outside: from now on, look whether it does."""
+        self._waits = True
+        if self._watching is None and self._batch is not None:
+            self._watching = asyncio.ensure_future(self._watch(self._batch))
+
     async def _watch(self, batch: Batch) -> None:
-        """Say when the process waits for something outside, and when it goes on."""
+        """Report when the run waits for something outside, and when it continues."""
         waiting = False
-        while True:
+        while not batch.done:
             change = batch.next_change()
             runs = batch.unfinished
             now = bool(runs) and all(run.waiting for run in runs)
             if now != waiting:
                 waiting = now
-                self._sink.waits(waiting)
+                self._events.waits(waiting)
             try:
                 await change
             finally:
                 change.cancel()
 
     async def _end(self, outcome: ToolOutcome) -> None:
-        await self._flush(self._sink)
-        if await end(self._store, self._quotas, self._process, outcome, self._clock.now(), self._gone):
-            self.ended_as = status_of(outcome, self._gone)
+        reports, events = self._reports, self._events
+        last = await reports.take_last(events)
+        try:
+            self.ended_as = await end(
+                self._store,
+                self._shared.quotas,
+                self.run,
+                outcome,
+                self._clock.now(),
+                self._gone,
+                has_output=events.printed,
+                report=last,
+            )
+        except StoreError:
+            reports.put_back(last)
+            raise
 
     async def _end_badly(self) -> None:
         failure = Failure(
             category="internal",
             code="internal_error",
-            message="The run ended in a way that can't be told",
+            message="The run failed with an internal error; see the log of its worker",
             source="runtime",
         )
         try:
-            bare = make_ending(
-                self._process, failed(self._process, failure), self._clock.now(), files=False, tell=False
-            )
-            if await self._store.finish(bare, self._quotas):
+            bare = make_ending(self.run, failed(self.run, failure), self._clock.now(), files=False, tell=False)
+            if await self._store.finish(bare, self._shared.quotas):
                 self.ended_as = bare.status
         except ToolwrightError as error:
             self.faulty = True
-            log.warning("The process %r can not be ended here: %s", self.id, error)
+            log.warning("The run %r cannot be ended here: %s", self.id, error)

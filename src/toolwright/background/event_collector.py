@@ -1,9 +1,8 @@
-"""What a running process says, on its way to the store. Owns joining much of it into one report."""
+"""The events of a background run on their way to the store. Owns joining many of them into one report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from toolwright.background.output import Gathered, LogText, live_tail
 from toolwright.clock import Clock
@@ -13,26 +12,35 @@ from toolwright.stores.contracts.run_store import Report
 from toolwright.tools.outcome import encodable
 
 WORDS = 500
-"""Characters of a label, and of the name of what is waited for."""
+"""The longest label, and name of a wait, in characters."""
 STREAM = 50
 """Characters of the name of a stream."""
 
 
-class Sink:
-    """Takes the events of the calls of one process, at any rate, and never makes them wait.
+class EventCollector:
+    """Takes the events of the calls of one run, at any rate, and never makes them wait.
 
-    `dirty` is told once when there is something to report, until the report is taken.
+    `dirty` is called once when there is something to report, until the report is taken. `waits` is called each time
+    that the call of the run begins to wait for something outside.
     """
 
-    def __init__(self, process: BackgroundRun, clock: Clock, dirty: Callable[[Sink], None]) -> None:
-        self.id = process.id
-        self._token = process.token
+    def __init__(
+        self,
+        run: BackgroundRun,
+        clock: Clock,
+        dirty: Callable[[EventCollector], None],
+        waits: Callable[[], None],
+    ) -> None:
+        self.id = run.id
+        self._token = run.token
         self._clock = clock
         self._dirty = dirty
+        self._waits = waits
         self._told = False
-        self._gathered = Gathered(process.log_chars)
-        self._tail = process.tail
-        self._text = LogText(process.tail)
+        self._logged = run.log_chars
+        self._gathered: Gathered | None = None  # most runs print nothing
+        self._tail = run.tail
+        self._text: LogText | None = None
         self._progress: Progress | None = None
         self._opening_text: str | None = None
         self._status_text: str | None = None
@@ -41,10 +49,12 @@ class Sink:
         self._waiting = self._waited = False
 
     def push(self, event: AnyEvent) -> None:
-        """Take an event; only what the call of the process says, and what its nested calls print, is of interest."""
+        """Take an event; only events of the run's call, and output of its nested calls, are of interest."""
         if isinstance(event, CallOutput):
             text = _words(event.text)
             if text:
+                if self._gathered is None:
+                    self._gathered = Gathered(self._logged)
                 self._gathered.add(" ".join(_words(event.stream)[:STREAM].split()) or "output", text)
                 self._tell()
         elif isinstance(event, CallProgress) and event.call_id == self.id:
@@ -55,34 +65,46 @@ class Sink:
             self.say(self._said)
         elif isinstance(event, CallWaiting) and event.call_id == self.id:
             self._wanted = (_words(event.what), _words(event.name)[:WORDS])
+            self._waits()
 
     def say(self, text: str) -> None:
-        """What the process is doing, in words."""
-        # People read what happened in the order it did: what was said before the output comes before it.
-        if self._gathered.is_empty:
+        """The activity of the run, in words."""
+        # People read events in their order: status text before the output comes before it.
+        if self._gathered is None or self._gathered.is_empty:
             self._opening_text, self._status_text = text, None
         else:
             self._status_text = text
         self._tell()
 
+    @property
+    def printed(self) -> bool:
+        """True when the run has printed something, here or with an earlier worker."""
+        return self._logged > 0 or self._gathered is not None
+
+    @property
+    def has_output_left(self) -> bool:
+        """True when there is output that was not taken yet."""
+        return self._gathered is not None and not self._gathered.is_empty
+
     def waits(self, waiting: bool) -> None:
-        """It waits for something outside, or continues and shows what its tool said last."""
+        """The run waits for something outside, or continues and shows the last status of its tool."""
         self._waiting = waiting
         if not waiting and self._said is not None:
             self.say(self._said)
         self._tell()
 
     def take(self) -> Report | None:
-        """What was said since this was last asked for."""
+        """The report since this was last called."""
         told, self._told = self._told, False
         if not told:
             return None
-        pieces, dropped = self._gathered.take()
+        pieces, dropped = ([], 0) if self._gathered is None else self._gathered.take()
         if pieces:
+            self._text = self._text or LogText(self._tail)
             self._tail = live_tail(self._tail, pieces, self._text)
         waiting = None
         if self._waiting is not self._waited:
-            # What came and went since the last report is not told.
+            # A wait that began and ended since the last report is not told.
             self._waited = self._waiting
             waiting = self._wanted if self._waiting else ()
         report = Report(
@@ -107,7 +129,7 @@ class Sink:
 
 
 def _progress(event: CallProgress) -> Progress | None:
-    """What a tool says of its progress, if that is something that can be kept."""
+    """The progress that a tool reports, if it can be stored."""
     current, total = _number(event.current), _number(event.total)
     label, unit = (None if each is None else _words(each)[:WORDS] for each in (event.label, event.unit))
     if current is None and (event.current is not None or (total is None and label is None)):
@@ -115,10 +137,10 @@ def _progress(event: CallProgress) -> Progress | None:
     return Progress(current, total, unit, label)
 
 
-def _number(value: Any) -> float | None:
-    # What is not a number at all is not below anything either.
+def _number(value: object) -> float | None:
+    # A value that is not a number is not below anything either.
     return value if isinstance(value, (int, float)) and abs(value) < 2**63 else None
 
 
-def _words(text: Any) -> str:
+def _words(text: object) -> str:
     return encodable(text if isinstance(text, str) else str(text))

@@ -1,4 +1,4 @@
-"""What a process prints. Owns gathering it into few pieces, its bounds, and the text of the log."""
+"""The output of a run. Owns gathering it into few pieces, its bounds, and the text of the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from toolwright.stores.contracts.run_store import HEAD, LIVE, TAIL, Piece, RunStore
 
 LARGEST = 16 * 1024
-"""Characters of a piece: what is printed in small parts is gathered up to this."""
+"""The characters of a piece: output in small parts is gathered up to this."""
 PAGE = 500
 """Events that are read at once."""
 
@@ -64,7 +64,7 @@ class Gathered:
     def _keep(self, piece: Piece) -> None:
         room = HEAD - self._logged - (piece.cost - len(piece.text))
         if 0 < room < len(piece.text):
-            # Filled to the last character: what does not fit into the head begins the tail, and only that.
+            # Filled to the last character: the part that does not fit into the head begins the tail, and only that.
             self._keep(Piece(piece.stream, piece.text[:room]))
             piece = Piece(piece.stream, piece.text[room:])
         if self._logged + piece.cost <= HEAD and not self._last:
@@ -90,7 +90,7 @@ class LogText:
 
     @property
     def at_line_start(self) -> bool:
-        """True when what comes next begins a line."""
+        """True when the next text begins a line."""
         return self._ended
 
     def of(self, pieces: Iterable[Piece]) -> str:
@@ -106,7 +106,7 @@ class LogText:
 
 
 def render(pieces: Iterable[Piece], logged: int) -> str:
-    """The whole log of a process that printed so much: all of it, or its head, a line that says so, and its tail."""
+    """The whole log of a run with this much output: all of it, or its head, a line about the gap, and its tail."""
     kept = list(pieces)
     missing = logged - sum(piece.cost for piece in kept)
     text, parts, cost = LogText(), [], 0
@@ -129,7 +129,7 @@ def capped(text: str) -> str:
 
 
 async def printed(store: RunStore, id: str) -> tuple[list[Piece], int]:
-    """What is kept of the output of a process, and how much it printed in all."""
+    """The stored output of a run, and the length of all its output."""
     pieces: list[Piece] = []
     after = 0
     while page := await store.events(id, after, PAGE):

@@ -1,4 +1,4 @@
-"""What the processes of a worker report. Owns gathering it, writing it in one go, and trying again when that fails."""
+"""The reports of a worker's runs. Owns gathering them, writing them together, and trying again when that fails."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from toolwright.background.change_watch import Bell
-from toolwright.background.event_collector import Sink
+from toolwright.background.change_watch import ChangeWatch
+from toolwright.background.event_collector import EventCollector
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.background_run import BackgroundRun
@@ -19,22 +19,25 @@ FLUSH = 0.25
 """Seconds that reports of processes are gathered before they are written, all in one transaction."""
 
 
-class Reporting:
-    """Writes the reports of a worker's processes; `lost` is told of one that is no longer the worker's."""
+class ReportWriter:
+    """Writes the reports of a worker's runs; `lost` is called for a run that the worker no longer holds."""
 
-    def __init__(self, store: RunStore, clock: Clock, bell: Bell, lost: Callable[[Report], None]) -> None:
+    def __init__(self, store: RunStore, clock: Clock, bell: ChangeWatch, lost: Callable[[Report], None]) -> None:
         self._store = store
         self._clock = clock
         self._bell = bell
         self._lost = lost
-        self._dirty: dict[Sink, None] = {}
+        self._dirty: dict[EventCollector, None] = {}
         self._unwritten: list[Report] = []
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
 
-    def dirty(self, sink: Sink) -> None:
+    def dirty(self, sink: EventCollector) -> None:
         """A process has something to report."""
         self._dirty[sink] = None
+        self._write_soon()
+
+    def _write_soon(self) -> None:
         if self._flushing is None and not self._closed:
             self._flushing = asyncio.ensure_future(self._flush_soon())
 
@@ -44,14 +47,14 @@ class Reporting:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report can not be written, and is tried again: %s", fault)
+                log.warning("What processes report cannot be written, and is tried again: %s", fault)
         self._flushing = None
 
-    async def flush(self, only: Sink | None = None) -> None:
-        """Write what processes have reported, of one or of all.
+    async def flush(self, only: EventCollector | None = None) -> None:
+        """Write the reports of one run or of all.
 
         Raises:
-            StoreError: it could not be written. It is kept, and nothing more is taken until it is.
+            StoreError: they could not be written. They are retained, and no new ones are taken until they are written.
         """
         before, self._unwritten = self._unwritten, []
         await self._write(before)
@@ -61,6 +64,25 @@ class Reporting:
             sinks = [only] if only in self._dirty else []
             self._dirty.pop(only, None)
         await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
+
+    async def take_last(self, only: EventCollector) -> Report | None:
+        """The unwritten report of a run that ends, to be written with its end.
+
+        Output is written now: the log of the run is made of it. So are reports that could not be written before.
+
+        Raises:
+            StoreError: it could not be written. It is retained.
+        """
+        if only.has_output_left or self._unwritten:
+            await self.flush(only)
+        self._dirty.pop(only, None)
+        return only.take()
+
+    def put_back(self, report: Report | None) -> None:
+        """Retain a report that was not written with the end of its run, and write it later."""
+        if report is not None:
+            self._unwritten.append(report)
+            self._write_soon()
 
     async def _write(self, reports: list[Report]) -> None:
         if not reports:
@@ -75,7 +97,9 @@ class Reporting:
                 self._lost(report)
         self._bell.ring([report.id for report in reports])
 
-    async def append(self, process: BackgroundRun, sink: Sink, type: str, payload: bytes, key: str | None) -> None:
+    async def append(
+        self, process: BackgroundRun, sink: EventCollector, type: str, payload: bytes, key: str | None
+    ) -> None:
         """Append an event that the tool of a process declares, after all that the process said before.
 
         Raises:
@@ -89,7 +113,7 @@ class Reporting:
         self._bell.ring([process.id])
 
     async def close(self) -> None:
-        """Write what is left, and gather nothing more.
+        """Write the remaining reports, and gather nothing more.
 
         Raises:
             StoreError: it could not be written.

@@ -1,7 +1,7 @@
-"""Runs that happen elsewhere: a deployment, a job of another system. Owns what may be reported on them.
+"""Runs that happen elsewhere: a deployment, a job of another system. Owns the reports on them.
 
-A tracked run is listed, awaited, followed and cancelled like any other run, and tells its session when it is over. No
-worker ever takes it: whoever does the work, or watches it, says how it stands, from any process.
+A tracked run is listed, awaited, followed and cancelled like any other run, and adds a message to its session when it
+is finished. No worker ever takes it: the program that does the work, or watches it, reports on it, from any process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tracked_tool(name: Any) -> Tool:
         ) from error
 
 
-def require_event_name(name: Any) -> str:
+def require_event_name(name: object) -> str:
     """The name of an event that a host appends.
 
     Raises:
@@ -62,8 +62,8 @@ def require_event_name(name: Any) -> str:
     return name
 
 
-def require_payload(payload: Any) -> bytes:
-    """The JSON of what an event says.
+def require_payload(payload: object) -> bytes:
+    """The JSON of an event's payload.
 
     Raises:
         RunError: it is too large.
@@ -92,9 +92,15 @@ def progress_of(current: Any, total: Any, label: str | None, unit: Any) -> Progr
 
 
 def report_of(
-    process: BackgroundRun, at: float, *, status: str | None, progress: Progress | None, output: str | None, stream: Any
+    process: BackgroundRun,
+    at: float,
+    *,
+    status: str | None,
+    progress: Progress | None,
+    output: str | None,
+    stream: object,
 ) -> Report:
-    """What a host says of a tracked run, as its store keeps it."""
+    """A host's report on a tracked run, as its store has it."""
     gathered, tail = Gathered(process.log_chars), None
     if output:
         gathered.add(" ".join(encodable(require_text("stream", stream))[:STREAM].split()) or "output", output)
@@ -134,6 +140,6 @@ def failure_of(process: BackgroundRun, failure: Failure) -> ToolOutcome:
 
 
 def event_text(payload: bytes) -> str:
-    """What an event says, for the message to its session."""
+    """The text of an event, for the message to its session."""
     value = jsonx.decode(payload)
     return value if isinstance(value, str) else payload.decode()

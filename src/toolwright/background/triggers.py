@@ -1,27 +1,27 @@
-"""Triggers: what starts a process when something occurs. Owns what they take, which match, and what each starts.
+"""Triggers start background runs when something occurs. Owns their options, which of them match, and the runs they
+start.
 
-An occurrence and all the processes that it starts are entered in one transaction. So it either occurred, once, or it
-did not, and whoever was interrupted says it again under the same key.
+An occurrence and all the runs that it starts are written in one transaction. So it either occurred, once, or it did
+not, and a program that was interrupted reports it again under the same key.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from toolwright import jsonx
-from toolwright.background.spawn import backgroundable, limits_of, options_of, require_arguments, title_of
+from toolwright.background.background import Background
+from toolwright.background.checks import backgroundable, limits_of, options_of, require_arguments, title_of
+from toolwright.background.handle import Run
 from toolwright.calls.authorise.argument_patterns import matches
-from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_not_denied, source_of
-from toolwright.clock import Clock
+from toolwright.calls.authorise.authority import Origin, combine, require_not_denied, source_of
 from toolwright.errors import RunError, ServiceError
 from toolwright.ids import uuid7
-from toolwright.session.parts import Starter
+from toolwright.session.core import Guard, SessionCore
 from toolwright.session.services.quotas import Marker, require_name, to_json
-from toolwright.session.session import Session
 from toolwright.stores.contracts.background_run import Options, Registration, new_run_id
-from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.contracts.triggers import Occurrence, Start, TriggerStore
 from toolwright.tools.background_protocols import Trigger
 from toolwright.tools.tool import Tool
@@ -29,43 +29,22 @@ from toolwright.tools.tool import Tool
 MOST = 100
 """How many triggers a session may have."""
 LARGEST = 256 * 1024
-"""Bytes of a payload, and of what a trigger must find in it."""
-
-
-class Place(Protocol):
-    """What an occurrence needs of its runtime."""
-
-    clock: Clock
-
-    @property
-    def quotas(self) -> Quotas: ...
-
-    def session_of(self, session_id: str) -> Session: ...
+"""The largest payload, and the largest pattern of a trigger, in bytes."""
 
 
 class Triggers:
-    """`TriggersClient` of one session, for its host or for one attempt of a call.
-
-    `say` enters what occurred: topic, payload and key, for the triggers of this session.
-    """
+    """`TriggersClient` of one session, for the program or for one attempt of a call."""
 
     def __init__(
-        self,
-        store: TriggerStore,
-        session: Starter,
-        clock: Clock,
-        origin: Origin,
-        rules: RuleBook,
-        marker: Marker,
-        say: Callable[[str, Any, str], Awaitable[builtins.list[Any]]],
+        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard | None
     ) -> None:
-        self._store = store
+        self._background = background
         self._session = session
-        self._clock = clock
-        self._origin = origin
-        self._rules = rules
         self._marker = marker
-        self._say = say
+        self._origin = origin
+        self._store: TriggerStore = background.shared.stores().triggers
+        if guard is not None:
+            self._store = guard(self._store)
 
     async def add(
         self,
@@ -83,26 +62,25 @@ class Triggers:
         """Start a tool each time something occurs under a topic with a payload that matches.
 
         Args:
-            topic: what must occur, exactly.
+            topic: the topic of the occurrence, exactly.
             tool: the name of a tool that supports background runs.
             args: its arguments.
-            match: what the payload must have: each of these fields, equal, or for text matching as a shell-style
+            match: fields that the payload must have: each of these, equal, or for text matching as a shell-style
                 pattern.
             payload_as: the parameter that gets the payload; without it the tool is not given the payload.
-            title: what people call the runs; by default the display name of the tool.
+            title: the title of the runs, for people; by default the display name of the tool.
             timeout: seconds that each run may take.
-            signal_on_completion: append a message to the session when a run is over.
+            signal_on_completion: append a message to the session when a run is finished.
             id: an id of the caller's choice, in this session. A trigger of the same id and content is the same, so
                 that a program may add it each time it starts.
 
         Raises:
-            RunRefused: the policy of whoever adds it does not let the tool run.
-            RunError: the tool can not run in the background, there are too many triggers, or something is not
+            RunRefused: the caller's policy does not let the tool run.
+            RunError: the tool cannot run in the background, there are too many triggers, or something is not
                 usable.
         """
         await self._session.know_secrets()
-        found = backgroundable(self._session.all_tools(), tool, self._origin.policy)
-        self._session.require_in_every_process(found)
+        found = backgroundable(self._session, tool, self._origin.policy)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
         options = options_of(timeout, signal_on_completion, "resume")
@@ -111,7 +89,7 @@ class Triggers:
             raise RunError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
         if payload_as is not None:
             _require_parameter(found, payload_as, arguments)
-        # With what occurred among the arguments, rules that look at them can only decide when it runs.
+        # If the payload is among the arguments, rules that look at them can only decide when it runs.
         require_not_denied(self._origin, self._session.id, found)
         trigger = Trigger(
             id=self._new_id(topic, tool, arguments, pattern) if id is None else _name("id of a trigger", id),
@@ -124,13 +102,13 @@ class Triggers:
             title=title_of(found, title, hides),
             timeout=options.timeout,
             signal_on_completion=options.signal_on_completion,
-            created_at=self._clock.now(),
-            authority=self._rules.write(self._origin),
+            created_at=self._background.shared.clock.now(),
+            authority=self._session.written_authority(self._origin),
         )
         return await self._store.add_trigger(trigger, MOST)
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
-        """Say that something occurred: the triggers of this session that match start their tools. Return these runs.
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> builtins.list[Run]:
+        """Report an occurrence: the triggers of this session that match start their tools. Return these runs.
 
         Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
         session under the same key, it occurs once.
@@ -139,10 +117,11 @@ class Triggers:
             RunError: the key was used for another payload ("conflict"), or something is not usable.
         """
         named = self._new_id("occur", topic, payload) if key is None else _name("key of an occurrence", key)
-        # The keys of a session are its own: it must not take one that the host, or another session, will use.
-        return await self._say(_name("topic", topic), payload, f"in session {self._session.id}: {named}")
+        # The keys of a session are its own: it must not take a key that the program, or another session, will use.
+        key = f"in session {self._session.id}: {named}"
+        return await occur(self._background, _name("topic", topic), payload, key, self._session.id)
 
-    def _new_id(self, *what: Any) -> str:
+    def _new_id(self, *what: object) -> str:
         """An id that no other trigger has: for a call, the same when it runs again."""
         mark = self._marker.mark("triggers", *what)
         if mark is None:
@@ -159,22 +138,17 @@ class Triggers:
 
 
 async def occur(
-    store: TriggerStore,
-    place: Place,
-    topic: str,
-    payload: Any,
-    key: str | None,
-    under: bytes | None = None,
-    session: str | None = None,
-) -> list[str]:
-    """Enter what occurred, with a process for each trigger that matches; return the ids of these.
+    background: Background, topic: str, payload: object, key: str | None, session: str | None = None
+) -> list[Run]:
+    """Enter an occurrence, with a run for each trigger that matches, of a session or of all; return these runs.
 
-    With `session`, only triggers of that session are started. `under` is the authority of the call that says so, if a
-    call does: it holds beside that of each trigger.
+    The authority of the call that reports it, if a call does, applies beside that of each trigger.
 
     Raises:
         RunError: it occurred with another payload, or something is not usable.
     """
+    shared, under = background.shared, background.caller_authority()
+    store = shared.stores().triggers
     _name("topic", topic)
     data = _json("payload of an occurrence", payload)
     if len(data) > LARGEST:
@@ -185,25 +159,33 @@ async def occur(
         topic=topic,
         key=uuid7() if key is None else _name("key of an occurrence", key),
         digest=jsonx.digest(jsonx.canonical(jsonx.decode(data))),
-        at=place.clock.now(),
+        at=shared.clock.now(),
     )
     while True:
         known = await store.triggers_of(topic)
         fields = jsonx.decode(data)
         chosen = [one for one in known if session in (None, one.session) and _is_for(one, fields)]
-        starts = [await _start(place, trigger, occurrence, data, under) for trigger in chosen]
-        started = await store.occur(occurrence, known, starts)
-        # A trigger came or went since they were read.
-        if started is not None:
-            return started
+        starts = [await _start(background, trigger, occurrence, data, under) for trigger in chosen]
+        ids = await store.occur(occurrence, known, starts)
+        if ids is not None:  # else a trigger came or went since they were read
+            break
+    runs = [run for run in [await background.store.find(id) for id in ids] if run is not None]
+    for run in runs:
+        if not run.over:
+            background.sessions.core(run.session).enter(run.call)
+    if runs:
+        background.poke()
+    return [Run(background, run) for run in runs]
 
 
-def _is_for(trigger: Trigger, payload: Any) -> bool:
+def _is_for(trigger: Trigger, payload: object) -> bool:
     return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
 
 
-async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None) -> Start:
-    session = place.session_of(trigger.session)
+async def _start(
+    background: Background, trigger: Trigger, occurrence: Occurrence, payload: bytes, under: bytes | None
+) -> Start:
+    session = background.sessions.core(trigger.session)
     arguments = dict(trigger.arguments)
     if trigger.payload_as is not None:
         await session.know_secrets()
@@ -232,26 +214,25 @@ async def _start(place: Place, trigger: Trigger, occurrence: Occurrence, payload
         provenance=jsonx.encode(origin),
         authority=trigger.authority if under is None else combine(trigger.authority, under),
     )
-    # Nobody is there to be refused: what is too many waits.
-    limits = limits_of(session.policy.but(on_background_limit="queue"), place.quotas.resources)
+    limits = limits_of(session.policy, background.shared.quotas.resources, queue=True)
     return Start(registration, limits)
 
 
-def _name(what: str, name: Any) -> str:
+def _name(what: str, name: object) -> str:
     try:
         return require_name(what, name)
     except ServiceError as error:
         raise RunError(str(error)) from error
 
 
-def _json(what: str, value: Any) -> bytes:
+def _json(what: str, value: object) -> bytes:
     try:
         return to_json(what, value)
     except ServiceError as error:
         raise RunError(str(error)) from error
 
 
-def _require_pattern(match: Any) -> dict[str, Any]:
+def _require_pattern(match: object) -> dict[str, Any]:
     if match is not None and not isinstance(match, Mapping):
         raise RunError(f"The match {match!r:.200} of a trigger is not usable; use a mapping of fields")
     data = _json("match of a trigger", dict(match or {}))
@@ -261,7 +242,7 @@ def _require_pattern(match: Any) -> dict[str, Any]:
     return pattern
 
 
-def _require_parameter(tool: Tool, name: Any, arguments: Mapping[str, Any]) -> None:
+def _require_parameter(tool: Tool, name: object, arguments: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name:
         raise RunError(f"payload_as is {name!r:.200}; use the name of a parameter of {tool.name!r}")
     if name in arguments:

@@ -1,4 +1,4 @@
-"""Who runs processes. Owns claiming them, holding on to them by leases, and handing them back; not what they do."""
+"""The worker. Owns claiming background runs, holding them by leases, and handing them back; not their work."""
 
 from __future__ import annotations
 
@@ -7,58 +7,53 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from toolwright.background.change_watch import Bell
-from toolwright.background.claimed_run import Running
-from toolwright.background.report_writer import Reporting
-from toolwright.background.worker_counts import Tally
-from toolwright.clock import Clock
+from toolwright.background.change_watch import ChangeWatch
+from toolwright.background.claimed_run import ClaimedRun
+from toolwright.background.report_writer import ReportWriter
+from toolwright.background.worker_counts import WorkerCounts
 from toolwright.errors import StoreError, StoreLost
 from toolwright.ids import uuid7
-from toolwright.stores.contracts.run_store import Claimed, Report, RunStore
+from toolwright.session.open_sessions import OpenSessions
+from toolwright.session.parts import SharedParts
+from toolwright.stores.contracts.run_store import Report, RunStore
 
 log = logging.getLogger("toolwright.background")
 
 LEASE = 30.0
-"""Seconds that a worker may be silent before another takes its processes."""
+"""Seconds that a worker may be silent before another takes its runs."""
 RENEW = 10.0
 """Seconds between two renewals."""
 LOOK = 0.5
 """Seconds between two looks for something to do."""
 
-Turn = Callable[[float], Awaitable[None]]
-"""Something else that a worker does each time it looks: it is given the instant."""
+Chore = Callable[[float], Awaitable[bool]]
+"""Something else that a worker does each time it looks, at an instant; True when there may be more to do at once."""
 
 
 class Worker:
-    """Runs processes of one store, up to `capacity` at once, until it is closed.
-
-    `tools` gives the names it can run, `start` makes a claimed process run.
-    """
+    """Runs background runs of one store, up to the policy's number at once, until it is closed."""
 
     def __init__(
         self,
         store: RunStore,
-        clock: Clock,
-        bell: Bell,
-        *,
-        capacity: int,
-        tools: Callable[[], Sequence[str]],
-        start: Callable[[Worker, Claimed], Running],
-        turns: Sequence[Turn] = (),
+        shared: SharedParts,
+        sessions: OpenSessions,
+        watch: ChangeWatch,
+        chores: Sequence[Chore] = (),
     ) -> None:
         self.name = f"worker_{uuid7()}"
-        self.capacity = capacity
-        self.tally = Tally()
-        self.reporting = Reporting(store, clock, bell, self._lose_reporter)
+        self.capacity = shared.policy.background_per_worker
+        self.counts = WorkerCounts()
+        self._reports = ReportWriter(store, shared.clock, watch, self._lose_reporter)
         self._store = store
-        self._clock = clock
-        self._bell = bell
-        self._alive: dict[str, Running] = {}
-        self._tools = tools
-        self._start = start
-        self._turns = turns
-        self._held: dict[str, Running] = {}
-        self._faulty: list[Running] = []
+        self._shared = shared
+        self._sessions = sessions
+        self._clock = shared.clock
+        self._watch = watch
+        self._chores = chores
+        self._alive: dict[str, ClaimedRun] = {}
+        self._held: dict[str, ClaimedRun] = {}
+        self._faulty: list[ClaimedRun] = []
         self._wake = asyncio.Event()
         self._fewer = asyncio.Event()
         self._renewed = float("-inf")
@@ -67,12 +62,12 @@ class Worker:
         self._closing: asyncio.Task[None] | None = None
         self._ended = False
         self.lost: asyncio.Future[StoreLost] = asyncio.get_running_loop().create_future()
-        """Done when the file of its store was deleted or replaced: what it does can never be written any more."""
+        """Done when the file of its store was deleted or replaced: its work can never be written any more."""
         self._loop = asyncio.ensure_future(self._serve())
 
     @property
     def running(self) -> int:
-        """How many processes it runs now."""
+        """How many background runs it runs now."""
         return len(self._held)
 
     def poke(self) -> None:
@@ -80,7 +75,7 @@ class Worker:
         self._wake.set()
 
     async def close(self, bound: float = 0.0) -> None:
-        """Claim nothing more, let what runs end within `bound` seconds, and hand back the rest.
+        """Claim nothing more, let active runs end within `bound` seconds, and hand back the rest.
 
         Closed again, it waits for the same end, which a smaller bound brings nearer.
         """
@@ -93,13 +88,13 @@ class Worker:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        # Its loop renews the leases until the last of its processes has ended or is handed back.
+        # Its loop renews the leases until the last of its runs has ended or is handed back.
         while self._held and (left := self._until - self._clock.monotonic()) > 0:
             self._fewer.clear()
             await self._pause(left, self._fewer)
         self._ended = True
         self._wake.set()
-        # Not cancelled: what it is about to claim would be nobody's until the lease ends.
+        # Not cancelled: a run that is just being claimed would have no worker until the lease ends.
         await self._loop
         held = list(self._held.values())
         for running in held:
@@ -107,15 +102,15 @@ class Worker:
         await asyncio.gather(*(running.ended() for running in held))
         held += self._faulty
         try:
-            await self.reporting.close()
+            await self._reports.close()
             await self._store.hand_back(self.name, [running.hold for running in held], self._clock.now())
             await self._store.leave(self.name)
         except StoreError as fault:
-            log.warning("The worker can not hand back its processes, whose leases will end: %s", fault)
+            log.warning("The worker cannot hand back its runs, whose leases will end: %s", fault)
         for running in held:
             if running.let_gone or running.faulty:
-                self.tally.note("handed_back", running.process)
-        self._bell.ring([running.id for running in held])
+                self.counts.note("handed_back", running.run)
+        self._watch.ring([running.id for running in held])
 
     async def _serve(self) -> None:
         while True:
@@ -124,13 +119,13 @@ class Worker:
                 return
             await self._try(self._hold_on())
             if not self._stopping:
-                for turn in self._turns:
-                    await self._try(turn(self._clock.now()))
+                for chore in self._chores:
+                    await self._try(self._do(chore))
                 await self._try(self._claim())
             await self._pause(LOOK, self._wake)
 
     async def _try(self, work: Awaitable[None]) -> None:
-        """Do some of its work. What goes wrong with it must not cost the rest, nor what is held."""
+        """Do one of its duties. An error must cost neither the other duties nor the held runs."""
         try:
             await work
         except StoreLost as fault:
@@ -139,11 +134,15 @@ class Worker:
                 log.error("The worker can do nothing more: %s", fault)
         except StoreError as fault:
             log.warning("The worker cannot use its store, and tries again: %s", fault)
-        except Exception:  # the edge of a process
+        except Exception:  # the edge of the runtime
             log.exception("The worker could not do a part of its work, and tries again")
 
+    async def _do(self, chore: Chore) -> None:
+        if await chore(self._clock.now()):
+            self._wake.set()
+
     async def _hold_on(self) -> None:
-        """Renew the leases when it is time, and stop what is to be cancelled or is no longer this worker's."""
+        """Renew the leases when it is time, and stop runs that are to be cancelled or that this worker lost."""
         now = self._clock.monotonic()
         if now - self._renewed >= RENEW:
             held = list(self._held.values())
@@ -157,7 +156,7 @@ class Worker:
                     self._lose(running)
             # They are no longer held, and so were handed back: they may fare better the next time.
             for running in self._faulty[:faulty]:
-                self.tally.note("handed_back", running.process)
+                self.counts.note("handed_back", running.run)
             del self._faulty[:faulty]
             cancelled = found.cancelled
         else:
@@ -175,26 +174,29 @@ class Worker:
 
     async def _claim(self) -> None:
         free = self.capacity - len(self._held)
-        tools = self._tools()
+        tools = self._sessions.tool_names()
         if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
             return
         for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
-            await self._stop(claimed.process.id)
-            self.tally.note("started", claimed.process)
+            if claimed.process.id in self._alive:
+                await self._stop(claimed.process.id)
+            self.counts.note("started", claimed.process)
             if claimed.before is not None:
-                self.tally.note("taken_over", claimed.process)
-            running = self._held[claimed.process.id] = self._start(self, claimed)
-            self._alive[running.id] = running
+                self.counts.note("taken_over", claimed.process)
+            running = self._held[claimed.process.id] = ClaimedRun(
+                claimed, self._store, self._shared, self._sessions, self._reports
+            )
+            self._alive[claimed.process.id] = running
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     async def _stop(self, id: str) -> None:
-        """What it lost, perhaps without knowing, it may take again; but what it still does of it shares the call."""
+        """Stop lost runs. The worker may claim a lost run again; but its old work would share the call."""
         before = self._alive.get(id)
         if before is not None:
             before.let_go()
             await before.ended()
 
-    def _over(self, running: Running) -> None:
+    def _over(self, running: ClaimedRun) -> None:
         if self._alive.get(running.id) is running:
             del self._alive[running.id]
         if self._held.get(running.id) is running and not running.let_gone:
@@ -202,17 +204,17 @@ class Worker:
             if running.faulty:
                 self._faulty.append(running)
             else:
-                self.tally.end(running.ended_as, running.process)
-        self._bell.ring([running.id])
+                self.counts.end(running.ended_as, running.run)
+        self._watch.ring([running.id])
         self._wake.set()
         self._fewer.set()
 
-    def _lose(self, running: Running) -> None:
-        # One that is about to end has perhaps done so; and if it is another's, its end is refused.
+    def _lose(self, running: ClaimedRun) -> None:
+        # A run that is about to end may have ended already; and if another worker holds it, its end is refused.
         if self._held.get(running.id) is running and not running.ending:
             del self._held[running.id]
-            log.warning("The process %r was taken over by another worker", running.id)
-            self.tally.note("lost", running.process)
+            log.warning("The run %r was taken over by another worker", running.id)
+            self.counts.note("lost", running.run)
             running.let_go()
 
     def _lose_reporter(self, report: Report) -> None:
@@ -230,15 +232,15 @@ class Worker:
             woken.cancel()
             late.cancel()
 
-    # --- for whoever looks after it
+    # --- its state, for an operator
 
     async def answers(self) -> bool:
         """True when it serves, its leases are held, and its store can be read.
 
         Raises:
-            StoreError: the store can not be read.
+            StoreError: the store cannot be read.
         """
-        await self._store.changed(-1)
+        await self._store.changed(None)
         silent = self.silent_for
         return not self._stopping and not self._loop.done() and silent is not None and silent < LEASE
 
@@ -248,12 +250,12 @@ class Worker:
         return None if self._renewed == float("-inf") else self._clock.monotonic() - self._renewed
 
     def state(self) -> dict[str, Any]:
-        """What there is to say of the worker, for whoever looks after it; a thread may ask."""
+        """The state of the worker as plain data; another thread may ask for it."""
         return {
             "worker": self.name,
             "capacity": self.capacity,
             "running": len(self._held),
             "stopping": self._stopping,
             "silent_for": self.silent_for,
-            "runs": dict(self.tally.counts),
+            "runs": dict(self.counts.by_action),
         }

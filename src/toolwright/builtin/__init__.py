@@ -1,6 +1,6 @@
 """The tools in the box. Owns which there are; each group has a file of its own.
 
-They see what a user's tool sees, and no more: the context and the protocols of the session's services.
+They see only the things that a user's tool sees: the context and the protocols of the session's services.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEFAULTS = {
 def default_tools() -> list[Tool]:
     """The tools that are useful from the first minute and harmless: eighteen, and none of the stronger ones.
 
-    Those that run commands or keep secrets come with their `capability`.
+    Tools that run commands or store secrets come with their `capability`.
     """
     # Imported when they are asked for: a program that wants one capability pays for no other.
     return [

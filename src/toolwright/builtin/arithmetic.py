@@ -1,4 +1,4 @@
-"""Four tools that calculate. Owns what is done where numbers end: whole numbers stay whole as far as JSON can say."""
+"""Four tools that calculate. Owns rounding and overflow: integers stay integers as far as JSON can express them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def divide(a: Number, b: Number) -> object:
     """
     if b == 0:
         raise ToolError(
-            f"{a} can not be divided by zero; give a 'b' other than 0",
+            f"{a} cannot be divided by zero; give a 'b' other than 0",
             category="invalid_arguments",
             code="division_by_zero",
         )

@@ -1,7 +1,8 @@
-"""Tools for work that goes on while the conversation does. Owns `spawn_background`, and what a model may do with runs.
+"""Tools for background runs, which continue while the conversation does. Owns `spawn_background` and the model's access
+to runs.
 
-Each sees the runs of its session, and those that were granted to it: to the others, a run that is not there and one
-that is somebody else's are the same.
+Each tool sees the runs of its session and the runs that were granted to it. A run of somebody else and a run that does
+not exist get the same answer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from toolwright.tools.outcome import ToolError
 from toolwright.tools.tool import Tool
 
 LONGEST_WAIT = 300
-"""Seconds that `wait_run` waits at most: a model that waits for longer says nothing to anybody."""
+"""The longest time in seconds that `wait_run` waits: a model that waits longer shows nothing to anybody."""
 LISTED = 50
 """How many runs `list_runs` shows at most."""
 
@@ -90,7 +91,7 @@ async def _spawn_background(arguments: Arguments, ctx: ToolContext) -> object:
             signal_on_completion=signals,
         )
     except ScheduleError as error:
-        # A refusal of the timing has the names of a program's parameters; its cause has those that the model wrote.
+        # The refusal of a timing uses the parameter names of a program; its cause has the names that the model wrote.
         raise error.__cause__ if isinstance(error.__cause__, ScheduleError) else error from None
     shown = schedule.to_json()
     return {
@@ -110,7 +111,7 @@ async def _spawn_background(arguments: Arguments, ctx: ToolContext) -> object:
 
 
 def _refusal(given: Mapping[str, Any]) -> str | None:
-    """What is wrong with the arguments, where that is said in settled words."""
+    """The message about wrong arguments, where it comes from a known error."""
     tool = given.get("tool")
     if not isinstance(tool, str) or not tool.strip():
         return "Missing required parameter: tool"
@@ -134,7 +135,7 @@ def _make_spawn_background() -> Tool:
         id="toolwright.builtin.spawn_background",
         display_name="Spawn Background",
         category="background",
-        # What the run may do, the policy decides when it runs.
+        # The policy decides about the work of the run when it runs.
         destructive=False,
         open_world=False,
         parallel=True,
@@ -144,7 +145,7 @@ def _make_spawn_background() -> Tool:
     strict, any_object = made.validate, Tool.from_schema(name="any_object", handler=_spawn_background).validate
 
     def validate(raw: bytes) -> dict[str, Any]:
-        # What is refused in settled words passes here, so that the tool can say them.
+        # A known refusal passes here, so that the tool can report it.
         given = any_object(raw)
         return strict(raw) if _refusal(given) is None else given
 
@@ -185,7 +186,7 @@ async def list_runs(
     """List the background runs of this session, the newest first.
 
     Args:
-        active: Only those that are not over.
+        active: Only runs that are not finished.
         limit: How many to show at most; `total` says how many there are.
     """
     runs = await ctx.runs.list(active=active)
@@ -204,11 +205,11 @@ async def list_runs(
 async def wait_run(
     ctx: ToolContext, run_id: str, seconds: Annotated[float, Field(ge=0, le=LONGEST_WAIT)] = 30.0
 ) -> object:
-    """Wait until a background run is over, or for some time; either way, see how far it is and what it printed last.
+    """Wait until a background run is finished, or for some time; either way, see its progress and its latest output.
 
     Args:
         run_id: The id of the run.
-        seconds: How long to wait at most. The run goes on after that, and can be waited for again.
+        seconds: How long to wait at most. The run continues after that, and can be waited for again.
     """
     run = await ctx.runs.get(run_id)
     try:
@@ -233,7 +234,7 @@ async def cancel_run(
 ) -> object:
     """Ask a background run to stop, with all the runs that it started.
 
-    `asked` is false when it was over already. One that runs stops within moments: wait_run shows when.
+    `asked` is false when it was finished already. A running one stops within moments: wait_run shows when.
 
     Args:
         run_id: The id of the run.
@@ -253,14 +254,14 @@ async def cancel_run(
     gives=shape({"run_id": "string", "name": "string", "number": "integer"}),
 )
 async def signal_run(
-    ctx: ToolContext, run_id: str, name: Annotated[str, Field(min_length=1, max_length=200)], payload: Any = None
+    ctx: ToolContext, run_id: str, name: Annotated[str, Field(min_length=1, max_length=200)], payload: object = None
 ) -> object:
     """Send a signal to a background run whose tool takes signals. They arrive in the order they were sent.
 
     Args:
         run_id: The id of the run.
         name: The name of the signal, as the run's tool knows it.
-        payload: What to send with it.
+        payload: The data to send with it.
     """
     run = await ctx.runs.get(run_id)
     return {"run_id": run.id, "name": name, "number": await run.signal(name, payload)}
@@ -292,7 +293,7 @@ async def list_schedules(
     """List the schedules of this session, the oldest first, with the next time that each starts its tool.
 
     Args:
-        active: Only those that are active or paused.
+        active: Only schedules that are active or paused.
         limit: How many to show at most; `total` says how many there are.
     """
     schedules = await ctx.schedules.list(active=active)
@@ -312,7 +313,7 @@ async def list_schedules(
 async def cancel_schedule(ctx: ToolContext, schedule_id: str) -> object:
     """Cancel a schedule of this session: it starts nothing more. Runs that it started continue.
 
-    `cancelled` is false when the schedule was over already.
+    `cancelled` is false when the schedule was finished already.
 
     Args:
         schedule_id: The id of the schedule; list_schedules shows it.

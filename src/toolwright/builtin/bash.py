@@ -1,8 +1,8 @@
 """The tool `bash`: scripts in a sandbox over the session's files. Owns its limits, its state and its result.
 
-The interpreter is the library bashkit's, in a limited child process: its commands are its own, its files are a copy of
-the session's, and it has neither the host's files nor its processes nor a network. So it needs nobody's approval,
-although it executes code; a rule of the owner's policy may still ask, or deny.
+The interpreter is the library bashkit, in a limited child process. Its commands are its own, its files are a copy of
+the session's files, and it has no access to the host's files, processes or network. So it needs no approval, although
+it executes code; a rule of the owner's policy may still ask, or deny.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 STATE_KEY = "toolwright:bash"
 DIRECTORY_KEY = "toolwright:bash/directory"
-"""Where the next script starts: a person who is asked about a script is shown it."""
+"""The directory in which the next script starts; a person who is asked about a script sees it."""
 START = "/workspace"
-"""The key of the session's key-values that holds what the shell remembers from call to call."""
+"""The session key that holds the state of the shell from call to call."""
 
 DESCRIPTION = """\
 Run a bash script in a sandbox over the session's files.
@@ -63,7 +63,8 @@ _LIMIT = re.compile(r"resource limit exceeded|execution error: .*(limit|budget)"
 _CHILD = Path(__file__).with_name("bash_child.py")
 _MB = 1024 * 1024
 _SPARE_SECONDS = 1.0
-"""How much longer the child may take than the interpreter's own clock, which says more when it stops a script."""
+"""How much longer the child may take than the interpreter's own clock, which gives a better message when it stops a
+script."""
 
 
 class BashLimits(Struct, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ class BashLimits(Struct, frozen=True, kw_only=True):
 
 
 class _Run(Struct):
-    """What a script did, as the journal keeps it. `state` is in base64, and None when there is none to keep."""
+    """The result of a script as the journal stores it. `state` is in base64, and None when there is none to store."""
 
     stdout: str
     stderr: str
@@ -131,7 +132,8 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         display_name="Run Bash",
         id="toolwright.builtin.bash",
         kind="shell",
-        # Where the first script starts. A later one may start elsewhere: the sandbox knows, and keeps the rules there.
+        # The directory in which the first script starts. A later one may start elsewhere: the sandbox knows, and
+        # applies the rules there.
         directory=START,
         mount="/workspace",
         subject=_subject,
@@ -140,19 +142,19 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         destructive=True,
         open_world=False,
         capabilities=["executes_code", "writes_files", "sandboxable"],
-        # What it executes can reach nothing but the session's own files, so nobody has to look at it first.
+        # The executed code can reach nothing but the session's own files, so nobody has to approve it first.
         approval="auto",
         supports_background=True,
         needs=["bash"],
-        # The sandbox's own limit comes first, and says more. A busy machine may take long to start a child.
+        # The sandbox's own limit comes first, and its message says more. A busy machine may take long to start a child.
         timeout=bounds.seconds + 30,
-        # A script that was cut off left nothing behind, and one that was not is a step: done once.
+        # A script that was cut off changed nothing, and a finished one is a step: done once.
         on_crash="rerun",
     )
     async def bash(
         command: Annotated[str, Field(description="The script.", min_length=1, max_length=65_536)], ctx: ToolContext
     ) -> Success:
-        async def run(command: str) -> Any:
+        async def run(command: str) -> object:
             return msgspec.to_builtins(await _run(command, ctx, bounds))
 
         done = msgspec.convert(await ctx.step("run", run, command, on_crash="rerun"), _Run)
@@ -180,7 +182,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
 
 
 class _Answer(Struct):
-    """What the child says of a script. It is checked, and not believed."""
+    """The child's answer about a script. It is checked, not trusted."""
 
     stdout: str
     stderr: str
@@ -209,7 +211,7 @@ def _installed() -> bool:
 def _job(limits: BashLimits) -> ChildJob:
     return ChildJob(
         f"{_CHILD}:work",
-        # The files are there twice while they come in, and what changed is there three times while it goes out.
+        # The files are in memory twice while they come in, and changed files three times while they go out.
         memory=limits.memory + 2 * limits.file_bytes + 4 * limits.changed_bytes + 4 * limits.output_bytes + 128 * _MB,
         seconds=2 * limits.seconds + 5,
         open_files=256,
@@ -218,7 +220,7 @@ def _job(limits: BashLimits) -> ChildJob:
 
 
 async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
-    """Run a script on a copy of the session's files, and tell what it did."""
+    """Run a script on a copy of the session's files, and return its result."""
     if not _installed():
         raise ToolError(
             "The sandbox is not installed here.",
@@ -271,7 +273,7 @@ async def _in_child(
     limits: BashLimits,
     rules: Policies,
     loaded: Loaded,
-    state: Any,
+    state: object,
     live: _Live,
 ) -> _Answer:
     request = {
@@ -313,7 +315,7 @@ def _judge_writes(ctx: ToolContext, rules: Policies, plan: Plan) -> None:
     """Apply the rules on writes to every path of a plan.
 
     Raises:
-        ToolError: a rule does not allow one; then none of it is kept.
+        ToolError: a rule does not allow one of them; then no change is kept.
     """
     if not rules:
         return
@@ -335,7 +337,7 @@ def _stopped(error: str, tail: str) -> ToolError:
 
 
 class _Live:
-    """Output on its way to watchers, and a transcript of it. What comes is checked: it is the sandbox's word."""
+    """Output on its way to watchers, and a transcript of it. The data is checked: it comes from the sandbox."""
 
     def __init__(self, output: Callable[[str, str], Any], most: int) -> None:
         self._output = output
@@ -343,7 +345,7 @@ class _Live:
         self._sent: list[str] = []
         self.overflowed = False
 
-    def take(self, pieces: Any) -> None:
+    def take(self, pieces: object) -> None:
         """Send pieces of output, each a stream and a text."""
         for piece in pieces if isinstance(pieces, list) else ():
             match piece:

@@ -1,4 +1,4 @@
-"""Runs one script of `bash` in a limited child. Owns the interpreter and what is judged in it.
+"""Runs one script of `bash` in a limited child. Owns the interpreter and the check of each command.
 
 The interpreter is bashkit's: its commands are its own, and its files are a copy of the session's. The rules of the
 policy come as data. Each command that a rule may refuse is replaced by one of ours, which the interpreter calls with
@@ -15,21 +15,25 @@ import secrets
 import shlex
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bashkit import Bash, BashError, BuiltinResult, CommandStatus, FileSystem
+
+if TYPE_CHECKING:
+    from toolwright.limited_children.far_side import Link
 
 ROOT = "/workspace"
 _CONTROLS = [chr(number) for number in range(32) if number not in (9, 10, 13)]
 _PIECE = 16 * 1024
 _PAUSE = 0.02
 
-# The interpreter runs these itself and lets nobody replace them. What they run is judged like anything else.
+# The interpreter runs these commands itself and does not let them be replaced. The commands that they run are checked
+# like any other.
 _NOT_REPLACEABLE = {
     *(".", "bash", "bind", "builtin", "command", "compgen", "complete", "compopt", "declare", "eval", "exec", "export"),
     *("fc", "getopts", "history", "let", "local", "readonly", "return", "sh", "source", "typeset", "unset"),
 }
-# These change or look at the shell that runs them, so that one of ours could not do what they do.
+# These commands change or inspect the shell that runs them, so that a replacement of ours could not do the same.
 _OF_THE_SHELL = {
     *("[", "alias", "bg", "break", "caller", "cd", "continue", "dirs", "disown", "enable", "exit", "fg", "hash"),
     *("jobs", "mapfile", "popd", "printf", "pushd", "read", "readarray", "set", "shift", "shopt", "test", "times"),
@@ -39,15 +43,15 @@ _OF_THE_SHELL = {
 _MAKE_EXECUTABLE = ("chmod", "install", "mkfifo")
 
 
-def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
-    """Run a script over the files that follow the request, and tell what it did."""
+def work(request: dict[str, Any], link: Link) -> dict[str, Any]:
+    """Run a script over the files that follow the request, and return its result."""
     script = _Script(request, link)
     script.load()
     return script.run()
 
 
 class _Script:
-    def __init__(self, request: dict[str, Any], link: Any) -> None:
+    def __init__(self, request: dict[str, Any], link: Link) -> None:
         self._request = request
         self._link = link
         self._limits = request["limits"]
@@ -75,10 +79,10 @@ class _Script:
                     self._loaded[path] = bytes.fromhex(known) if known else hashlib.sha256(content).digest()
 
     def run(self) -> dict[str, Any]:
-        """Run the script, and find out what it did."""
+        """Run the script, and collect its result."""
         shell = _make_shell(self._limits)
         lost = not _restore(shell, self._request["state"])
-        # The files come over what was restored: a state holds none that count.
+        # The files are written over the restored state: a state holds no files that count.
         shell.mount("/", self._files)
         shell.mount(ROOT, self._files)
         directories = set(self._request["directories"])
@@ -116,7 +120,7 @@ class _Script:
         return answer
 
     def _changes(self) -> dict[str, Any]:
-        """What differs from the files that came."""
+        """The difference to the files that came."""
         before = set(self._request["directories"])
         directories: set[str] = set()
         links: list[str] = []
@@ -170,7 +174,7 @@ class _Guard:
             ]
             for rules in policies
         ]
-        # Those that run now. The commands refer to them through this list, which is emptied at the end: a shell that
+        # The commands that run now. They are referred to through this list, which is emptied at the end: a shell that
         # its own commands refer to would not be freed.
         self._shells: list[Any] = []
         self.refused: list[str] | None = None
@@ -196,7 +200,7 @@ class _Guard:
                     shell.add_command(name, self._judge)
 
     def _decision(self, name: str) -> str:
-        """What the rules say of a command whose arguments are not known yet."""
+        """The decision of the rules about a command whose arguments are not known yet."""
         decisions = {_decision(rules, name) for rules in self._policies}
         return "refuse" if "refuse" in decisions else "depends" if "depends" in decisions else "pass"
 
@@ -222,7 +226,7 @@ class _Guard:
         if self.refused is None:
             self.refused = [rule, " ".join([context.name, *context.argv])[:200]]
         for shell in self._shells:
-            shell.cancel()  # Nothing that it did will be kept: the rest need not run.
+            shell.cancel()  # None of its changes will be kept: the rest need not run.
 
     async def _judge(self, context: Any) -> CommandStatus:
         """Let the interpreter's own command run where the rules allow its arguments."""
@@ -278,7 +282,7 @@ def _compile(name: str, line: str | None) -> tuple[re.Pattern[str], re.Pattern[s
 class _Output:
     """Output on its way to watchers. Small pieces that follow each other closely are sent as one."""
 
-    def __init__(self, link: Any, most: int) -> None:
+    def __init__(self, link: Link, most: int) -> None:
         self._link = link
         self._room = most
         self._lock = threading.Lock()
@@ -308,7 +312,7 @@ class _Output:
                 self._wake.set()
 
     def end(self) -> None:
-        """Let what waits go with the answer."""
+        """Send the waiting output with the answer."""
         self._over = True
         self._wake.set()
         with self._lock:
@@ -329,7 +333,7 @@ class _Output:
             self._link.note([[stream, "".join(texts)] for stream, *texts in waiting], hold=hold)
 
 
-def _sink(stream: Any) -> Any:
+def _sink(stream: Any) -> object:
     async def write(data: bytes) -> None:
         await stream.write(data)
 
@@ -360,7 +364,7 @@ def _empty() -> Any:
 _programs_made: list[Any] = []
 
 
-def _programs() -> Any:
+def _programs() -> object:
     """Files for the commands of the interpreter, for scripts that call them by their usual path."""
     if not _programs_made:
         files = _empty()
@@ -399,7 +403,7 @@ def _restore(shell: Any, state: Any) -> bool:
 
 
 def _cut(text: str, room: int) -> str:
-    """As much of the start of a text as there is room for, by what it takes in JSON."""
+    """The longest start of a text that fits, measured by its length in JSON."""
     if _cost(text) <= room:
         return text
     whole = text.encode(errors="replace")[:room].decode(errors="ignore")

@@ -1,7 +1,8 @@
-"""The session's files as a script sees them. Owns carrying them into the sandbox, and what changed back out.
+"""The session's files as a script sees them. Owns copying them into the sandbox, and copying changes back out.
 
-The sandbox is in another process and has its own copy. What a script did to it comes back as data and becomes a plan,
-made of plain JSON: written to the journal before any of it is done, it is done once, whatever happens in between.
+The sandbox is in another process and has its own copy. The changes of a script come back as data and become a plan in
+plain JSON. The plan is written to the journal before it is carried out, so that it is carried out once, whatever
+happens in between.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CHUNK = 1024 * 1024
 
 
 class Loaded(Struct):
-    """What of the session's files is in the sandbox, and what did not fit; by path in the session."""
+    """The session's files that are in the sandbox, and those that did not fit; by path in the session."""
 
     files: dict[str, FileInfo]
     directories: set[str]
@@ -37,7 +38,8 @@ class Loaded(Struct):
 
 
 class Plan(Struct):
-    """What a script changed. Contents are in base64; `files` has each with the hash it had before, "" if it is new."""
+    """The changes of a script. Contents are in base64; `files` has each with the hash it had before, "" if it is
+    new."""
 
     directories: list[str]
     files: list[tuple[str, str, str]]
@@ -46,7 +48,8 @@ class Plan(Struct):
 
 
 async def choose(files: FilesClient, most_files: int, most_bytes: int) -> Loaded:
-    """Choose the session's files that a script gets. What is too much is left out, the largest files first."""
+    """Choose the session's files that a script gets. If they are too large together, the largest files are left out
+    first."""
     found, directories = await _tree(files)
     left_out = [info.path for info in found if info.size > FILE_BYTES]
     fitting = sorted((info for info in found if info.size <= FILE_BYTES), key=lambda info: (info.size, info.path))
@@ -92,7 +95,7 @@ async def _tree(files: FilesClient) -> tuple[list[FileInfo], list[str]]:
 
 
 class Changes(Struct):
-    """What differs after a script, as the sandbox tells it. It may tell anything: it is checked, and not believed."""
+    """The differences after a script, as the sandbox reports them. They are checked, not trusted."""
 
     directories: list[str] = []
     files: list[tuple[str, str]] = []
@@ -102,10 +105,10 @@ class Changes(Struct):
 
 
 def plan_of(changes: Changes, before: Loaded) -> Plan:
-    """What must be done to the session's files for a script's changes.
+    """The changes to the session's files that a script's changes require.
 
     Raises:
-        ToolError: it changed what it may not; then none of it is kept.
+        ToolError: it changed a file that it may not change; then no change is kept.
     """
     hidden = set(before.left_out)
     deleted = [path for path in changes.deleted if path in before.files]
@@ -123,7 +126,7 @@ def plan_of(changes: Changes, before: Loaded) -> Plan:
         (path, (before.files[path].hash or "") if path in before.files else "", content)
         for path, content in changes.files
     ]
-    # The deepest first, so that each directory is empty when its turn comes.
+    # The deepest first, so that each directory is empty when it is removed.
     deleted += sorted(gone, key=lambda path: (-path.count("/"), path))
     return Plan(changes.directories, files, deleted, changes.links)
 
@@ -139,10 +142,10 @@ def refused(message: str, code: str) -> ToolError:
 
 
 async def require_paths(files: FilesClient, plan: Plan) -> None:
-    """Refuse a plan with names that the session can not have, before any of it is done.
+    """Refuse a plan with names that the session cannot have, before any of it is done.
 
     Raises:
-        ToolError: it has one; then none of it is kept.
+        ToolError: it has one; then no change is kept.
     """
     new = [*plan.directories, *(path for path, expected, _ in plan.files if not expected)]
     spelled: dict[str, str] = {}
@@ -170,10 +173,10 @@ def _decoded(content: str) -> bytes:
 
 
 async def carry_out(files: FilesClient, plan: Plan) -> None:
-    """Do to the session's files what the script did to its copy; only to what is still as the script saw it.
+    """Apply the script's changes to the session's files; only to files that are still as the script saw them.
 
     Raises:
-        ToolError: some of it could not be done, such as for want of room; the message says how much was.
+        ToolError: some changes could not be made, for example because the quota is used up; it says how many were made.
     """
     done, total = 0, len(plan.deleted) + len(plan.directories) + len(plan.files)
     try:

@@ -1,4 +1,4 @@
-"""How a tool of the box is made. Owns what they have in common: ids, and shapes that are not checked at each call."""
+"""How a built-in tool is made. Owns their common options: ids, and output schemas that are not checked at each call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from toolwright.tools.tool import Tool
 
 
 def boxed(title: str, *, gives: dict[str, Any], **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]:
-    """`@tool` for the tools of the box: `title` is what people call the tool, `gives` the schema of what it gives."""
+    """`@tool` for the built-in tools: `title` is the name for people, `gives` the output schema."""
 
     def declare(function: Callable[..., Any]) -> Tool:
         options["id"] = f"toolwright.builtin.{function.__name__}"
         options["display_name"] = title
         options["output_schema"] = gives
         made = tool(**options)(function)
-        # What the box gives is proved by its tests. Checking it each time would cost as much as a small call does.
+        # The outputs of built-in tools are checked by their tests. Checking them each time would cost as much as a
+        # small call.
         made.check_output = None
         return made
 

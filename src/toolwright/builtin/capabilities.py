@@ -1,4 +1,4 @@
-"""The capabilities in the box. Owns their names, what each brings, and the settings it takes."""
+"""The built-in capabilities. Owns their names, their contents, and the settings they take."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _files() -> Capability:
     )
 
 
-def _web(**settings: Any) -> Capability:
+def _web(**settings: object) -> Capability:
     web = import_module("toolwright.builtin.web")
     _require_known("web", settings, inspect.signature(web.web_fetch_tool).parameters)
     return Capability(
@@ -48,7 +48,7 @@ def _web(**settings: Any) -> Capability:
     )
 
 
-def _virtual_bash(**settings: Any) -> Capability:
+def _virtual_bash(**settings: object) -> Capability:
     bash = import_module("toolwright.builtin.bash")
     _require_known("virtual_bash", settings, bash.BashLimits.__struct_fields__)
     return Capability(
@@ -90,7 +90,7 @@ def _todo() -> Capability:
 
 
 def background_execution() -> Capability:
-    """Runs a tool that supports it while the conversation goes on. It comes by itself with such a tool."""
+    """Runs a tool that supports it while the conversation continues. It is added automatically with such a tool."""
     background = import_module("toolwright.builtin.background")
     return Capability(
         name="background_execution",
@@ -141,8 +141,8 @@ _MAKERS: dict[str, Callable[..., Capability]] = {
 NAMES = tuple(_MAKERS)
 
 
-def capability(name: str, **settings: Any) -> Capability:
-    """A capability of the box, made with these settings: `web` takes those of `web_fetch_tool`, `virtual_bash` those of
+def capability(name: str, **settings: object) -> Capability:
+    """A built-in capability, made with these settings: `web` takes those of `web_fetch_tool`, `virtual_bash` those of
     `BashLimits`, `tool_search` takes `matches`.
 
     Raises:

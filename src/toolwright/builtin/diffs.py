@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable
 
 Change = tuple[str, int, int, int, int]
-"""What `difflib` calls an opcode: a kind, a range of the old lines and one of the new."""
+"""An opcode of `difflib`: a kind, a range of the old lines and one of the new."""
 
 CONTEXT = 3
 MOST_COMPARED = 1_000
@@ -27,7 +27,7 @@ def unified(old: str, new: str, path: str) -> str:
         )
     passed = old.count("\n", 0, start)
     before, after = _lines(old[start : len(old) - end]), _lines(new[start : len(new) - end])
-    # What is the same at both ends is left out: comparing takes time by the square of the lines.
+    # Equal lines at both ends are left out: comparing takes time by the square of the lines.
     start, end = _common(before, after)
     first, last = max(0, start - CONTEXT), max(0, end - CONTEXT)
     before, after = before[first : len(before) - last], after[first : len(after) - last]
@@ -53,7 +53,7 @@ def unified(old: str, new: str, path: str) -> str:
 def _same(old: str, new: str) -> tuple[int, int]:
     """How many characters both texts begin with, and end with, in whole lines, less some lines of context.
 
-    Only what is between is split into lines: of a long file, most is the same.
+    Only the lines between are split: most of a long file is the same.
     """
     shorter = min(len(old), len(new))
     start = _alike(shorter, lambda low, high: old.startswith(new[low:high], low))

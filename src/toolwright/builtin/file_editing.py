@@ -41,7 +41,7 @@ async def write_file(
     encoding: Literal["text", "base64"] = "text",
     expected_hash: Hash | None = None,
 ) -> object:
-    """Write a file of the session, in place of what it had, and make the directories above it.
+    """Write a file of the session, replacing its content, and create the directories above it.
 
     Args:
         path: The absolute path of the file.
@@ -95,7 +95,7 @@ async def edit_file(
 ) -> object:
     """Replace texts in a file of the session: all of the edits, or none if one does not fit.
 
-    Each edit sees what those before it made. Gives the changes as a unified diff, and the new hash.
+    Each edit sees the result of the edits before it. Gives the changes as a unified diff, and the new hash.
 
     Args:
         path: The absolute path of the file.
@@ -110,7 +110,8 @@ async def edit_file(
         old, made["data"], planned = await _off_loop(len(content), _planned, content, edits, path, expected_hash)
         if await ctx.secrets.hides(old):
             planned["diff"] = _NO_DIFF
-        # A crash may come after the file is written, when the old text is gone: what the call gives is kept first.
+        # A crash may come after the file is written, when the old text is gone: so the result of the call is stored
+        # first.
         return planned
 
     planned = await ctx.step("plan", plan)
@@ -150,10 +151,10 @@ async def _editable(ctx: ToolContext, path: str) -> bytes:
 
 
 def _planned(content: bytes, edits: list[Edit], path: str, expected: str | None) -> tuple[str, bytes, dict[str, Any]]:
-    """The old text, the new content, and what the call gives.
+    """The old text, the new content, and the result of the call.
 
     Raises:
-        ToolError: the content is not text or not what is expected, or an edit does not fit.
+        ToolError: the content is not text or not as expected, or an edit does not fit.
     """
     before = hash_of(content)
     if expected is not None and before != expected:
@@ -263,7 +264,8 @@ async def delete_file(ctx: ToolContext, path: Path, recursive: bool = False) -> 
         path: The absolute path.
         recursive: Whether to delete a directory with all that is in it.
     """
-    # First, and not after a look: asked again after a crash, it tells how many it deleted then.
+    # First, and not after a look: when it is repeated after a crash, it returns the number that was deleted the first
+    # time.
     deleted = await ctx.files.delete(path, recursive)
     if not deleted:
         raise ToolError(

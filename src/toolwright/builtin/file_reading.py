@@ -1,6 +1,6 @@
 """Tools that look at the session's files: `read_file`, `list_directory`, `grep_files`, `stat_file`.
 
-Owns how content is shown to a model; does not own where files are kept or which paths are good.
+Owns how content is shown to a model; does not own where files are stored or which paths are valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
 
 
 async def file_at(ctx: ToolContext, path: str) -> FileInfo:
-    """What is known of a file that a tool was told to use.
+    """The metadata of a file that a tool was asked to use.
 
     Raises:
         ToolError: there is none, or it is a directory.
@@ -65,7 +65,7 @@ def text_of(content: bytes) -> str | None:
     try:
         if len(content) <= LARGE:
             return content.decode("utf-8")
-        # In pieces, for a thread: one call would keep the interpreter's lock for as long as it takes.
+        # In pieces, for a thread: one call would hold the interpreter's lock for as long as it takes.
         decoder = codecs.getincrementaldecoder("utf-8")()
         parts = [decoder.decode(content[at : at + LARGE]) for at in range(0, len(content), LARGE)]
         return "".join([*parts, decoder.decode(b"", final=True)])

@@ -1,4 +1,4 @@
-"""Tools over what the session keeps under names: `kv_store` and `secret_store`. Owns what a model may see of it."""
+"""Tools over the named values of a session: `kv_store` and `secret_store`. Owns which of them a model may see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESERVED = "toolwright:"
 Key = Annotated[str, Field(min_length=1, max_length=255)]
 
 MOST_SECRET = 16_384
-# Checked in the tool: what is refused before is shown in the failure, and this must not be.
+# Checked in the tool: a value that is refused earlier is shown in the failure, and this one must not be.
 Secret = Annotated[Any, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_SECRET})]
 
 _LEFT_OUT: Any = object()  # for null is a value like any other
@@ -35,7 +35,7 @@ def _listed(found: list[KeyInfo], limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def _require(action: str, field: str, given: Any) -> Any:
+def _require(action: str, field: str, given: object) -> Any:
     if given is _LEFT_OUT:
         raise ToolError(
             f"The action {action!r} needs {field!r}; give it", category="invalid_arguments", code="missing_argument"
@@ -77,16 +77,16 @@ async def kv_store(
     ctx: ToolContext,
     action: Literal["get", "set", "delete", "list"],
     key: Key | None = None,
-    value: Any = _LEFT_OUT,
+    value: object = _LEFT_OUT,
     prefix: Annotated[str, Field(max_length=255)] = "",
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
 ) -> object:
-    """Keep values of any JSON form under names, for the length of the session.
+    """Store values of any JSON form under names, for the length of the session.
 
     Args:
         action: What to do.
         key: The name, for get, set and delete.
-        value: What to keep under it, for set.
+        value: The value to store, for set.
         prefix: List only names that begin so.
         limit: List at most so many names.
     """
@@ -106,7 +106,7 @@ async def kv_store(
 
 
 def handle_of(name: str) -> str:
-    """What a model says in place of a secret."""
+    """The name that a model uses in place of a secret."""
     return f"secret:{name}"
 
 
@@ -136,9 +136,9 @@ async def secret_store(
     value: Secret = _LEFT_OUT,
     limit: Annotated[int, Field(ge=1, le=500)] = 100,
 ) -> object:
-    """Keep secrets such as passwords and tokens for the session's tools. A value is never shown again.
+    """Store secrets such as passwords and tokens for the session's tools. A value is never shown again.
 
-    What comes back is a handle, by which a secret is spoken of.
+    It returns a handle, which stands for the secret in later text.
 
     Args:
         action: What to do.
@@ -168,7 +168,7 @@ async def secret_store(
             code="bad_value",
         )
     if is_hidden(secret):
-        # A call that a crash cut off, finished by what was written down of it: that was not the value.
+        # A call that was cut off by a crash is finished with its recorded arguments, which do not hold the value.
         raise ToolError(
             f"The value of {chosen!r} was not kept, so it is not known whether it was set; set it again",
             category="interrupted",
@@ -179,7 +179,7 @@ async def secret_store(
     except SecretsError as error:
         # The remedy is the owner's, and may name a path: it is for the record.
         raise ToolError(
-            "Secrets can not be kept here: the host lacks a key or a library for them",
+            "Secrets cannot be kept here: the host lacks a key or a library for them",
             category="unavailable",
             code="not_installed",
             detail=str(error),

@@ -1,4 +1,4 @@
-"""The shapes of what the tools in the box give. Owns the short way to write their schemas."""
+"""The output schemas of the built-in tools. Owns the short way to write them."""
 
 from __future__ import annotations
 

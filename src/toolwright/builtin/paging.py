@@ -1,11 +1,11 @@
-"""Text shown page by page, with numbered lines. Owns what fits a page; does not own where the text comes from."""
+"""Text shown page by page, with numbered lines. Owns the size of a page; does not own where the text comes from."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
-PAGE_BYTES = 40_000  # with its line numbers and JSON around it, a page fits what a model is shown at once
+PAGE_BYTES = 40_000  # with its line numbers and JSON around it, a page fits the text that a model is shown at once
 LINE_CHARS = 2_000
 _SMALL = 64 * 1024  # characters of a text that is simply split into its lines
 
@@ -14,7 +14,7 @@ def _number(line: int) -> str:
     return f"{line:>6}\t"
 
 
-_NUMBERS = tuple(map(_number, range(1, 2_001)))  # Writing out numbers would be most of what a small page costs.
+_NUMBERS = tuple(map(_number, range(1, 2_001)))  # Formatting numbers would be most of the cost of a small page.
 
 
 def count_lines(text: str) -> int:
@@ -50,8 +50,8 @@ def page_of(text: str, offset: int, limit: int) -> dict[str, Any] | None:
 
 
 def _window(text: str, offset: int, limit: int) -> tuple[int, list[str]]:
-    """How many lines a long text has, and those that are wanted. It is never split into all of its lines: millions of
-    them would take long, all in one call that lets no other thread run."""
+    """The number of lines of a long text, and the wanted lines. The text is never split into all of its lines: millions
+    of them would take long, all in one call that lets no other thread run."""
     total, start, passed = 0, None, 0
     for at in range(0, len(text), _SMALL):
         found = text.count("\n", at, at + _SMALL)

@@ -1,4 +1,4 @@
-"""The model's own list of things to do. Owns `write_todos`; the list is kept in the session, under `TODOS`."""
+"""The model's own list of things to do. Owns `write_todos`; the list is stored in the session, under `TODOS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools fit a question. Owns what of a tool is searched; the ranking is BM25, by the library `bm25s`."""
+"""Which tools fit a question. Owns which text of a tool is searched; the ranking is BM25, by the library `bm25s`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEAMS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\W]+")
 
 
 def rank(question: str, tools: Sequence[ToolDefinition], most: int) -> list[ToolDefinition]:
-    """The tools that fit a question, best first; those that it names come before all others.
+    """The tools that fit a question, best first; tools that the question names come before all others.
 
     Raises:
         ToolError: the library is not installed.
@@ -29,7 +29,7 @@ def _by_words(question: str, tools: Sequence[ToolDefinition]) -> list[ToolDefini
         import bm25s
     except ImportError:
         raise ToolError(
-            "Tools can not be searched here: the host lacks a library (pip install 'toolwright[search]')",
+            "Tools cannot be searched here: the host lacks a library (pip install 'toolwright[search]')",
             category="unavailable",
             code="not_installed",
         ) from None
@@ -61,7 +61,7 @@ def _singular(word: str) -> str:
 
 
 def _document(tool: ToolDefinition) -> str:
-    """What is said of a tool. Its name counts twice: it says most."""
+    """The searched text of a tool. Its name counts twice, because it says most."""
     properties = tool.input_schema.get("properties")
     parameters = properties if isinstance(properties, dict) else {}
     about = [f"{name} {_description(schema)}" for name, schema in parameters.items()]

@@ -72,7 +72,7 @@ class Executor(Protocol):
 class BatchState:
     """What the calls of one batch share, and what they tell it. `Batch` is the one that there is."""
 
-    __slots__ = ("context", "env", "failed", "id", "parent", "policy", "scope", "stop_reason")
+    __slots__ = ("context", "env", "failed", "id", "parent", "policy", "scope", "stop_reason", "timeout")
 
     id: str
     scope: str
@@ -81,6 +81,8 @@ class BatchState:
     policy: Policy
     parent: ActiveCall | None
     """The call that made these calls, if one did."""
+    timeout: float | None
+    """Seconds for each of its calls, in place of those that its tool or the policy says."""
     stop_reason: str | None
     """Why no call may start any more."""
     failed: Exception | None

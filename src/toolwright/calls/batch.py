@@ -55,6 +55,7 @@ class Batch(BatchState):
         scope: str = "",
         parent: ActiveCall | None = None,
         started_by: str | None = None,
+        timeout: float | None = None,
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.context = context
@@ -66,6 +67,8 @@ class Batch(BatchState):
         self.failed = None
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
+        # Seconds for each of these calls, in place of those that its tool or the policy says.
+        self.timeout = timeout
         self._ended = ended
         self._failed_call: str | None = None
         self._launch: Launch | None = None
@@ -151,7 +154,7 @@ class Batch(BatchState):
             if scope:
                 record.scope = scope
             open_record(record)
-        if env.channel.pushes:
+        if recorder.channel.pushes:
             recorder.batch_started(id, scope, self._calls, self.started_by)
         self._launch = launch = Launch(self, runs, self._prepares)
         launch.start(admission, at_once)

@@ -19,7 +19,7 @@ from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
 
-def end_now(run: ActiveCall, result: Any) -> None:
+def end_now(run: ActiveCall, result: object) -> None:
     """End a call from outside its task."""
     if run.concluded:
         return
@@ -33,7 +33,7 @@ def end_now(run: ActiveCall, result: Any) -> None:
         run.env.hold_task(run.late)
 
 
-async def _finish_late(run: ActiveCall, result: Any) -> None:
+async def _finish_late(run: ActiveCall, result: object) -> None:
     outcome = await finish(run, result)
     if run.late is not None:
         run.late, run.phase = None, CONCLUDED
@@ -152,7 +152,7 @@ def has_run_before(run: ActiveCall) -> bool:
 
 
 def lose(run: ActiveCall, fault: Exception) -> None:
-    """What a call does can not be recorded: it must not have an outcome that says more than is known."""
+    """What a call does cannot be recorded: it must not have an outcome that says more than is known."""
     if run.fault is None and not run.concluded:  # One that was given up has its outcome: nobody loses anything.
         run.fault = fault
         run.owner.store_failed(fault)

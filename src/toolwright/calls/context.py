@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Generic
 
@@ -17,6 +18,8 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog, Recorder
 from toolwright.calls.schedule.admission import Limit
 from toolwright.clock import DeadlineBucket
+from toolwright.crash_seams import crash_seams
+from toolwright.event_bus import Channel
 from toolwright.tools.tool import Tool
 
 
@@ -47,6 +50,14 @@ class ToolPlan:
         self.bucket = bucket
         self.limit = limit
         self.allowed_by = allowed_by
+        if crash_seams.tool_code is not None and self.mode != "process":
+            self.direct, self.invoke = None, crash_seams.tool_code(self.invoke, self.mode)
+
+    def with_timeout(self, bucket: DeadlineBucket) -> ToolPlan:
+        """The same plan for calls with a timeout of their own."""
+        plan = copy.copy(self)
+        plan.bucket = bucket
+        return plan
 
 
 class BatchContext(Generic[CallT]):
@@ -81,7 +92,9 @@ class BatchContext(Generic[CallT]):
         tool_limit: Callable[[Tool], Limit | None],
         restrictions: tuple[Policy, ...] = (),
         write_authority: Callable[[tuple[Policy, ...]], bytes | None] = lambda authority: None,
+        channel: Channel | None = None,
     ) -> None:
+        """`channel` is told when batches and calls begin and end; by default that of the environment."""
         self.env = env
         self.policy = policy
         self.hooks = hooks
@@ -97,7 +110,7 @@ class BatchContext(Generic[CallT]):
         self.plans: dict[Tool, ToolPlan] = {}
         # True when the host has code that sees each outcome.
         self.hooked = bool(hooks.after or hooks.project)
-        self.recorder = Recorder(env.channel, env.clock, call_log, policy.record_bytes)
+        self.recorder = Recorder(channel or env.channel, env.clock, call_log, policy.record_bytes)
 
     @property
     def authority(self) -> tuple[Policy, ...]:

@@ -67,8 +67,9 @@ class CallTicket(Ticket):
         call.started = call.record.started = env.monotonic()
         if call.queue_deadline is not None:
             end_queue_time(call)
-        if env.channel.pushes:
-            call.owner.context.recorder.call_started(call.record)
+        recorder = call.owner.context.recorder
+        if recorder.channel.pushes:
+            recorder.call_started(call.record)
         # A call of which the journal wrote no intent has no start to be written either.
         if call.key is None or env.journal.started(call, self._start_written):
             self.lane.add(call)
@@ -264,6 +265,8 @@ class Launch:
             if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
                 continue
             plan = run.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
+            if batch.timeout is not None:
+                plan = run.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
             if plan.allowed_by is None:
                 verdict = authorise(run, context.judge, approved=run.asked)
                 if run.outcome is not None:

@@ -89,7 +89,7 @@ class Rule:
 
     `commands` and `writes` look into the scripts of tools with kind "shell": patterns such as "rm" or "git push*" on
     each command that the script would run, and such as "/etc/*" on the paths that it would write. To deny or ask, a
-    rule needs one of them, or something that can not be known: then `unknown` decides, "deny" or "ask", which is the
+    rule needs one of them, or something that cannot be known: then `unknown` decides, "deny" or "ask", which is the
     rule's own effect unless it says otherwise. To allow, everything in the script must be among them.
 
     For a tool of another kind, `writes` judges the paths in the parameters that the tool declares with its own
@@ -147,7 +147,7 @@ class Rule:
                 raise PolicyError(f"Rule {name} {text!r} is not usable; use a text, or leave it out")
         when: Any = self.when
         if when is not None and (not callable(when) or is_async(when)):
-            raise PolicyError(f"Rule when={when!r} can not be used; use a plain function of a Request")
+            raise PolicyError(f"Rule when={when!r} cannot be used; use a plain function of a Request")
         self._look_into_scripts()
         object.__setattr__(self, "tools", tools)
         object.__setattr__(self, "capabilities", frozenset(capabilities))
@@ -168,7 +168,7 @@ class Rule:
             return
         if self.unknown is not None and (self.unknown not in ("ask", "deny") or self.effect == "allow"):
             raise PolicyError(
-                f"Rule unknown={self.unknown!r} can not be used; use ask or deny, in a rule that does either"
+                f"Rule unknown={self.unknown!r} cannot be used; use ask or deny, in a rule that does either"
             )
         object.__setattr__(self, "_scripts", ScriptPatterns(self.commands, self.writes))
 
@@ -452,16 +452,16 @@ def _place_of(tool: Tool) -> Place:
     return Place(tool.definition.directory, tool.definition.mount)
 
 
-def _tuple_of(given: Any) -> tuple[Any, ...]:
+def _tuple_of(given: object) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, Iterable) else (given,)
 
 
-def _require_count(name: str, value: Any, least: int) -> None:
+def _require_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PolicyError(f"Policy.{name} is {value!r}; use a whole number of at least {least}")
 
 
-def _require_seconds(name: str, value: Any, *, above: bool) -> None:
+def _require_seconds(name: str, value: object, *, above: bool) -> None:
     wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf")
     if wrong or (above and value == 0):
         raise PolicyError(

@@ -6,7 +6,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, ClassVar, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +28,17 @@ class CallRecord(Struct, gc=False):
     Instants (`queued_at`, `started_at`, `finished_at`) are seconds since the epoch. They are derived from marks of a
     clock that never goes back, so that durations are real even where the wall clock jumps. `scope` is that of the
     batch.
+
+    `redacted` are the fields whose secrets were taken out before they came here, `unsearched` those that hold nothing
+    a tool wrote. `untold` are the fields that its JSON form has in another way: it has all others.
     """
+
+    redacted: ClassVar[frozenset[str]] = frozenset({"raw_arguments", "outcome"})
+    unsearched: ClassVar[frozenset[str]] = frozenset(
+        {"session", "batch", "call_id", "tool", "tool_id", "source", "parent", "scope", "waited_for"}
+        | {"offset", "queued", "started", "finished", "attempts"}
+    )
+    untold: ClassVar[frozenset[str]] = frozenset({"raw_arguments", "offset", "queued", "started", "finished"})
 
     session: str
     batch: str
@@ -102,26 +112,14 @@ class CallRecord(Struct, gc=False):
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain data; instants are RFC 3339 text."""
-        return {
-            "session": self.session,
-            "scope": self.scope,
-            "batch": self.batch,
-            "call_id": self.call_id,
-            "tool": self.tool,
-            "tool_id": self.tool_id,
-            "source": self.source,
-            "parent": self.parent,
-            "arguments": self.arguments,
-            "status": self.status,
-            "queued_at": rfc3339(self.queued_at),
-            "started_at": rfc3339(self.started_at),
-            "finished_at": rfc3339(self.finished_at),
-            "queue_time": self.queue_time,
-            "run_time": self.run_time,
-            "attempts": self.attempts,
-            "waited_for": list(self.waited_for),
-            "outcome": None if self.outcome is None else self.outcome.to_json(),
-        }
+        told = plain_data(self, without=_UNTOLD)
+        told |= {"arguments": self.arguments, "status": self.status}
+        told |= {"queued_at": rfc3339(self.queued_at), "started_at": rfc3339(self.started_at)}
+        told |= {"finished_at": rfc3339(self.finished_at), "queue_time": self.queue_time, "run_time": self.run_time}
+        return told
+
+
+_UNTOLD = tuple(CallRecord.untold)
 
 
 class CallLog(Protocol):
@@ -268,10 +266,10 @@ class MemoryCallLog:
 class Recorder:
     """Writes the records of a session's calls under one policy, and tells about them by events."""
 
-    __slots__ = ("_channel", "_clock", "_close", "_log", "_record_bytes", "open_record")
+    __slots__ = ("_clock", "_close", "_log", "_record_bytes", "channel", "open_record")
 
     def __init__(self, channel: Channel, clock: Clock, call_log: CallLog, record_bytes: int) -> None:
-        self._channel = channel
+        self.channel = channel
         self._clock = clock
         self._log = call_log
         self.open_record: Callable[[CallRecord], None] = self._open
@@ -289,21 +287,21 @@ class Recorder:
 
     def batch_started(self, batch: str, scope: str, calls: Iterable[tuple[str, str]], parent: str | None) -> None:
         """Tell that the calls of a batch, by their ids and names, are on their way. Their records are open."""
-        channel = self._channel
+        channel = self.channel
         if channel.pushes:
             channel.publish(BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope))
 
     def call_started(self, record: CallRecord) -> None:
         """Tell that a call starts; a call that never runs starts when it ends."""
         event = CallStarted(record)
-        for push in self._channel.pushes:
+        for push in self.channel.pushes:
             push(event)
 
     def call_concluded(
         self, record: CallRecord, outcome: ToolOutcome, finished: float, attempts: int, waited_for: tuple[str, ...]
     ) -> None:
         """A call has its outcome: close its record and tell about it."""
-        pushes = self._channel.pushes
+        pushes = self.channel.pushes
         if record.started is None and pushes:
             self.call_started(record)
         record.finished = finished
@@ -323,7 +321,7 @@ class Recorder:
 
     def batch_finished(self, batch: str, scope: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
         """Every call has its outcome; `all_well` when each is a success."""
-        channel = self._channel
+        channel = self.channel
         if not channel.pushes:
             return
         statuses: dict[str, int] = {"success": len(outcomes)} if all_well else {}

@@ -53,7 +53,7 @@ def unsealed(env: CallEnvironment[ActiveCall], name: str, payload: bytes) -> byt
     return env.keeper.unseal(name, payload) if payload.startswith(SEALED) else payload
 
 
-def weight(value: Any) -> int:
+def weight(value: object) -> int:
     """About how many bytes of a value must be searched."""
     if isinstance(value, (str, bytes)):
         return len(value)
@@ -88,7 +88,7 @@ def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset
 _PLAIN: dict[str, str] = {}
 
 
-def _redacted(redactor: Redactor, value: Any, encoding: str | None) -> Any:
+def _redacted(redactor: Redactor, value: object, encoding: str | None) -> Any:
     if value is None or value is UNSET or isinstance(value, bool) or encoding == "of payload":
         return value
     if encoding == "base64":
@@ -124,7 +124,7 @@ def _hash(redactor: Redactor, digest: str) -> str:
     return digest if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
 
-def _data(redactor: Redactor, data: Any) -> Any:
+def _data(redactor: Redactor, data: object) -> Any:
     """Content in base64. Looked at as it was before: in the middle of base64, a handle would spoil the rest."""
     if not isinstance(data, str):
         return data
@@ -182,7 +182,7 @@ async def show_arguments(run: ActiveCall) -> None:
     run.record.raw_arguments = shown
 
 
-async def off_loop(size: int, function: Callable[..., _T], *arguments: Any) -> _T:
+async def off_loop(size: int, function: Callable[..., _T], *arguments: object) -> _T:
     """What a function gives that searches some bytes: on the loop where these are few, else in a thread."""
     return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
@@ -243,14 +243,14 @@ async def learn_secrets(
                     await asyncio.to_thread(_search, env.redactor, arguments)
 
 
-def _name_and_arguments(call: Any) -> tuple[Any, Any]:
+def _name_and_arguments(call: object) -> tuple[Any, Any]:
     """The name and the arguments of a call in either of its forms."""
     if isinstance(call, ToolCall):
         return call.name, call.arguments
     return (call.get("name"), call.get("arguments")) if isinstance(call, Mapping) else (None, None)
 
 
-def _search(redactor: Redactor, arguments: Any) -> None:
+def _search(redactor: Redactor, arguments: object) -> None:
     redactor.json(jsonx.canonical(arguments))
 
 
@@ -267,7 +267,7 @@ def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:
     return jsonx.canonical({**arguments, parameter: instead(arguments[parameter])})
 
 
-def _told_apart(env: CallEnvironment[ActiveCall], name: str, value: Any) -> str:
+def _told_apart(env: CallEnvironment[ActiveCall], name: str, value: object) -> str:
     try:
         return f"[secret #{env.keeper.fingerprint(name, jsonx.canonical(value))[:16]}]"
     except SecretsError:

@@ -56,7 +56,7 @@ class Redactor(Protocol):
         """Of JSON, which stays JSON: numbers and keys are looked at too."""
         ...
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         """Of a value that a tool gave, whatever it is."""
         ...
 
@@ -84,7 +84,7 @@ class Keeper(Protocol):
         """
         ...
 
-    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
+    def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
         """Redact what a call was given as a secret, where it is long enough to be looked for.
 
         With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
@@ -104,6 +104,6 @@ class Keeper(Protocol):
         """Redact from now on whatever `learn_argument` put off."""
         ...
 
-    def pass_on(self, heir: Any) -> None:
+    def pass_on(self, heir: object) -> None:
         """Let the keeper of a child session redact what is redacted here."""
         ...

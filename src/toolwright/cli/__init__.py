@@ -1,6 +1,6 @@
-"""The command line. Owns what people and scripts see of a run; does not own running anything.
+"""The command line. Owns input and output for people and scripts; does not own running anything.
 
-Only `main` lives here, so that it can say what is missing when the packages of the extra are not installed.
+Only `main` is here, so that it can name the missing extra when its packages are not installed.
 """
 
 import sys
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _run_for_a_program(app: Any) -> NoReturn:
-    """Run a command with --json: wrong usage is told in JSON, too."""
+    """Run a command with --json: usage errors are JSON, too."""
     from toolwright.cli.exits import BAD_INPUT, error_json
 
     try:

@@ -29,7 +29,7 @@ LISTS: dict[Callable[..., None], list[Callable[..., None]]] = {
     runs.runs: [runs.show, runs.logs, runs.follow, runs.wait, runs.cancel, runs.resume, runs.signal],
     approvals.approvals: [approvals.approve, approvals.deny],
 }
-"""Commands that list something, and what can be done with one of these."""
+"""Commands that list things, and act on one of them."""
 GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
     "session": (
         "List the sessions of a store, look into one, take it to another store, or remove it.",
@@ -118,7 +118,7 @@ def show_version(
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --version: print it as JSON.")] = False,
 ) -> None:
-    """Run the tools of an AI agent: list them, call one, run a whole batch, and look after what is kept of it."""
+    """Run the tools of an AI agent: list them, call one, run a whole batch, and manage the stored records."""
     if not version:
         return
     with reported():

@@ -17,12 +17,13 @@ from toolwright.cli.exits import BadInput
 from toolwright.cli.file_transfer import read_pieces, require_free, write_path
 from toolwright.errors import ServiceError
 from toolwright.session.services.files import Files
+from toolwright.stores.contracts.scheme import file_of
 from toolwright.tools.outcome import encodable
 from toolwright.tools.service_protocols import FileInfo
 
 
 class Found(NamedTuple):
-    """What is in a directory of this machine, by paths below it with slashes, each directory before what is in it.
+    """The contents of a directory of this machine, by paths below it with slashes, each directory before its contents.
 
     `left_out` are links, devices and the like, which lead elsewhere or nowhere, and the store with its master key,
     which no tool is to read.
@@ -35,7 +36,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Written:
-    """What was written so far."""
+    """The files and bytes written so far."""
 
     files: int = 0
     size: int = 0
@@ -47,18 +48,19 @@ class Written:
         self.size += size
 
 
-def look_through(source: str, store: Path) -> Found:
-    """Find what is in a directory of this machine, perhaps that of the store.
+def look_through(source: str, store: str) -> Found:
+    """List the contents of a directory of this machine, perhaps the one of the store.
 
     Raises:
-        BadInput: some of it can not be read.
+        BadInput: some of it cannot be read.
     """
     found = Found([], [], [])
-    own = str(store.resolve())
+    file = file_of(store)
+    own = None if file is None else str(file.resolve())
     for above, directories, names in os.walk(source, onerror=_unreadable):
         for name in sorted((*directories, *names)):
             place = Path(above, name)
-            kind = found.left_out if str(place.resolve()).startswith(own) else _kind(found, place)
+            kind = found.left_out if own is not None and str(place.resolve()).startswith(own) else _kind(found, place)
             kind.append(place.relative_to(source).as_posix())
         directories.sort()
     return found
@@ -73,14 +75,14 @@ def _kind(found: Found, place: Path) -> list[str]:
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    raise BadInput(f"{error.filename!r} can not be read ({error.strerror}); check its permissions")
+    raise BadInput(f"{error.filename!r} cannot be read ({error.strerror}); check its permissions")
 
 
 async def put_tree(files: Files, source: str, found: Found, path: str) -> Written:
-    """Write what was found in a directory of this machine into one of a session, beside what is there.
+    """Write the found files of this machine into a directory of a session, beside its files.
 
     Raises:
-        BadInput: a file can not be read, or the session refuses it.
+        BadInput: a file cannot be read, or the session refuses it.
     """
     written = Written(left_out=[encodable(each) for each in found.left_out])
     with _counting(written):
@@ -96,10 +98,10 @@ async def put_tree(files: Files, source: str, found: Found, path: str) -> Writte
 async def get_tree(files: Files, top: list[FileInfo], target: Path, *, force: bool) -> Written:
     """Write a directory of a session to one of this machine, which must be new, unless files in it may be written over.
 
-    `top` is what stands in it.
+    `top` is the listing of the directory.
 
     Raises:
-        BadInput: it is there, or something can not be written.
+        BadInput: it is there, or something cannot be written.
     """
     if not force:
         require_free(target)
@@ -121,7 +123,7 @@ def _make(place: Path) -> None:
     try:
         place.mkdir(exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{str(place)!r} can not be made ({error.strerror}); choose another place") from None
+        raise BadInput(f"{str(place)!r} cannot be made ({error.strerror}); choose another place") from None
 
 
 @contextmanager

@@ -22,11 +22,10 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-import apsw
 import typer
 
 from toolwright.cli.display.output import echo, echo_error, safe_json
-from toolwright.errors import ToolwrightError
+from toolwright.errors import StoreDamaged, ToolwrightError
 from toolwright.tools.outcome import ToolOutcome
 
 SUCCEEDED = 0
@@ -53,26 +52,26 @@ MEANINGS = {
 
 
 class BadInput(ToolwrightError):
-    """What the command was given can not be used; the message names it and the remedy."""
+    """The input of the command cannot be used; the message names it and the remedy."""
 
 
 def exit_code(outcomes: Iterable[ToolOutcome], *, interrupted: bool = False) -> int:
-    """The exit code that tells how a batch went."""
+    """The exit code for the outcomes of a batch."""
     if interrupted:
         return INTERRUPTED
     return SUCCEEDED if all(outcome.ok for outcome in outcomes) else FAILED
 
 
 def is_damage(error: Exception) -> bool:
-    """True when an error says that the file of a store is damaged."""
-    return isinstance(error.__cause__, apsw.CorruptError)
+    """True when an error says that a store is damaged."""
+    return isinstance(error, StoreDamaged)
 
 
 _in_json = False
 
 
 def tell_errors_in_json(context: typer.Context, wanted: bool) -> bool:
-    """Let errors of the command be told in JSON, or in words. Called by the option --json, whose value it returns."""
+    """Print errors of the command as JSON, or as text. Called by the option --json, whose value it returns."""
     global _in_json
     above = context.parent
     _in_json = wanted or (above is not None and bool(above.params.get("as_json")))
@@ -85,7 +84,7 @@ def error_json(message: str, code: str) -> str:
 
 
 def complain(message: str, code: str = "bad_input") -> None:
-    """Say on stderr what is wrong, if somebody reads it: the exit code says it too. With --json, it is said in JSON."""
+    """Print an error to stderr, if somebody reads it: the exit code says it too. With --json, it is JSON."""
     with suppress(BrokenPipeError):
         if _in_json:
             echo(error_json(message, code), err=True)
@@ -95,7 +94,7 @@ def complain(message: str, code: str = "bad_input") -> None:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn whatever goes wrong inside into a message and an exit code.
+    """Turn any error inside into a message and an exit code.
 
     Raises:
         typer.Exit: with the code.

@@ -1,6 +1,6 @@
 """Content on its way between a store and this machine. Owns reading and writing it in pieces; knows no store.
 
-Nothing is held whole, whatever its size. What is written to a path is there whole or not at all.
+No file is held in memory as a whole. A file written to a path is there completely or not at all.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from toolwright.ids import new_id
 from toolwright.stores.contracts.sessions import PIECE
 
 STREAM = "-"
-"""What stands for stdin or stdout where a path is expected."""
+"""The path that means stdin or stdout."""
 
 
 async def read_pieces(source: str) -> AsyncIterator[bytes]:
     """The content of a file of this machine, or of stdin for `-`.
 
     Raises:
-        BadInput: it can not be read.
+        BadInput: it cannot be read.
     """
     name = "Stdin" if source == STREAM else repr(source)
     try:
@@ -33,7 +33,7 @@ async def read_pieces(source: str) -> AsyncIterator[bytes]:
             while piece := file.read(PIECE):
                 yield piece
     except OSError as error:
-        raise BadInput(f"{name} can not be read ({error.strerror}); check the path") from None
+        raise BadInput(f"{name} cannot be read ({error.strerror}); check the path") from None
 
 
 @contextlib.contextmanager
@@ -46,10 +46,10 @@ def _opened(source: str) -> Iterator[BinaryIO]:
 
 
 async def write_stdout(pieces: AsyncIterable[bytes], path: str) -> int:
-    """Write content to stdout, and return its size: as it is, but on a terminal only text, which can not steer it.
+    """Write content to stdout, and return its size: as it is, but on a terminal only text, which cannot steer it.
 
     Raises:
-        BadInput: it is not text and stdout is a terminal, or stdout can not be written.
+        BadInput: it is not text and stdout is a terminal, or stdout cannot be written.
     """
     out, size = sys.stdout.buffer, 0
     shown = _shown(pieces, path) if sys.stdout.isatty() else pieces
@@ -60,7 +60,7 @@ async def write_stdout(pieces: AsyncIterable[bytes], path: str) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise BadInput(f"Stdout can not be written ({error.strerror}); send it elsewhere") from None
+        raise BadInput(f"Stdout cannot be written ({error.strerror}); send it elsewhere") from None
     return size
 
 
@@ -79,10 +79,11 @@ async def _shown(pieces: AsyncIterable[bytes], path: str) -> AsyncIterator[bytes
 
 
 async def write_path(pieces: AsyncIterable[bytes], target: Path, *, force: bool) -> int:
-    """Write content to a file of this machine, and return its size. One that is there stays, unless it is to go.
+    """Write content to a file of this machine, and return its size. An existing file stays, unless it is to be
+    replaced.
 
     Raises:
-        BadInput: it is there, or can not be written.
+        BadInput: it is there, or cannot be written.
     """
     if not force:
         require_free(target)
@@ -98,7 +99,7 @@ async def write_path(pieces: AsyncIterable[bytes], target: Path, *, force: bool)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise BadInput(f"{str(target)!r} can not be written ({error.strerror}); choose another place") from None
+        raise BadInput(f"{str(target)!r} cannot be written ({error.strerror}); choose another place") from None
     return size
 
 
@@ -115,7 +116,7 @@ def _put(partial: Path, target: Path, force: bool) -> None:
 
 
 def require_free(target: Path) -> None:
-    """Refuse to write over what is there.
+    """Refuse to write over an existing file.
 
     Raises:
         BadInput: something is.

@@ -1,4 +1,4 @@
-"""What a worker tells over HTTP. Owns /healthz and /metrics, and the thread that serves them; starts no worker."""
+"""The HTTP endpoints of a worker. Owns /healthz and /metrics, and the thread that serves them; starts no worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Health:
     """Listens on a port while it is entered. Until it watches a worker, the worker counts as not ready.
 
     Raises:
-        BadInput: the address can not be listened on, or the package for metrics is missing.
+        BadInput: the address cannot be listened on, or the package for metrics is missing.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -50,7 +50,7 @@ class Health:
         except OSError as error:
             reason = error.strerror or error
             raise BadInput(
-                f"Port {port} of {host!r} can not be listened on ({reason}); use another --health-port or --health-host"
+                f"Port {port} of {host!r} cannot be listened on ({reason}); use another --health-port or --health-host"
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="toolwright-health")
 
@@ -62,7 +62,7 @@ class Health:
         return f"http://{shown}:{port}"
 
     def watch(self, worker: Worker) -> None:
-        """Tell of this worker from now on; to be called on its loop."""
+        """Report on this worker from now on; to be called on its loop."""
         self._loop = asyncio.get_running_loop()
         self._worker = worker
         self._registry.register(WorkerMetrics(worker))
@@ -120,13 +120,14 @@ def _answer(start: Start, status: str, body: dict[str, Any], method: str) -> lis
 
 
 class WorkerMetrics:
-    """What a worker did and does, as Prometheus collects it: read when it is asked for, also while its loop hangs."""
+    """The counters of a worker in the form that Prometheus collects, read on request, also while its loop is
+    blocked."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def collect(self) -> Iterator[Any]:
-        """Part of what a registry asks of its collectors."""
+        """Return the metrics; called by the Prometheus registry."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         state = self._worker.state()
@@ -153,8 +154,8 @@ class WorkerMetrics:
 class _Handler(WSGIRequestHandler):
     timeout = PATIENCE
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """A probe that comes every few seconds is nothing to tell of."""
+    def log_message(self, format: str, *args: object) -> None:
+        """A probe every few seconds is not worth a log line."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -171,5 +172,5 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is nothing to tell of."""
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that disconnects is not worth a log line."""

@@ -1,4 +1,4 @@
-"""Running the calls of a command. Owns opening the runtime and Ctrl-C; not what is shown meanwhile."""
+"""Running the calls of a command. Owns opening the runtime and Ctrl-C; does not own the display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallRecord
 from toolwright.cli.display.output import echo
 from toolwright.cli.exits import BadInput, exit_code
-from toolwright.cli.input.stores import MEMORY
 from toolwright.errors import BatchFailed
 from toolwright.event_bus import Subscription
 from toolwright.events import CallWaiting
@@ -25,17 +24,17 @@ from toolwright.runtime.runtime import Runtime
 from toolwright.stores.contracts.background_run import PREFIX
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import INBOX
-from toolwright.stores.sqlite.admin.history import calls as past_calls
+from toolwright.stores.opening import MEMORY, inspect_store
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 
 Watch = Callable[[Runtime, Batch, Subscription], Awaitable[None]]
-"""Shows a batch while it runs: it is given all of the batch's events, and returns once the batch is over."""
+"""Shows a batch while it runs: it gets all of the batch's events, and returns once the batch is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A batch that is over: one outcome for each call, and the records, those of nested calls among them."""
+    """A finished batch: one outcome for each call, and the records, those of nested calls among them."""
 
     outcomes: list[ToolOutcome]
     records: list[CallRecord]
@@ -51,28 +50,28 @@ async def run_calls(
     calls: Sequence[ToolCall],
     app: App,
     *,
-    store: Path | None = None,
+    store: str | None = None,
     session: str = "cli",
     scope: str = "",
     events_file: Path | None = None,
     watch: Watch | None = None,
 ) -> Finished:
-    """Run calls as one batch. Ctrl-C stops it, and what became of each call is still returned.
+    """Run calls as one batch. Ctrl-C stops it, and the outcome of each call is still returned.
 
-    With a store, calls wait for what they need from outside, and Ctrl-C leaves what has no outcome to be gone on with.
+    With a store, calls wait for approvals and events, and after Ctrl-C unfinished calls can be continued.
 
     Raises:
-        BadInput: the events file can not be written.
-        StoreError: the store can not be used.
+        BadInput: the events file cannot be written.
+        StoreError: the store cannot be used.
     """
     try:
         if store is None:
-            # Nobody could decide while the command waits: it says so instead, and how to let the tool run.
+            # Nobody could decide while the command waits: it fails instead, and says how to let the tool run.
             app = app.but(policy=(app.policy or Policy()).but(on_ask="deny"))
         runtime = await app.open(store or MEMORY, events_file=events_file)
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"The events file {str(events_file)!r} can not be written ({reason}); name another") from None
+        raise BadInput(f"The events file {str(events_file)!r} cannot be written ({reason}); name another") from None
     try:
         room = max(10_000, 8 * len(calls))
         events = None if watch is None else runtime.subscribe(limit=room)
@@ -96,9 +95,9 @@ async def run_calls(
         await runtime.close()
 
 
-async def _with_what_is_left(outcomes: list[ToolOutcome], store: Path, session: str, scope: str) -> list[ToolOutcome]:
+async def _with_what_is_left(outcomes: list[ToolOutcome], store: str, session: str, scope: str) -> list[ToolOutcome]:
     """The outcomes, with "pending" for calls that stay unfinished in the store: these were not cancelled for good."""
-    left = {call.key for call in await past_calls(store, session=session) if call.outcome is None}
+    left = {call.key for call in await inspect_store(store).calls(session=session) if call.outcome is None}
     return [
         ToolOutcome(outcome.call_id, outcome.tool, "pending")
         if outcome.status == "cancelled" and CallKey(session, scope, outcome.call_id) in left
@@ -108,7 +107,7 @@ async def _with_what_is_left(outcomes: list[ToolOutcome], store: Path, session: 
 
 
 async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
-    """Cancel what nobody can answer: what is kept in memory is out of reach for everybody else.
+    """Cancel waits that nobody can answer: a wait in memory cannot be reached by another process.
 
     A tool may be prepared for an event or a signal that does not come in time, and may send signals to a run itself.
     """
@@ -121,8 +120,8 @@ async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
             await runtime.session(event.session).cancel_waits(reason)
 
 
-async def _say_what_waits(events: Subscription, store: Path) -> None:
-    """Say on stderr what a person must do for a call to go on."""
+async def _say_what_waits(events: Subscription, store: str) -> None:
+    """Print to stderr the actions that a person must take for a call to continue."""
     async for event in events:
         if not isinstance(event, CallWaiting) or event.what == "sleep":
             continue
@@ -136,16 +135,16 @@ async def _say_what_waits(events: Subscription, store: Path) -> None:
             echo(f"{who} waits for its {event.what}{named}; Ctrl-C leaves it waiting", err=True)
 
 
-def shown_command(name: str, store: Path, *words: str) -> str:
+def shown_command(name: str, store: str, *words: str) -> str:
     """A command over a store as it may be typed."""
-    return shlex.join(["toolwright", name, *words, "--db", str(store)])
+    return shlex.join(["toolwright", name, *words, "--db", store])
 
 
 @contextmanager
 def interruptible(runtime: Runtime, batch: Batch, *, leave: bool) -> Iterator[list[int]]:
-    """Let the first Ctrl-C cancel the batch instead of ending the program; yields those that came.
+    """Let the first Ctrl-C cancel the batch instead of ending the program; yields the list of signals that came.
 
-    `leave` closes the runtime instead: what is unfinished stays so in the store, and may be gone on with.
+    `leave` closes the runtime instead: unfinished calls stay unfinished in the store, and can be continued.
     """
     seen: list[int] = []
     closing: list[asyncio.Task[None]] = []

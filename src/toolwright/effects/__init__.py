@@ -1,1 +1,1 @@
-"""What is remembered of calls, so that none is lost and none is repeated."""
+"""The durable record of calls, so that none is lost and none is repeated."""

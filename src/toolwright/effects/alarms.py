@@ -1,4 +1,4 @@
-"""Instants to wake at. Owns one timer for all of them; does not own what happens then."""
+"""Instants to wake at. Owns one timer for all of them; does not own the work at an instant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import count
 from toolwright.clock import Clock, Timer
 
 LONGEST_NAP = 60.0
-"""Seconds after which the wall clock is looked at again: it may have been set anew meanwhile."""
+"""Seconds after which the wall clock is read again: it may have been set meanwhile."""
 TOLERANCE = 0.001
 """Seconds that an alarm may ring early: two clocks never agree to the last digit."""
 

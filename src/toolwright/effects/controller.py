@@ -1,9 +1,9 @@
-"""The contract of effects. Owns what a controller promises to a call; does not own how it keeps it.
+"""The contract of effects. Owns the promises of a controller to a call; does not own how they are fulfilled.
 
-A controller is what makes a call durable: it runs effects, or gives back what they gave before. The default one keeps
-them in a journal; an engine that has its own memory can stand in its place.
+A controller makes a call durable: it runs effects, or returns their recorded results. The default one records them in a
+journal; an engine that has its own memory can take its place.
 
-What every controller promises, and the conformance suite in `toolwright.testing` proves:
+The promises of every controller, which the conformance suite in `toolwright.testing` proves:
 
 *Addressed by key.* An effect is named by its call and its name, never by its position. Effects of one call may run
 side by side, and find their past in any order.
@@ -21,11 +21,12 @@ recorded as the result of anything.
 
 *Instants are absolute.* A sleep and a deadline keep their instant through a restart.
 
-*First wins.* A wait is resolved once, by the first who comes, also before it begins; those who come later are told what
-stands. What was acknowledged decides: a call whose completion was resolved ends with that, also when its process dies
-or the call is cancelled before it has seen it. Signals of one name come in the order they were sent, and none is lost.
+*First wins.* A wait is resolved once, by the first answer, also before it begins; a later caller gets the resolution
+that stands. An acknowledged resolution decides: a call whose completion was resolved ends with that, also when its
+process dies or the call is cancelled before it has seen it. Signals of one name come in the order they were sent, and
+none is lost.
 
-*Only the owner writes.* A call belongs to one process at a time; what a stale owner wants to write is refused.
+*Only the owner writes.* A call belongs to one process at a time; writes of a stale owner are refused.
 """
 
 from __future__ import annotations
@@ -66,10 +67,11 @@ class EffectFailed(Exception):
 
 
 class EffectController(Protocol):
-    """Runs the effects of calls, and remembers them. The module says what that means."""
+    """Runs the effects of calls, and records them. The docstring of the module has its promises. Implementations:
+    `JournaledController`, and engines."""
 
     def enter(self, call: CallKey, *, fresh: bool) -> CallEffects:
-        """The effects of one call of this process; `fresh` says that it never ran before."""
+        """The effects of one call of this process; `fresh` means that it never ran before."""
         ...
 
     def write_key(self, wait: WaitKey) -> str:
@@ -85,19 +87,20 @@ class EffectController(Protocol):
         ...
 
     def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watch:
-        """Wait without a task: `then` gets the resolution, or what went wrong, once, unless the watch is left."""
+        """Wait without a task: `then` gets the resolution or the error, once, unless the watch is ended before."""
         ...
 
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
         """Resolve a wait.
 
         Raises:
-            KeyRefused: its call is not known, its session is revoked, or it is over without a resolution.
+            KeyRefused: its call is not known, its session is revoked, or it is finished without a resolution.
         """
         ...
 
     async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
-        """Say that a call of this process ends without a wait, and why: the resolution of somebody who was first.
+        """End a wait of a call of this process that ends without it, with the reason; an earlier resolution is
+        returned.
 
         Without one it is cancelled, and cannot be resolved from then on.
         """
@@ -124,7 +127,7 @@ class CallEffects(Protocol):
     """The effects of one call, while this process runs it."""
 
     def begin_attempt(self, attempt: int) -> None:
-        """The tool's code begins anew, and may use its names again."""
+        """The tool's code starts again, and may use its names again."""
         ...
 
     async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
@@ -142,7 +145,7 @@ class CallEffects(Protocol):
         ...
 
     async def wait(self, wait: Wait, opened: Opened) -> Resolution:
-        """Begin a wait, or go on with one that began before, until it is resolved."""
+        """Begin a wait, or continue one that began before, until it is resolved."""
         ...
 
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Effects. Owns what names one, what is hashed of its input, and what is kept of its end; does not own who keeps it.
+"""Effects. Owns the name of an effect, the hash of its input, and the record of its end; does not own storing it.
 
 An effect is something a call does that is not deterministic: a step, a sleep, a wait. Its replay key is the identity
 of the call and a name within it, never a position: work that runs side by side finds its past in any order.
@@ -7,7 +7,7 @@ of the call and a name within it, never a position: work that runs side by side 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -19,9 +19,9 @@ EffectKind = Literal["step", "sleep", "receive"]
 
 
 class Effect(Struct, frozen=True, gc=False):
-    """One effect of a call. `input` is the canonical JSON of what it was given, without secrets.
+    """One effect of a call. `input` is the canonical JSON of its input, without secrets.
 
-    `given` is the same with them, where there are any: before they were known as secrets, it was kept like that.
+    `given` is the same with secrets, where there are any: before they were known as secrets, it was stored like that.
     """
 
     call: CallKey
@@ -32,7 +32,7 @@ class Effect(Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """What names it within its call."""
+        """Its name within its call."""
         return f"{self.kind}:{self.name}"
 
 
@@ -52,7 +52,7 @@ def require_same_input(effect: Effect, kept: Kept) -> None:
     )
 
 
-def differences(path: str, before: Any, now: Any) -> Iterator[str]:
+def differences(path: str, before: object, now: object) -> Iterator[str]:
     """Where two JSON values differ, one line for each place."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
@@ -66,6 +66,6 @@ def differences(path: str, before: Any, now: Any) -> Iterator[str]:
         yield f"{path}: {_short(before)} before, {_short(now)} now"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = jsonx.encode(value).decode()
     return text if len(text) <= 60 else text[:59] + "…"

@@ -28,31 +28,24 @@ class JournaledController:
         self._ring = KeyRing(waits.secret)
 
     def enter(self, call: CallKey, *, fresh: bool) -> CallEffects:
-        """Part of `EffectController`."""
         return JournaledEffects(self, call, fresh=fresh)
 
     def write_key(self, wait: WaitKey) -> str:
-        """Part of `EffectController`."""
         return self._ring.write(wait)
 
     def read_key(self, text: str) -> WaitKey:
-        """Part of `EffectController`."""
         return self._ring.read(text)
 
     def watch(self, wait: Wait, then: Callable[[Resolution | Exception], None], opened: Opened) -> Watcher:
-        """Part of `EffectController`."""
         return self.room.watch(wait, then, opened)
 
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
-        """Part of `EffectController`."""
         return await self.room.resolve(key, resolution, remember)
 
     async def end_wait(self, key: WaitKey, reason: str) -> Resolution | None:
-        """Part of `EffectController`."""
         return await self.waits.end_wait(key, Resolution("cancelled", self.clock.now(), reason=reason, by=BY_CALL))
 
     async def signal(self, key: WaitKey, payload: bytes) -> int:
-        """Part of `EffectController`."""
         return await self.room.signal(key, payload)
 
     async def close(self) -> None:
@@ -61,7 +54,7 @@ class JournaledController:
 
 
 class JournaledEffects:
-    """`CallEffects` over any store: what the call did before is read once, and kept while it runs."""
+    """`CallEffects` over any store: the earlier effects of the call are read once, and held while it runs."""
 
     def __init__(self, controller: JournaledController, call: CallKey, *, fresh: bool) -> None:
         self._controller = controller
@@ -75,7 +68,6 @@ class JournaledEffects:
         self._receiving: set[str] = set()
 
     def begin_attempt(self, attempt: int) -> None:
-        """Part of `CallEffects`."""
         if attempt != self._attempt:
             self._attempt = attempt
             self._used.clear()
@@ -85,14 +77,13 @@ class JournaledEffects:
     # --- steps
 
     async def run(self, effect: Effect, function: Callable[[], Awaitable[bytes]], on_crash: StepPolicy) -> bytes:
-        """Part of `CallEffects`."""
         self._take(effect)
         kept = (await self._read()).get(effect.label)
         if kept is not None:
             require_same_input(effect, kept)
             if kept.done:
                 return _result(kept)
-        if kept is not None and kept.failure is None:  # It began, and nobody knows how it ended.
+        if kept is not None and kept.failure is None:  # It began, and its end is unknown.
             if on_crash == "fail":
                 return _result(await self._keep(effect, done=True, failure=interrupted(effect.kind, effect.name)))
             if isinstance(on_crash, AskPerson):
@@ -112,7 +103,7 @@ class JournaledEffects:
         except EffectFailed as error:
             if not error.failure.retry:
                 return await self._keep(effect, done=True, failure=error.failure)
-            # It says that another attempt may do better: that one must find it neither failed nor in doubt.
+            # It says that another attempt may succeed: that attempt must find it neither failed nor in doubt.
             if on_crash != "rerun":
                 await self._keep(effect, done=False, failure=error.failure)
             raise
@@ -129,7 +120,7 @@ class JournaledEffects:
         return kept
 
     async def _read(self) -> dict[str, Kept]:
-        """What the call did before it was cut off."""
+        """The effects of the call before it was cut off."""
         if self._past is None:
             if self._reading is None:
                 self._reading = asyncio.ensure_future(self._controller.journal.effects(self._call))
@@ -149,7 +140,6 @@ class JournaledEffects:
     # --- time
 
     async def sleep(self, effect: Effect, seconds: float, opened: Opened) -> None:
-        """Part of `CallEffects`."""
         self._take(effect)
         kept = (await self._read()).get(effect.label)
         if kept is None:
@@ -171,7 +161,6 @@ class JournaledEffects:
     # --- waits
 
     async def wait(self, wait: Wait, opened: Opened) -> Resolution:
-        """Part of `CallEffects`."""
         answer: asyncio.Future[Resolution] = asyncio.get_running_loop().create_future()
 
         def told(news: Resolution | Exception) -> None:
@@ -189,7 +178,6 @@ class JournaledEffects:
             watcher.leave()
 
     async def receive(self, name: str, seconds: float | None, opened: Opened) -> bytes | None:
-        """Part of `CallEffects`."""
         if name in self._receiving:
             raise ToolwrightError(
                 f"The call {self._call.call_id!r} waits for signal {name!r} already; receive one after the other"
@@ -242,7 +230,7 @@ STEP_REMEDY = (
 def interrupted(kind: str, name: str, reason: str | None = None, *, asked: bool = False) -> Failure:
     """The failure of an effect that a crash cut off and that is not run again.
 
-    `asked` says that a person was asked about it: then it has a crash policy already, and needs no remedy.
+    `asked` means that a person was asked about it: then it has a crash policy already, and needs no remedy.
     """
     return Failure(
         category="interrupted",

@@ -1,20 +1,24 @@
-"""A journal without memory beyond the process. Owns its verbs; what they mean is written once, above it.
+"""A journal in memory. Owns its verbs; their meaning is in the contracts.
 
-It keeps every promise of `JournalStore` and `WaitStore` but the one about crashes, and is small enough to read as
+It fulfils every promise of `JournalStore` and `WaitStore` except the one about crashes, and is small enough to read as
 their model. Several stores may share one database, as several processes share a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
-from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Cursor, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.sessions import Sealed
+from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.stores.contracts.waits import (
     INBOX,
     Arrivals,
@@ -33,7 +37,11 @@ NOBODY = ""
 
 
 class MemoryStore:
-    """`Store`, `JournalStore` and `WaitStore` in memory, all in one."""
+    """`Store`, `JournalStore` and `WaitStore` in memory, all in one. It keeps calls only."""
+
+    services: BackgroundStores | None = None
+    path: Path | None = None
+    fingerprints: Sealed | None = None
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database = database or MemoryDatabase()
@@ -44,19 +52,16 @@ class MemoryStore:
 
     @property
     def journal(self) -> MemoryStore:
-        """Part of `Store`."""
         return self
 
     @property
     def waits(self) -> MemoryStore:
-        """Part of `Store`."""
         return self
 
     async def close(self) -> None:
-        """Part of `Store`."""
         self._database.owners.discard(self.owner)
 
-    # --- calls that are kept elsewhere, and only their effects here
+    # --- calls that are stored elsewhere, and only their effects here
 
     def enter(self, key: CallKey) -> None:
         """A call that has no intent here begins to use effects."""
@@ -65,7 +70,7 @@ class MemoryStore:
             self._calls[key] = CallRow(self.owner)
 
     def leave(self, key: CallKey) -> None:
-        """Such a call is over."""
+        """Such a call is finished."""
         call = self._calls.get(key)
         if call is not None and call.entry is None:
             call.over = True
@@ -76,7 +81,6 @@ class MemoryStore:
     # --- the journal
 
     async def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> list[Entry | None]:
-        """Part of `JournalStore`."""
         if refused:
             rows = [self._calls.get(key) for key in refused]
             known_before = [
@@ -118,7 +122,6 @@ class MemoryStore:
             call.crashes = (count + 1 if done <= steps else 1, started_at, done)
 
     async def start(self, key: CallKey, started_at: float) -> bool:
-        """Part of `JournalStore`."""
         call = self._mine(key)
         if call is None or call.entry is None:
             return False
@@ -126,17 +129,16 @@ class MemoryStore:
         return True
 
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
-        """Part of `JournalStore`."""
         call = self._mine(key)
         if call is None or call.entry is None:
-            return False
+            before = self._calls.get(key)
+            return before is not None and before.owner == self.owner and _is_finished(before, outcome)
         began = call.entry.started_at if started_at is None else started_at
         call.entry = replace(call.entry, outcome=outcome, started_at=began, finished_at=finished_at)
         call.over = True
         return True
 
     async def finish_all(self, ended: Sequence[Ended]) -> None:
-        """Part of `JournalStore`."""
         if any(self._mine(end.key) is None for end in ended if end.intent is None):
             raise StoreError(NOT_ALL)
         for end in ended:
@@ -148,14 +150,12 @@ class MemoryStore:
             await self.finish(end.key, end.outcome, end.started_at, end.finished_at)
 
     async def forget(self, key: CallKey) -> bool:
-        """Part of `JournalStore`."""
         if self._mine(key) is None:
             return False
         del self._calls[key]
         return True
 
     async def reopen(self, key: CallKey) -> bool:
-        """Part of `JournalStore`."""
         call = self._calls.get(key)
         outcome = None if call is None or call.entry is None else call.entry.outcome
         if call is None or call.entry is None or outcome is None or outcome.status != "connection_required":
@@ -165,7 +165,6 @@ class MemoryStore:
         return True
 
     async def release(self, key: CallKey) -> bool:
-        """Part of `JournalStore`."""
         call = self._mine(key)
         if call is None:
             return False
@@ -173,7 +172,6 @@ class MemoryStore:
         return True
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
-        """Part of `JournalStore`."""
         found = [
             replace(call.entry, owner=call.owner)
             for key, call in self._calls.items()
@@ -185,12 +183,10 @@ class MemoryStore:
         return sorted(found, key=lambda entry: (entry.intent.queued_at, entry.intent.position, entry.intent.key))
 
     async def effects(self, key: CallKey) -> list[Kept]:
-        """Part of `JournalStore`."""
         call = self._calls.get(key)
         return [] if call is None else list(call.effects.values())
 
     async def keep(self, key: CallKey, kept: Kept) -> bool:
-        """Part of `JournalStore`."""
         call = self._mine(key)
         if call is None:
             return False
@@ -200,7 +196,6 @@ class MemoryStore:
     # --- waits
 
     async def open_wait(self, wait: Wait) -> Wait | None:
-        """Part of `WaitStore`."""
         key = wait.key
         call = self._mine(key.call)
         if call is None:
@@ -220,7 +215,6 @@ class MemoryStore:
     async def resolve(
         self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
     ) -> Standing | Refused:
-        """Part of `WaitStore`."""
         call = self._calls.get(key.call)
         if call is None:
             return Refused("unknown")
@@ -237,7 +231,6 @@ class MemoryStore:
         return Standing(True, resolution)
 
     async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
-        """Part of `WaitStore`."""
         call = self._mine(key.call)
         if call is None:
             return None
@@ -248,7 +241,6 @@ class MemoryStore:
         return None
 
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
-        """Part of `WaitStore`."""
         cancelled = [
             (call, wait)
             for key, call in self._calls.items()
@@ -267,11 +259,10 @@ class MemoryStore:
         call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
         self._database.resolved.append((call, key))
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
-        """Part of `WaitStore`."""
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
         database = self._database
-        cursor = len(database.resolved), len(database.signalled)
-        resolved, signalled = cursor if since is None else since
+        cursor = f"{len(database.resolved)} {len(database.signalled)}"
+        resolved, signalled = map(int, (since or cursor).split())
         return Arrivals(
             cursor,
             [call.waits[key] for call, key in database.resolved[resolved:] if self._calls.get(key.call) is call],
@@ -279,7 +270,6 @@ class MemoryStore:
         )
 
     async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
-        """Part of `WaitStore`."""
         found = [
             wait
             for key, call in self._calls.items()
@@ -290,7 +280,6 @@ class MemoryStore:
         return sorted(found, key=_age)
 
     async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
-        """Part of `WaitStore`."""
         call = self._calls.get(key.call)
         if call is None:
             return Refused("unknown")
@@ -304,18 +293,15 @@ class MemoryStore:
         return len(sent)
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
-        """Part of `WaitStore`."""
         call = self._calls.get(key.call)
         return [] if call is None else call.signals.get(key, [])[after:]
 
     async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
-        """Part of `WaitStore`."""
         row = self._calls.get(call)
         waits = () if row is None else row.waits.values()
         return sorted((wait for wait in waits if wait.key.kind == kind and wait.opened_at is not None), key=_age)
 
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
-        """Part of `WaitStore`."""
         found: list[Decided] = []
         for number, (call, key) in reversed(list(enumerate(self._database.resolved, start=1))):
             wait = call.waits.get(key)
@@ -332,7 +318,6 @@ class MemoryStore:
         return found
 
     async def remembered(self, session: str) -> list[Remembered]:
-        """Part of `WaitStore`."""
         return [decision for decision in self._database.remembered if decision.session == session]
 
     def _mine(self, key: CallKey) -> CallRow | None:
@@ -342,3 +327,9 @@ class MemoryStore:
 
 def _age(wait: Wait) -> tuple[float, WaitKey]:
     return (wait.opened_at or 0.0, wait.key)
+
+
+def _is_finished(call: CallRow, outcome: ToolOutcome) -> bool:
+    """True when a call has this outcome already."""
+    before = None if call.entry is None else call.entry.outcome
+    return before is not None and replace(before, cached_value=UNSET) == replace(outcome, cached_value=UNSET)

@@ -1,4 +1,4 @@
-"""The rows of a journal in memory. Owns what is kept, and who shares it; does not own the verbs over it."""
+"""The rows of a journal in memory. Owns the stored rows, and their sharing; does not own the verbs over them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, Wait
 
 
 class CallRow:
-    """One row: a call, what it did, and what it waits for. A call that only entered has no intent."""
+    """One row: a call, its effects, and its waits. A call that only entered has no intent."""
 
     __slots__ = ("crashes", "effects", "entry", "over", "owner", "signals", "waits")
 
@@ -25,7 +25,7 @@ class CallRow:
 
 
 class MemoryDatabase:
-    """What the stores of several owners share."""
+    """The data that the stores of several owners share."""
 
     def __init__(self) -> None:
         self.secret = secrets.token_bytes(32)
@@ -33,7 +33,7 @@ class MemoryDatabase:
         self.calls: dict[CallKey, CallRow] = {}
         self.revoked: dict[str, Resolution] = {}
         self.remembered: list[Remembered] = []
-        # In the order they came, for those who look for what is new. With their calls: one that was forgotten, and
-        # begun anew under the same key, has nothing to do with what came in for it before.
+        # In the order they came, for readers that look for new ones. With their calls: a call that was forgotten, and
+        # begun again under the same key, has nothing to do with earlier input.
         self.resolved: list[tuple[CallRow, WaitKey]] = []
         self.signalled: list[tuple[CallRow, WaitKey]] = []

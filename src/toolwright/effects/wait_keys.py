@@ -1,7 +1,8 @@
-"""The keys of waits, and what a resolution means for a call. Owns signing and reading keys; does not own keeping waits.
+"""The keys of waits, and the meaning of a resolution for a call. Owns signing and reading keys; does not own storing
+waits.
 
-A key is the name of a wait in text, signed with a secret of the store: it can be handed to the outside world, and
-nobody can make one up.
+A key is the name of a wait in text, signed with a secret of the store: it can be given to the outside world, and cannot
+be forged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PREFIX = "twk1"
 
 
 def failure_of(resolution: Resolution, what: str) -> Failure:
-    """What a wait that did not end well means for whoever waited."""
+    """The failure of a wait that did not end well, for the waiting call."""
     if resolution.failure is not None:
         return resolution.failure
     if resolution.status == "expired":
@@ -41,7 +42,7 @@ def expired(what: str) -> Failure:
 
 
 def was_answered(resolution: Resolution | None) -> bool:
-    """True when somebody resolved a wait and was told that this stands: it decides what becomes of the call."""
+    """True when a wait was resolved and that was acknowledged: it decides the outcome of the call."""
     return resolution is not None and resolution.by != BY_CALL
 
 
@@ -67,7 +68,7 @@ class KeyRing:
         parts = text.split(".") if isinstance(text, str) and text.isascii() else []
         if len(parts) != 3 or parts[0] != _PREFIX:
             raise KeyRefused("The key is not one that a tool was given; pass it on as it is", "forged")
-        # In constant time: how long it takes must not tell how much of a guess is right.
+        # In constant time: the duration must not reveal how much of a guess is right.
         if not hmac.compare_digest(self._signature(parts[1]), parts[2]):
             raise KeyRefused("The key was not signed by this store; it is altered, or another store's", "forged")
         return msgspec.msgpack.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=WaitKey)

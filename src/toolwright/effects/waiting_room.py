@@ -1,4 +1,4 @@
-"""Who waits in this process. Owns waking them: by whoever resolves, by deadlines, and by what other processes did."""
+"""The waits of this process. Owns waking them: by a resolution, by deadlines, and by changes of other processes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from toolwright.effects.alarms import Alarm, Alarms
 from toolwright.effects.controller import Opened
 from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import KeyRefused, StoreError
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.waits import Refused, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
 
 log = logging.getLogger("toolwright.effects")
 
 POLL = 0.1
-"""Seconds between two looks at what other processes resolved, while somebody waits here."""
+"""Seconds between two looks at the resolutions of other processes, while there are waits here."""
 
 Then = Callable[[Resolution | Exception], None]
 
 
 class Watcher:
-    """One who waits, until told or until it leaves."""
+    """One waiter, until it is told or leaves."""
 
     __slots__ = ("_room", "_then", "alarm", "key")
 
@@ -60,9 +61,9 @@ class Watcher:
 
 
 class WaitingRoom:
-    """All who wait in this process, for anything in one store.
+    """All waiters of this process, in one store.
 
-    `alone` says that no other process can resolve anything, so that nobody needs to look.
+    `alone` means that no other process can resolve anything, so that no look is needed.
     """
 
     def __init__(self, store: WaitStore, clock: Clock, *, alone: bool) -> None:
@@ -73,7 +74,7 @@ class WaitingRoom:
         # One, or a list where several wait for the same: nearly always it is one, of very many.
         self._watchers: dict[WaitKey, Watcher | list[Watcher]] = {}
         self._listeners: dict[WaitKey, asyncio.Event] = {}
-        self._cursor: tuple[int, int] | None = None
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -81,7 +82,7 @@ class WaitingRoom:
     # --- waits
 
     def watch(self, wait: Wait, then: Then, opened: Opened) -> Watcher:
-        """Begin a wait; `opened` is told that there is one, and `then` how it ended."""
+        """Begin a wait; `opened` is called when it has begun, and `then` with its end."""
         watcher = Watcher(self, wait.key, then)
         others = self._of(wait.key)
         self._watchers[wait.key] = [*others, watcher] if others else watcher
@@ -89,7 +90,6 @@ class WaitingRoom:
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """Part of `Watcher`."""
         others = [other for other in self._of(watcher.key) if other is not watcher]
         if others:
             self._watchers[watcher.key] = others
@@ -117,16 +117,15 @@ class WaitingRoom:
             opened(standing.deadline)
 
     def expire(self, watcher: Watcher) -> None:
-        """Part of `Watcher`."""
         resolution = Resolution("expired", self._clock.now())
         self._go(self._settle(watcher.key, resolution), watcher)
 
     async def _settle(self, key: WaitKey, resolution: Resolution) -> None:
-        with contextlib.suppress(KeyRefused):  # its call ended meanwhile, and has told whoever waits
+        with contextlib.suppress(KeyRefused):  # its call ended meanwhile, and has told the waiters
             await self.resolve(key, resolution)
 
     async def resolve(self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None) -> Standing:
-        """Resolve a wait, and tell those who wait for it here.
+        """Resolve a wait, and tell its waiters here.
 
         Raises:
             KeyRefused: the store does not take it.
@@ -170,7 +169,8 @@ class WaitingRoom:
     ) -> bytes | Resolution | None:
         """The first signal beyond `after`; None when there is none at the deadline.
 
-        Whoever must wait is entered among the waits, by the name of the signal: the resolution is how that ended.
+        A waiter for a signal is entered among the waits, by the name of the signal: the resolution is the end of that
+        wait.
         """
         await self._look_from_here()
         bell = self._listeners.setdefault(key, asyncio.Event())
@@ -265,7 +265,7 @@ class WaitingRoom:
         task.add_done_callback(done)
 
     async def close(self) -> None:
-        """Wait for nothing any more. What is waited for stays open in the store."""
+        """Stop waiting. The waits stay open in the store."""
         self._closed = True
         self.alarms.close()
         if self._timer is not None:
@@ -277,7 +277,7 @@ class WaitingRoom:
 
 
 def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
-    """Say why a key can not be used."""
+    """The reason why a key cannot be used."""
     call = key.call
     told = {
         "unknown": f"The call {call.call_id!r} of session {call.session!r} is not known here; it may have been removed",

@@ -1,6 +1,6 @@
-"""Limited children: processes of our own for what strangers wrote. Owns starting, bounding and ending them.
+"""Limited children: processes of our own that handle untrusted code and data. Owns starting, limiting and ending them.
 
-A job is a function of this package that runs in a child process. The operating system keeps the limits of the child:
+A job is a function of this package that runs in a child process. The operating system enforces the limits of the child:
 address space, processor time, open files, no files written, no new privileges. A child that crashes or is killed fails
 the one call that it worked on.
 """

@@ -1,6 +1,6 @@
 """The far side of a limited child: runs in the child process. Owns its limits and the loop over requests.
 
-It is run as a file, and imports little, to start fast. The parent is trusted; what a job works on is not.
+It is run as a file, and imports little, to start fast. The parent is trusted; the data of a job is not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Link:
         self._held = b""
 
     def receive(self) -> Any:
-        """The next message. Ends the process when the parent has closed: nobody waits for it any more."""
+        """The next message. Ends the process when the parent has closed the pipe."""
         return self._decode(self._read(HEADER.unpack(self._read(HEADER.size))[0]))
 
     def _read(self, size: int) -> bytes:
@@ -50,12 +50,13 @@ class Link:
             at += count
         return bytes(data)
 
-    def note(self, value: Any, *, hold: bool = False) -> None:
-        """Tell the parent something while the job runs. Any thread may. `hold` lets it go with the next message."""
+    def note(self, value: object, *, hold: bool = False) -> None:
+        """Send a message to the parent while the job runs. Any thread may. `hold` sends it together with the next
+        message."""
         self.send(["note", value], hold=hold)
 
     def send(self, message: list[Any], *, hold: bool = False) -> None:
-        """Send a message, or say that it is too long."""
+        """Send a message, or an error when it is too long."""
         data = self._encode(message)
         if len(data) > self._most:
             data = self._encode(["error", "too_large", f"the answer has {len(data)} bytes, more than {self._most}"])
@@ -79,7 +80,7 @@ def main() -> None:
     _limit("RLIMIT_FSIZE", 0)
     _limit("RLIMIT_NOFILE", setup["open_files"])
     job = _load(setup["job"])
-    # What the interpreter and its libraries take by now is theirs; the rest is for requests.
+    # Memory used until now belongs to the interpreter and its libraries; the rest is for requests.
     _limit("RLIMIT_AS", _address_space() + setup["memory"])
     link.send(["ready"])
     while True:
@@ -94,7 +95,7 @@ def main() -> None:
             failure = ["error", "memory", "it needs more memory than it may have"]
         except RecursionError:
             failure = ["error", "depth", "it is nested too deeply"]
-        except BaseException as error:  # the edge of the process: the parent is told, and decides
+        except BaseException as error:  # the edge of the process: the parent gets the error, and decides
             failure = ["error", type(error).__name__, str(error)[:2_000]]
         finally:
             del request, answer
@@ -150,7 +151,7 @@ def _end_with_parent(end: socket.socket, parent: int) -> None:
 
 
 def _limit(name: str, most: int) -> None:
-    with suppress(ImportError, AttributeError, OSError, ValueError):  # where the system keeps no such limit
+    with suppress(ImportError, AttributeError, OSError, ValueError):  # where the system has no such limit
         import resource
 
         number = getattr(resource, name)
@@ -160,7 +161,7 @@ def _limit(name: str, most: int) -> None:
 
 
 def _limit_processor(seconds: float) -> None:
-    """Let the next request take this much of the processor: what was used before does not count."""
+    """Let the next request use this much processor time; time used before does not count."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -175,7 +176,7 @@ def _address_space() -> int:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
-        return 1024 * 1024 * 1024  # not on this system, where the limit is seldom kept either
+        return 1024 * 1024 * 1024  # not on this system, which seldom enforces the limit either
 
 
 if __name__ == "__main__":

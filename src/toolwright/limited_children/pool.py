@@ -24,16 +24,16 @@ MOST_CHILDREN = 32
 """How many may work at once in one runtime. More than any usual number of cores: a busy child is not in the way."""
 _MOST_IDLE = 4
 _MOST_REQUESTS = 200
-"""After so many a child is replaced, whatever its memory says."""
+"""A child is replaced after this many requests, whatever its memory use."""
 _LEAST_GROWTH = 64 * 1024 * 1024
-"""How much memory a child may keep from requests before it is replaced, and where it may use more, half of that."""
+"""How much memory a child may retain from requests before it is replaced; half of that if it may use more."""
 _IDLE_SECONDS = 60.0
 _START_SECONDS = 30.0
 _PAUSES = (0.05, 0.1, 0.2, 0.4)
 """Seconds before each further attempt to start a child, when the machine has none to give."""
 _BUFFER = 1024 * 1024
 _TOGETHER = 64 * 1024
-# What an interpreter needs to start. Nothing else of our environment is the child's business.
+# The variables that an interpreter needs to start. A child gets no other part of our environment.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
@@ -53,12 +53,11 @@ class ChildTimeout(ChildFailed):
 
 
 class ChildJob(Struct, frozen=True):
-    """What a child does, and its limits. Sizes in bytes, times in seconds.
+    """The function that a child runs, and its limits. Sizes in bytes, times in seconds.
 
     `function` is "module:name", or "path/to/file.py:name" where the packages around it are not needed: a function of
-    our own that takes a request and a `Link`. `memory` is what requests
-    may take beyond what the interpreter needs. `seconds` of the processor are for each request. `most_bytes` bounds
-    each message that the child sends.
+    our own that takes a request and a `Link`. `memory` is the memory for requests, beyond the needs of the interpreter.
+    `seconds` of processor time are for each request. `most_bytes` bounds each message that the child sends.
     """
 
     function: str
@@ -96,8 +95,9 @@ class _Child:
             await self.receive()
         self.most_memory = self.memory() + max(_LEAST_GROWTH, job.memory // 2)
 
-    async def send(self, message: Any, feed: AsyncIterable[Any] | None) -> None:
-        """Send a request, and after it what it is fed. Short messages go together, to wake the child once."""
+    async def send(self, message: object, feed: AsyncIterable[Any] | None) -> None:
+        """Send a request, and after it the messages of its feed. Short messages are sent together, to wake the child
+        once."""
         assert self._writer is not None
         waiting = bytearray()
         _append(waiting, message)
@@ -145,7 +145,7 @@ class _Child:
 
 
 class ChildPool:
-    """The limited children of one runtime, kept warm between requests.
+    """The limited children of one runtime, reused between requests.
 
     Processes are started and waited for on one thread of the pool's own, which lives as long as the pool: the
     operating system kills a child when the thread that started it ends.
@@ -161,16 +161,16 @@ class ChildPool:
     async def run(
         self,
         job: ChildJob,
-        request: Any,
+        request: object,
         *,
         seconds: float,
         feed: AsyncIterable[Any] | None = None,
         hear: Callable[[Any], None] | None = None,
-    ) -> Any:
-        """Let a child do a job, and return what it answers.
+    ) -> object:
+        """Let a child do a job, and return its answer.
 
-        `seconds` begin when the child has everything it needs: the request, and after it each message of `feed`.
-        `hear` gets what the job notes while it runs. What is in `request` and in the answer is plain data.
+        `seconds` begin when the child has everything it needs: the request, and after it each message of `feed`. `hear`
+        gets the notes that the job sends while it runs. The request and the answer are plain data.
 
         Raises:
             ChildTimeout: it took too long, and was killed.
@@ -301,7 +301,7 @@ class ChildPool:
         return ChildFailed(f"its process ended {when} (signal {how})", "died")
 
 
-def _append(waiting: bytearray, message: Any) -> None:
+def _append(waiting: bytearray, message: object) -> None:
     data = msgspec.msgpack.encode(message)
     waiting += far_side.HEADER.pack(len(data))
     waiting += data
@@ -347,7 +347,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _discard(starting: asyncio.Future[tuple[subprocess.Popen[bytes], socket.socket]]) -> None:
-    """Nobody waits for this child any more. It was killed before it did anything, so the wait is short."""
+    """Discard a child whose answer is no longer needed. It was killed before it did anything, so the wait is short."""
     if not starting.cancelled() and starting.exception() is None:
         process, ours = starting.result()
         ours.close()

@@ -22,7 +22,7 @@ class LifespanTask:
         self._value: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 
-    async def enter(self) -> Any:
+    async def enter(self) -> object:
         """Enter the lifespan and return its value.
 
         Raises:
@@ -38,7 +38,7 @@ class LifespanTask:
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._entered:
-                self._value.exception()  # seen: the opening was cancelled, and nobody else waits for it
+                self._value.exception()  # retrieved: the opening was cancelled, and nothing else waits for it
             raise
 
     async def exit(self) -> None:

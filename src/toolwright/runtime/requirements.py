@@ -1,27 +1,24 @@
-"""What an app needs to be opened: extras, a model, a lifespan, master keys. Owns telling its owner what is missing,
-before a model meets it."""
+"""The requirements of an app: extras, a model, a lifespan, master keys. Owns reporting missing ones to its owner,
+before a model meets them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from toolwright.app_options import AppSettings
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
 from toolwright.session.secrets.master_keys import EnvironmentKeys, KeyProvider
 from toolwright.stores.contracts.sessions import SecretStore
 from toolwright.tools.tool import Tool
 
-if TYPE_CHECKING:
-    from toolwright.app import App
-
 log = logging.getLogger("toolwright")
 _LOOKED_AT = 200
 """How many secrets of a store are looked at for their master keys."""
 
 
-def require_met(app: App, tools: Iterable[Tool]) -> None:
+def require_met(app: AppSettings, tools: Iterable[Tool]) -> None:
     """Refuse tools that could not work in this app, in this process.
 
     Raises:
@@ -58,7 +55,7 @@ def _named(names: list[str]) -> str:
 
 
 async def require_readable_secrets(store: SecretStore, keys: KeyProvider) -> None:
-    """Refuse a store whose secrets could neither be given to tools nor redacted here.
+    """Refuse a store whose secrets could neither be passed to tools nor redacted here.
 
     Raises:
         MissingRequirement: the extra `secrets` is not installed, or no master key of its secrets is known.

@@ -1,76 +1,71 @@
-"""The one place that opens, wires and closes everything. Owns `Runtime`."""
+"""A runtime, as its owner uses it. Owns opening and closing; each of its methods asks one part, which `wiring` made."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
-from weakref import WeakValueDictionary
+from typing import Any, Unpack, cast
 
-from toolwright.app import APP_OPTIONS, OPEN_OPTIONS, App, activated, arrange
-from toolwright.app_options import AppOptions, OpenOptions, RuntimeOptions, check_options, require_known
-from toolwright.calls.hooks import Hooks, Projector
+from toolwright.app_options import (
+    APP_OPTIONS,
+    OPEN_OPTIONS,
+    AppOptions,
+    AppSettings,
+    OpenOptions,
+    RuntimeOptions,
+    check_options,
+    require_known,
+)
+from toolwright.argument_checks import require_count
+from toolwright.background.handle import Run, find_run
+from toolwright.background.triggers import occur
+from toolwright.background.worker import Worker
+from toolwright.blocking import open_blocking
+from toolwright.blocking_types import BlockingRuntime
+from toolwright.calls.authorise.approvals import Approval
+from toolwright.calls.environment import NO_LIFESPAN
+from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy
-from toolwright.calls.record import MemoryCallLog
-from toolwright.calls.redactor import Redactor
 from toolwright.clock import Clock, SystemClock
-from toolwright.errors import ToolwrightError
 from toolwright.event_bus import Subscription
 from toolwright.event_file import JsonLinesSink
-from toolwright.runtime.archives import Archiving
-from toolwright.runtime.background import Working
-from toolwright.runtime.inbox import Listening
+from toolwright.runtime.capabilities import arrange
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.opening import Opening
 from toolwright.runtime.requirements import require_met, require_readable_secrets
-from toolwright.runtime.stores import Keeping
-from toolwright.session.parts import Shared
+from toolwright.runtime.stores import open_storage
+from toolwright.runtime.wiring import Parts, wire
+from toolwright.schedules.schedules import ScheduleHandle, find_schedule, list_schedules
+from toolwright.session.archive.format import Exported, Imported
+from toolwright.session.inbox import Resolved
+from toolwright.session.open_sessions import require_session_id
 from toolwright.session.recovery import Recovered, Unfinished, recover, unfinished
-from toolwright.session.session import Session, require_session_id
+from toolwright.session.secrets.secrets import rotate
+from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import Offer
-from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
-from toolwright.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from toolwright.blocking import BlockingRuntime
 
 
-class Runtime(Working, Listening, Archiving, Keeping):
+class Runtime:
     """Runs tools. Open one, take sessions from it, and close it; `async with Runtime.open(...)` does all three."""
 
-    def __init__(self, app: App, options: OpenOptions) -> None:
-        own, all_tools, active = arrange(app)
-        self.app = app
-        self.tools = own
-        self._active = active
-        self._late: tuple[Snapshot | None, tuple[Capability, ...]] = None, ()
-        self.policy = policy = app.policy or Policy()
-        self.clock: Clock = options.get("clock") or SystemClock()
-        call_log = options.get("call_log")
-        self.log: Any = MemoryCallLog() if call_log is None else call_log
-        self._options = options
-        self._hooks = app.hooks.and_those_of(active)
-        self._shared = Shared(all_tools, policy, self.clock, self.log, app.quotas or Quotas())
-        self._shared.model = app.model
-        self._shared.late_capabilities = self._late_capabilities
-        self._shared.open_child = self._open_child
-        self._shared.redacted = self._redacted
-        self._shared.redactor = self._redactor
-        self._shared.tool_of = self._tool_of
-        self._wire_work(options.get("worker"))
-        self._sessions: dict[str, Session] = {}
-        self._worked: set[str] = set()  # those that nobody but the worker has asked for yet
-        # They live as long as their calls, or whoever else has taken one of them.
-        self._children: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._sinks: list[JsonLinesSink] = []
+    def __init__(self, parts: Parts) -> None:
+        """For `open_app`; use `Runtime.open` or `App.open`."""
+        self._parts = parts
         self._closing: asyncio.Task[None] | None = None
-        self._master_key = options.get("master_key") or app.master_key
-        self._lifespan: LifespanTask | None = None
-        self._use_memory()
+        self.app = parts.app
+        self.tools: ToolRegistry = parts.arranged.own
+        """The tools that the app was given. A registry that is made for this runtime takes more tools."""
+        self.policy = parts.shared.policy
+        self.clock = parts.shared.clock
+        self.log: Any = parts.shared.call_log
+        """The records of calls."""
+
+    # --- opening and closing
 
     @staticmethod
     def open(store: str | Path | Store = ":memory:", **options: Unpack[RuntimeOptions]) -> Opening[Runtime]:
@@ -79,43 +74,24 @@ class Runtime(Working, Listening, Archiving, Keeping):
         `async with` the result, or await it and close the runtime later.
         """
         app, opening = _split("Runtime.open()", options)
-        return app.open(store, **opening)
+        return open_app(app, store, opening)
 
     @staticmethod
     def open_blocking(store: str | Path | Store = ":memory:", **options: Unpack[RuntimeOptions]) -> BlockingRuntime:
         """Open a runtime for code that is not async: the same methods, each waiting for its result."""
         app, opening = _split("Runtime.open_blocking()", options)
-        return app.open_blocking(store, **opening)
+        return open_blocking(lambda: open_app(app, store, opening))
 
-    def _require_met(self, tools: Snapshot) -> None:
-        """Refuse tools that need something which is not here."""
-        # The offer adds the search of tools where some are deferred, and the search has needs, too.
-        require_met(self.app, Offer(self.policy.defer_tools_from).complete(tools).values())
+    async def close(self) -> None:
+        """Cancel running work, wait for it to stop within its grace, and end threads and processes.
 
-    async def _open(self, store: str | Path | Store) -> Runtime:
-        options, shared = self._options, self._shared
-        shared.loop = asyncio.get_running_loop()
-        try:
-            if self.app.lifespan is not None:
-                self._lifespan = LifespanTask(self.app.lifespan)
-                shared.deps = await self._lifespan.enter()
-            if str(store) != ":memory:":
-                self._use(store, options.get("sync", "full"))
-                if shared.kept_before and shared.tools.snapshot():
-                    await require_readable_secrets(shared.stores().secrets, shared.vault.keys)
-            events_file = options.get("events_file")
-            if events_file is not None:
-                self._sinks.append(JsonLinesSink(self.subscribe(), events_file))
-            if options.get("recover"):
-                await self.recover()
-            self._processes.open()
-        except BaseException as error:
-            try:
-                await self.close()
-            except Exception as second:  # of the lifespan's closing: the first error is the reason
-                error.add_note(f"Closing failed, too: {type(second).__name__}: {second}")
-            raise
-        return self
+        When this is cancelled the closing continues; the next `close` waits until everything is closed.
+        """
+        if self._closing is None or (self._closing.done() and not _succeeded(self._closing)):
+            self._closing = asyncio.ensure_future(_close(self._parts))
+        await asyncio.shield(self._closing)
+
+    # --- sessions
 
     def session(
         self,
@@ -134,151 +110,361 @@ class Runtime(Working, Listening, Archiving, Keeping):
             policy: the policy of this session, in place of the app's.
             projector: turns an outcome into the text that the model reads, in place of the app's.
         """
-        self._require_open()
+        parts = self._open_parts()
         require_session_id(session_id)
         check_options(tools=tools, policy=policy, projector=projector)
-        has_own = tools != ()
-        if has_own:
-            tools = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
-            self._require_met(tools.snapshot())
-        session = self._sessions.get(session_id) or self._children.get(session_id)
-        if session is None:
-            hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
-            session = Session(self._shared, session_id, policy or self.policy, hooks)
-            if has_own:
-                session.tools.push(tools)
-        elif has_own or policy is not None or projector is not None:
-            if session_id not in self._worked:
-                raise ToolwrightError(
-                    f"The session {session_id!r} is open already; give its tools and its policy when it is first made"
-                )
-            session.set_up(policy or session.policy, projector)
-            if has_own:
-                session.tools.push(tools)
-        self._worked.discard(session_id)
-        self._sessions[session_id] = session
-        return session
+        if tools == ():
+            return parts.sessions.session(session_id, None, policy, projector)
+        own = cast("ToolSource", tools) if hasattr(tools, "snapshot") else ToolRegistry(tools)
+        _require_met(parts.app, own.snapshot())
+        return parts.sessions.session(session_id, own, policy, projector)
 
-    def _session_to_work(self, session_id: str) -> Session:
-        """The session of a background run: whoever asks for it later may still say how it is to be."""
-        known = session_id in self._sessions and session_id not in self._worked
-        session = self.session(session_id)
-        if not known:
-            self._worked.add(session_id)
-        return session
+    async def sessions(self) -> list[SessionInfo]:
+        """Every session that has records or calls in the store, by id; in memory calls are not counted."""
+        return await self._open_parts().archives.list_sessions()
 
-    def _open_child(
-        self, parent: Session, session_id: str, policy: Policy, restrictions: tuple[Policy, ...]
-    ) -> Session:
-        session = self._sessions.get(session_id) or self._children.get(session_id)
-        if session is None:
-            session = self._children[session_id] = parent.child(session_id, policy)
-        session.follow(policy, restrictions)
-        return session
+    async def export_session(self, session_id: str, path: str | Path, *, replace: bool = False) -> Exported:
+        """Write the contents of a session into one archive, as they are at one moment; secrets stay sealed in it.
 
-    def _tool_of(self, session_id: str, name: str) -> Tool | None:
-        session = self._sessions.get(session_id) or self._children.get(session_id)
-        return (self._shared.tools if session is None else session.tools).snapshot().get(name)
+        Its calls, runs and schedules are not part of it: a session that was imported does nothing by itself.
 
-    async def _redacted(self, session_id: str, text: str) -> str:
-        session = self._children.get(session_id) or self._session_to_work(session_id)
-        return await session.redacted(text)
+        Raises:
+            ArchiveError: the file exists and is not to be replaced, or cannot be written.
+            ServiceError: there is no such session.
+        """
+        return await self._open_parts().archives.export(session_id, path, replace)
 
-    async def _redactor(self, session_id: str) -> Redactor | None:
-        session = self._children.get(session_id) or self._session_to_work(session_id)
-        return await session.redactor()
+    async def import_session(self, path: str | Path, *, as_id: str | None = None, replace: bool = False) -> Imported:
+        """Make a session of an archive, all of it or nothing, under its own id or another.
+
+        Secrets come with it only under its own id, and where the secrets of this store are sealed by the same master
+        key: the others are left out, and named in the result. `replace` removes a session of this id first, with its
+        calls.
+
+        Raises:
+            ArchiveError: it is not an archive of a session, or its content does not match its index.
+            ServiceError: the session exists, or something in the archive is not usable or too much.
+        """
+        return await self._open_parts().archives.import_(path, as_id, replace)
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Remove a session that has nothing unfinished, with its calls and contents; False when there is none.
+
+        Sessions that its tools opened stay.
+
+        Raises:
+            ServiceError: something of it is unfinished.
+        """
+        return await self._open_parts().archives.delete(session_id)
+
+    async def rotate_secrets(self) -> int:
+        """Move the secrets of every session to the current master key, and return how many that were.
+
+        It may be stopped and done again; values are not decrypted for it, only their keys.
+
+        Raises:
+            SecretsError: some are sealed with a key that is not known; all others were moved.
+        """
+        shared = self._open_parts().shared
+        return await rotate(shared.stores().secrets, shared.vault)
+
+    # --- after a crash
+
+    async def unfinished(self, session: str | None = None, *, scope: str | None = None) -> list[Unfinished]:
+        """The calls that a crash cut off and that were not continued yet, of a session and a scope or of all."""
+        store = self._open_parts().storage.store
+        if session is not None:
+            require_session_id(session)
+        return [] if store is None else await unfinished(store.journal, session, scope)
+
+    async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
+        """Finish the calls that a crash cut off, each by its tool's crash policy; return the action for each.
+
+        Without a session and a scope, all of them. The same happens to a call when its batch is run again. It returns
+        when every call has its outcome or waits for something outside; waiting calls continue in this process.
+        """
+        parts = self._open_parts()
+        if session is not None:
+            require_session_id(session)
+        store = parts.storage.store
+        return [] if store is None else await recover(store.journal, parts.sessions, session, scope)
+
+    # --- waiting calls: decisions of a person or another program
+
+    async def resolve(self, key: str, value: object = None) -> Resolved:
+        """Complete the call or event that a key was taken for. The first to resolve it wins.
+
+        Raises:
+            KeyRefused: the key is forged, its call is not known or finished, or its session was revoked.
+        """
+        return await self._open_parts().inbox.resolve(key, value)
+
+    async def reject(
+        self,
+        key: str,
+        *,
+        code: str = "rejected",
+        message: str = "It was rejected from outside",
+        category: str = "external",
+    ) -> Resolved:
+        """Complete the call or event that a key was taken for with an error, which the model reads.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.reject(key, code, message, category)
+
+    async def cancel(self, key: str, *, reason: str = "it was cancelled from outside") -> Resolved:
+        """Cancel the call or event that a key was taken for.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.cancel(key, reason)
+
+    async def expire(self, key: str) -> Resolved:
+        """Let the wait of the call or event that a key was taken for come to its deadline now: it fails as "expired".
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.expire(key)
+
+    async def signal(self, key: str, payload: object = None) -> int:
+        """Send a signal to a call, and return how many of this name it was sent so far.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.signal(key, payload)
+
+    async def approvals(self, session: str | None = None) -> list[Approval]:
+        """The calls that wait for a person, oldest first: to be approved or denied by their keys."""
+        return await self._open_parts().inbox.approvals(session)
+
+    async def decisions(
+        self, session: str | None = None, *, limit: int = 100, before: int | None = None
+    ) -> list[Approval]:
+        """Approvals that were decided, expired or cancelled, the newest first, each with its `decision`.
+
+        For the next page, pass the `number` of the last one as `before`. They are stored as long as their calls.
+        """
+        return await self._open_parts().inbox.decisions(session, limit, before)
+
+    async def approve(
+        self,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Let exactly the call that asked run, once; with other arguments if they are given. The first to decide wins.
+
+        `always` remembers the decision for later calls of the tool in the same session: `{}` for all of them, or
+        `{"path": "/tmp/*"}` for calls whose arguments match, text by a shell-style pattern. A path parameter, declared
+        by the tool's `reads=`, `writes=` or type, is matched by its resolved path: `/tmp/../etc` is not in `/tmp`.
+
+        `by` names the person who decides. It is stored, and is in `decisions` and in the `decision` of the outcome.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+            ToolwrightError: the other arguments do not fit the tool, where this runtime has it. The request stays open.
+        """
+        return await self._open_parts().inbox.approve(key, arguments, always, by)
+
+    async def deny(
+        self,
+        key: str,
+        *,
+        reason: str | None = None,
+        always: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> Resolved:
+        """Deny the call; the model reads the reason. `always` as in `approve`.
+
+        Raises:
+            KeyRefused: as for `resolve`.
+        """
+        return await self._open_parts().inbox.deny(key, reason, always, by)
+
+    # --- the background work of the whole store
+
+    async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
+        """The background runs of the store, or of one of its sessions, the newest first: all, or those not finished."""
+        background = self._open_parts().background
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
+        return [Run(background, run) for run in await background.store.list(session, active=active, limit=limit)]
+
+    async def run(self, id: str) -> Run:
+        """The handle of a background run of any session.
+
+        Raises:
+            RunError: there is none.
+        """
+        return await find_run(self._open_parts().background, id)
+
+    async def schedules(self, session: str | None = None, *, active: bool = False) -> list[ScheduleHandle]:
+        """The schedules of the store, or of one of its sessions, the oldest first: all, or those not finished."""
+        background = self._open_parts().background
+        if session is not None:
+            require_session_id(session)
+        return await list_schedules(background, session, active=active)
+
+    async def scheduled(self, id: str) -> ScheduleHandle:
+        """The handle of a schedule of any session.
+
+        Raises:
+            ScheduleError: there is none.
+        """
+        return await find_schedule(self._open_parts().background, id)
+
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> list[Run]:
+        """Report an occurrence: every trigger of its topic that matches starts its tool. Return these runs.
+
+        With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.
+        A run beyond the limits of its session waits in the store, and is not lost.
+
+        Args:
+            topic: the kind of occurrence, such as "order.created".
+            payload: its data, as JSON, up to 256 KiB.
+            key: its identity within the topic, such as the id of an order or of a delivery.
+
+        Raises:
+            RunError: the key was used for another payload ("conflict"), or something is not usable.
+        """
+        return await occur(self._open_parts().background, topic, payload, key)
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker of this runtime, if it has one."""
+        return self._parts.background.worker
+
+    async def drain(self, bound: float) -> None:
+        """Stop background work: active runs may end within `bound` seconds, the rest is left to other workers."""
+        await self._parts.background.drain(bound)
+
+    # --- information for the model and the owner
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
-        """The active capabilities, with those that tools called for which were registered since the opening."""
-        return (*self._active, *self._late_capabilities(self._shared.tools.snapshot()))
-
-    def _late_capabilities(self, tools: Snapshot) -> tuple[Capability, ...]:
-        """The capabilities that these tools call for beyond those that were active at the opening."""
-        seen, late = self._late
-        if seen is not tools:
-            late = tuple(one for one in activated(self.app, tools, self._active) if one not in self._active)
-            self._late = tools, late  # most sessions have the same tools
-        return late
+        """The active capabilities, with those of tools that were registered since the opening."""
+        parts = self._parts
+        return (*parts.arranged.active, *parts.late_capabilities.of(parts.shared.tools.snapshot()))
 
     @property
     def prompt(self) -> str:
-        """What a model should be told of the active capabilities."""
+        """The prompt of the active capabilities, for the model."""
         return "\n\n".join(one.prompt.strip() for one in self.capabilities if one.prompt.strip())
-
-    async def unfinished(self, session: str | None = None, *, scope: str | None = None) -> list[Unfinished]:
-        """The calls that a crash cut off and that nobody continued yet, of a session and a scope or of all."""
-        self._require_open()
-        if session is not None:
-            require_session_id(session)
-        return [] if self._store is None else await unfinished(self._store.journal, session, scope)
-
-    async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
-        """Finish what a crash cut off, each call by its tool's crash policy; say what was done for each.
-
-        Without a session and a scope, all of it. The same happens to a call when its batch is run again. It returns
-        when every call has its outcome or waits for something outside; those that wait continue in this process.
-        """
-        self._require_open()
-        if session is not None:
-            require_session_id(session)
-        return [] if self._store is None else await recover(self._store.journal, self.session, session, scope)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
-        self._require_open()
-        return self._shared.hub.subscribe(None, limit)
+        return self._open_parts().shared.events.subscribe(None, limit)
 
-    async def close(self) -> None:
-        """Cancel what runs, wait for it to stop within its grace, and end threads and processes.
+    def _open_parts(self) -> Parts:
+        parts = self._parts
+        parts.shared.lifetime.require_open()
+        return parts
 
-        One that is cancelled goes on without its caller; the next one waits until everything is closed.
-        """
-        if self._closing is None or (self._closing.done() and not _succeeded(self._closing)):
-            self._closing = asyncio.ensure_future(self._close_all())
-        await asyncio.shield(self._closing)
 
-    async def _close_all(self) -> None:
-        # Not before this task runs: a call that began in between would be refused what it asks for, and not be stopped.
-        self._shared.closed = True
+def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:
+    """Open an app over a store. Missing requirements are refused at once, before anything is opened.
+
+    Raises:
+        CapabilityError: a capability cannot be used.
+        MissingRequirement: a tool needs something that is not here.
+    """
+    check_options(**options)
+    arranged = arrange(app)
+    _require_met(app, arranged.tools.snapshot())
+
+    async def open_runtime() -> Runtime:
+        clock: Clock = options.get("clock") or SystemClock()
+        lifespan = None if app.lifespan is None else LifespanTask(app.lifespan)
         try:
-            await self._close()
-        finally:
-            if self._lifespan is not None:
-                await self._lifespan.exit()
-
-    async def _close(self) -> None:
-        shared = self._shared
-        await self._processes.close()
-        if self._journal is not None:
-            self._journal.close()
-        sessions = {*self._sessions.values(), *self._children.values()}
-        batches = [batch for session in sessions for batch in session.batches]
+            deps = NO_LIFESPAN if lifespan is None else await lifespan.enter()
+            keys = options.get("master_key") or app.master_key
+            storage = await open_storage(store, options.get("sync", "full"), clock, keys)
+        except BaseException as error:
+            if lifespan is not None:
+                await _close_after(error, lifespan.exit)
+            raise
+        runtime = Runtime(wire(app, arranged, options, storage, clock, lifespan, deps))
         try:
-            for session in sessions:
-                session.cancel("the runtime was closed")
-            if batches:
-                await asyncio.gather(*(batch.settled() for batch in batches))
-            await shared.stop_lingering()
-        finally:
-            await shared.close()
-            for session in self._sessions.values():
-                session.close()
-        for sink in self._sinks:
-            await sink.close()
-        await self._close_stores()
+            await _start(runtime, runtime._parts, options)
+        except BaseException as error:
+            await _close_after(error, runtime.close)
+            raise
+        return runtime
 
-    def _require_open(self) -> None:
-        self._shared.require_open()
+    return Opening(open_runtime)
+
+
+async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
+    shared = parts.shared
+    if shared.durable and shared.tools.snapshot():
+        await require_readable_secrets(shared.stores().secrets, shared.vault.keys)
+    events_file = options.get("events_file")
+    if events_file is not None:
+        parts.event_files.append(JsonLinesSink(runtime.subscribe(), events_file))
+    if options.get("recover"):
+        await runtime.recover()
+    parts.background.open()
+
+
+async def _close_after(error: BaseException, close: Callable[[], Awaitable[None]]) -> None:
+    """Close the parts that were opened before an error, which stays the reason."""
+    try:
+        await close()
+    except Exception as second:  # such as an error of the lifespan
+        error.add_note(f"Closing failed, too: {type(second).__name__}: {second}")
+
+
+async def _close(parts: Parts) -> None:
+    # Not before this task runs: a call that began in between would get refusals, and not be stopped.
+    parts.shared.lifetime.closed = True
+    try:
+        await _stop(parts)
+    finally:
+        if parts.lifespan is not None:
+            await parts.lifespan.exit()
+
+
+async def _stop(parts: Parts) -> None:
+    await parts.background.close()
+    if parts.storage.journal is not None:
+        parts.storage.journal.close()
+    sessions = parts.sessions.all()
+    batches = [batch for session in sessions for batch in session.batches]
+    try:
+        for session in sessions:
+            session.cancel("the runtime was closed")
+        if batches:
+            await asyncio.gather(*(batch.settled() for batch in batches))
+        await parts.shared.stop_lingering()
+    finally:
+        await parts.shared.close()
+        parts.sessions.close()
+    for file in parts.event_files:
+        await file.close()
+    await parts.storage.close()
+
+
+def _require_met(app: AppSettings, tools: Snapshot) -> None:
+    """Refuse tools that need something which is not here."""
+    # The offer adds the search of tools where some are deferred, and the search has needs, too.
+    require_met(app, Offer((app.policy or Policy()).defer_tools_from).complete(tools).values())
 
 
 def _succeeded(task: asyncio.Task[None]) -> bool:
     return not task.cancelled() and task.exception() is None
 
 
-def _split(owner: str, options: RuntimeOptions) -> tuple[App, OpenOptions]:
+def _split(owner: str, options: RuntimeOptions) -> tuple[AppSettings, OpenOptions]:
     """The app that the options describe, and the options of opening it."""
     require_known(owner, options, APP_OPTIONS | OPEN_OPTIONS)
     of_app = {name: value for name, value in options.items() if name in APP_OPTIONS}
     of_opening = {name: value for name, value in options.items() if name not in APP_OPTIONS}
-    return App(**cast("AppOptions", of_app)), cast("OpenOptions", of_opening)
+    return AppSettings(**cast("AppOptions", of_app)), cast("OpenOptions", of_opening)

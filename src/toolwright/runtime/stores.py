@@ -1,99 +1,106 @@
-"""Where a runtime keeps what happens: in memory, or in a store. Owns opening the store of a place and wiring it in."""
+"""Where a runtime stores its records: in memory, or in a store. Owns the parts of the store that a runtime uses."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
+from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal
 from toolwright.clock import Clock
+from toolwright.crash_seams import crash_seams
 from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
-from toolwright.errors import StoreError
-from toolwright.session.parts import Shared
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
-from toolwright.session.secrets.secrets import rotate
 from toolwright.session.secrets.vault import Vault
-from toolwright.stores.contracts.store import ServiceStores, Store
-
-if TYPE_CHECKING:
-    from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
+from toolwright.stores.contracts.store import BackgroundStores, Store
+from toolwright.stores.opening import open_store
 
 
-class Keeping:
-    """The part of a runtime that has a store, or does without."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Storage:
+    """The parts of a store that a runtime uses, or their replacements in memory."""
 
-    clock: Clock
-    _shared: Shared
-    _master_key: KeyProvider | None
-    _store: Store | None = None
-    _journal: StoreJournal | None = None
-    _memory_stores: SqliteServiceStores | None = None
+    effects: JournaledController
+    new_journal: Callable[[], CallJournal[ActiveCall]]
+    stores: Callable[[], BackgroundStores]
+    durable: bool
+    vault: Vault
+    memory: MemoryServices
+    store: Store | None = None
+    journal: StoreJournal | None = None
 
-    def _use_memory(self) -> None:
-        """Keep what happens for the life of the runtime."""
-        shared, memory = self._shared, MemoryStore()
-        shared.effects = JournaledController(memory, memory, self.clock, alone=True)
-        shared.journal = lambda: MemoryJournal(memory)
-        shared.stores = self._stores_in_memory
-        self._keep_secrets(None)
+    async def close(self) -> None:
+        """Close the store, and the services that are in memory."""
+        await self.memory.close()
+        if self.store is not None:
+            await self.store.close()
 
-    def _use(self, place: str | Path | Store, sync: Literal["full", "normal"]) -> None:
-        """Keep what happens in the store that a place names."""
-        shared = self._shared
-        self._store = store = open_store(place, sync, self.clock)
-        self._journal = journal = StoreJournal(store.journal, self.clock)
-        shared.effects = JournaledController(store.journal, store.waits, self.clock)
-        shared.journal = lambda: journal
-        # A store that keeps only calls leaves the services of its sessions in memory.
-        services: ServiceStores | None = getattr(store, "services", None)
-        shared.stores = self._stores_in_memory if services is None else lambda: services
-        self._keep_secrets(None if services is None else getattr(store, "path", None))
-        if services is not None and (kept := getattr(store, "fingerprints", None)) is not None:
-            shared.vault = Vault(self._master_key or default_keys(getattr(store, "path", None)), kept)
-        shared.kept_before = services is not None
 
-    def _keep_secrets(self, path: Path | None) -> None:
-        self._shared.vault = Vault(self._master_key or default_keys(path))
-        self._shared.kept_before = False
+class MemoryServices:
+    """The services and the background work of a runtime without a file: made at the first use, for most never are."""
 
-    def _stores_in_memory(self) -> ServiceStores:
-        """The services of a runtime without a file: made when one is first used, for most never are."""
-        if self._memory_stores is None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._stores: Any = None
+
+    def get(self) -> BackgroundStores:
+        """The stores, which last as long as the runtime."""
+        if self._stores is None:
             from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 
-            self._memory_stores = SqliteServiceStores.in_memory(self.clock)
-        return self._memory_stores
+            self._stores = SqliteServiceStores.in_memory(self._clock)
+        stores: BackgroundStores = self._stores
+        return stores
 
-    async def rotate_secrets(self) -> int:
-        """Move the secrets of every session to the current master key, and return how many that were.
-
-        It may be stopped and done again; values are not decrypted for it, only their keys.
-
-        Raises:
-            SecretsError: some are sealed with a key that is not known; all others were moved.
-        """
-        self._shared.require_open()
-        return await rotate(self._shared.stores().secrets, self._shared.vault)
-
-    async def _close_stores(self) -> None:
-        if self._memory_stores is not None:
-            await self._memory_stores.close()
-        if self._store is not None:
-            await self._store.close()
+    async def close(self) -> None:
+        """Forget all that they hold."""
+        if self._stores is not None:
+            await self._stores.close()
 
 
-def open_store(place: str | Path | Store, sync: Literal["full", "normal"], clock: Clock | None = None) -> Store:
-    """Open the store a place names: a path, or `sqlite:///` and a path. One that is open already is used as it is."""
-    if not isinstance(place, (str, Path)) and hasattr(place, "journal") and hasattr(place, "waits"):
-        return place
-    text = str(place)
-    if not isinstance(place, (str, Path)) or not text or "\0" in text:
-        raise StoreError(f"The store {place!r} is not usable; use the path of a file, ':memory:', or a Store")
-    scheme, found, rest = text.partition("://")
-    if found and scheme != "sqlite":
-        raise StoreError(f"The store {text!r} is of a kind that is not known; use a path, or sqlite:///path")
-    from toolwright.stores.sqlite.store import SqliteStore
+async def open_storage(
+    location: str | Path | Store, sync: Literal["full", "normal"], clock: Clock, master_key: KeyProvider | None
+) -> Storage:
+    """Open the store of a location, ":memory:" for none.
 
-    return SqliteStore(Path(rest.removeprefix("/") if found else text), sync=sync, clock=clock)
+    Raises:
+        StoreError: the location is not usable, or the store cannot be opened.
+    """
+    in_memory = MemoryServices(clock)
+    if str(location) == ":memory:":
+        memory = MemoryStore()
+        return Storage(
+            effects=JournaledController(memory, memory, clock, alone=True),
+            new_journal=lambda: MemoryJournal(memory),
+            stores=in_memory.get,
+            durable=False,
+            vault=Vault(master_key or default_keys(None)),
+            memory=in_memory,
+        )
+    store = await open_store(location, sync, clock)
+    if crash_seams.store is not None:
+        store = crash_seams.store(store)
+    journal = StoreJournal(store.journal, clock)
+    # With a store for calls only, the services of sessions are in memory.
+    services = store.services
+    if master_key is not None:
+        keys = master_key
+    elif services is None:
+        keys = default_keys(None)
+    else:
+        keys = default_keys(store.path, lasting=True)
+    return Storage(
+        effects=JournaledController(store.journal, store.waits, clock),
+        new_journal=lambda: journal,
+        stores=in_memory.get if services is None else lambda: services,
+        durable=services is not None,
+        vault=Vault(keys, None if services is None else store.fingerprints),
+        memory=in_memory,
+        store=store,
+        journal=journal,
+    )

@@ -1,1 +1,1 @@
-"""Work that starts at an instant or by a cron expression: when it is due, and what becomes of what was missed."""
+"""Work that starts at an instant or by a cron expression: when it is due, and the handling of missed instants."""

@@ -1,4 +1,4 @@
-"""Cron expressions. Owns which are taken and what they match on a calendar; does not own time zones.
+"""Cron expressions. Owns which are accepted and which times they match on a calendar; does not own time zones.
 
 An expression has five fields: minute, hour, day of month, month, day of week. A field takes `*`, numbers, ranges, lists
 and steps; months and days of the week have names too, and 0 and 7 are both Sunday. A day matches when both day fields
@@ -58,7 +58,7 @@ def matches_every_hour(cron: str) -> bool:
 
 
 def never_fires(cron: str) -> ScheduleError:
-    """The refusal of an expression whose fields are right and never match together, such as a 30 February."""
+    """The refusal of an expression whose fields are valid but never match together, such as a 30 February."""
     return ScheduleError(f"cron_expression {cron!r} never fires; use a day that its months have")
 
 

@@ -1,9 +1,11 @@
-"""Firing what is due. Owns what a schedule starts for an instant; whoever is first in the store does it."""
+"""Firing due schedules. Owns the run that a schedule starts for an instant; the first worker to write it starts it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import cached_property
 
 from toolwright import jsonx
 from toolwright.clock import rfc3339
@@ -22,28 +24,33 @@ PORTION = 100
 
 
 class Scheduler:
-    """Fires the schedules of one store, beside all others who do: each instant is fired by one of them."""
+    """Fires the schedules of one store, beside other workers: each instant is fired by one of them."""
 
-    def __init__(self, store: ScheduleStore, limits: Limits) -> None:
-        self._store = store
+    def __init__(self, store: Callable[[], ScheduleStore], limits: Limits) -> None:
+        """`store` gives the store when it is first needed."""
+        self._find_store = store
         self._limits = limits
         self._unfit: set[str] = set()
 
+    @cached_property
+    def _store(self) -> ScheduleStore:
+        return self._find_store()
+
     async def fire_due(self, now: float) -> bool:
-        """Fire schedules whose instant has come, a portion of them at most; True when there may be more."""
+        """Fire due schedules, at most one portion of them; True when there may be more."""
         fired, after = 0, None
         while fired < PORTION:
             due = await self._store.due(now, PORTION, after)
-            # Together: what is fired at a time goes into one transaction.
+            # Together: schedules that fire at the same time are written in one transaction.
             fired += sum(await asyncio.gather(*(self._fire(schedule, now) for schedule in due)))
             if len(due) < PORTION:
                 return False
-            # Those that can not be fired here stay due, and must not stand in the way of the others.
+            # Schedules that cannot be fired here stay due, and must not block the others.
             after = due[-1].next_at or 0.0, due[-1].id
         return True
 
     async def _fire(self, schedule: Schedule, now: float) -> bool:
-        """Do what is due, unless another was first; False when this can not be said here."""
+        """Fire one schedule, unless another worker was first; False when this process cannot."""
         if schedule.id in self._unfit:
             return False
         assert schedule.next_at is not None
@@ -63,14 +70,14 @@ def _firings(schedule: Schedule, due: Due, now: float) -> list[Firing]:
 
 
 def _firing(schedule: Schedule, now: float, instant: Instant) -> Firing:
-    # What is made up for under "all" is wanted, one after the other: it waits where the rest would be passed over.
+    # Missed instants under "all" are wanted one after the other: they wait where others would be skipped.
     waits = schedule.overlap == "queue" or (schedule.overlap == "skip" and schedule.misfire == "all" and instant.missed)
     registration = start_of(schedule, now, instant.instant, alone=waits)
     return Firing(instant.instant, "fired", registration, schedule.overlap == "skip" and not waits)
 
 
 def start_of(schedule: Schedule, now: float, instant: float, *, alone: bool = False) -> Registration:
-    """The run that a schedule starts, from what was stored with it."""
+    """The run that a schedule starts, from its stored options."""
     origin = {"by": "schedule", "schedule_id": schedule.id, "instant": rfc3339(instant)}
     return Registration(
         id=new_run_id(),

@@ -1,4 +1,4 @@
-"""What becomes of instants at which nothing ran. Owns the policy; does not own the clock, the store or the firing.
+"""Missed instants: the misfire policy. Does not own the clock, the store or the firing.
 
 An instant is missed once it is more than `GRACE` seconds old; until then it fires as if it were on time, under every
 policy. Of the missed ones, "skip" fires none, "once" the latest, and "all" every one up to the latest `MOST_CAUGHT_UP`.
@@ -30,7 +30,7 @@ class Firing(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """What a schedule fires now, in the order of its instants, and the instant to store. None when it is over.
+    """The instants that a schedule fires now, in order, and the next instant to store. None when it is finished.
 
     `skipped` is the first instant that is passed over, and None when none is.
     """
@@ -53,7 +53,7 @@ def read_misfire(value: object) -> Misfire:
 
 
 def due_now(timing: Timing, stored: float, now: float, misfire: Misfire = "once") -> Due:
-    """Say what to fire at `now`, for a schedule whose stored next instant this is."""
+    """Choose the instants to fire at `now`, for a schedule whose stored next instant this is."""
     read_misfire(misfire)
     if now < stored:
         return Due((), stored)
@@ -73,7 +73,8 @@ def due_now(timing: Timing, stored: float, now: float, misfire: Misfire = "once"
 
 
 def after_pause(timing: Timing, stored: float, now: float) -> float | None:
-    """The instant to store when a schedule is resumed. What passed in its pause is not missed: it was not wanted."""
+    """The instant to store when a schedule is resumed. Instants during the pause are not missed: they were not
+    wanted."""
     return stored if stored > now else next_after(timing, now)
 
 

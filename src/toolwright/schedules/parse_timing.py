@@ -1,6 +1,6 @@
-"""How a timing is given. Owns what is taken and the words of each refusal; does not own when a timing is due.
+"""Reading a timing. Owns which forms are accepted and the text of each refusal; does not own when a timing is due.
 
-The refusals speak of `cron_expression` and `scheduled_at`, as a model writes them. A program says `cron` and `at`:
+The refusals use `cron_expression` and `scheduled_at`, the names that a model writes. A program uses `cron` and `at`:
 `in_words_of_a_program` puts these names in their place, and keeps the refusal as its cause.
 """
 
@@ -94,7 +94,7 @@ def read_schedule(schedule: object, now: float) -> Timing:
     """Return the timing in an object as a model writes it, with `cron_expression`, `scheduled_at` and `timezone`.
 
     Raises:
-        ScheduleError: it is not an object, or `read_timing` refuses what it has.
+        ScheduleError: it is not an object, or `read_timing` refuses its content.
     """
     if not isinstance(schedule, Mapping):
         raise ScheduleError(NOT_AN_OBJECT)
@@ -110,7 +110,7 @@ def _text(name: str, value: object, remedy: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ScheduleError(f"{name} can not be of type {type(value).__name__!r}; it must be {remedy}")
+        raise ScheduleError(f"{name} cannot be of type {type(value).__name__!r}; it must be {remedy}")
     return str(value.strip()) or None
 
 
@@ -124,7 +124,7 @@ def _moment(given: str | datetime) -> datetime:
     except Exception:  # the zone of a datetime is a program's code
         if isinstance(given, str):
             raise ScheduleError(NOT_AN_INSTANT) from None
-        raise ScheduleError("scheduled_at has a time zone that can not be read; give an instant in UTC") from None
+        raise ScheduleError("scheduled_at has a time zone that cannot be read; give an instant in UTC") from None
     raise ScheduleError(
         f"scheduled_at {moment.isoformat()!r} has no time zone; give it one, as in datetime(2030, 1, 1, tzinfo=UTC)"
     )

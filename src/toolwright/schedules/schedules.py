@@ -1,4 +1,4 @@
-"""The schedules client of a session, and the handle of a schedule. Owns every refusal, and whose a schedule is."""
+"""The schedules client of a session, and the handle of a schedule. Owns every refusal and the check of ownership."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Any
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.background.spawn import (
+from toolwright.background.background import Background
+from toolwright.background.checks import (
     backgroundable,
+    limits_of,
     options_of,
     provenance_of,
     require_arguments,
     require_fitting,
     title_of,
 )
-from toolwright.calls.authorise.authority import Origin, RuleBook, combine, require_allowed
-from toolwright.clock import Clock
+from toolwright.calls.authorise.authority import Origin, combine, require_allowed
 from toolwright.errors import ScheduleError
 from toolwright.schedules.firing import start_of
 from toolwright.schedules.misfires import after_pause, read_misfire
 from toolwright.schedules.parse_timing import in_words_of_a_program, read_form, require_next
 from toolwright.schedules.timing import due_between
-from toolwright.session.services.quotas import Marker, require_name
-from toolwright.stores.contracts.run_store import Limits
+from toolwright.session.core import Guard, SessionCore, program_origin
+from toolwright.session.services.quotas import Marker, Unmarked, require_name
 from toolwright.stores.contracts.schedule import (
     Fired,
     Misfire,
@@ -38,47 +39,30 @@ from toolwright.stores.contracts.schedule import (
 )
 from toolwright.stores.contracts.schedule_store import ScheduleStore
 from toolwright.tools.registry import Snapshot, find
-from toolwright.tools.tool import Tool
-
-
-class ScheduleDesk:
-    """What handles of schedules need of their runtime."""
-
-    def __init__(
-        self,
-        store: ScheduleStore,
-        clock: Clock,
-        limits: Limits,
-        poke: Callable[[], None],
-        origin: Origin,
-        rules: RuleBook,
-    ) -> None:
-        self.store = store
-        self.clock = clock
-        self.limits = limits
-        self.poke = poke
-        """Says to the worker of this runtime, if it has one, that there may be something to do."""
-        self.origin = origin
-        """Who adds schedules and runs them now, and what that one may do."""
-        self.rules = rules
 
 
 class ScheduleHandle:
-    """A schedule that its session may pause, resume, run now and cancel. It shows it as it was last looked at."""
+    """A schedule, to be paused, resumed, run now and cancelled. It shows the schedule as it was last read.
+
+    `origin` says who uses the handle, and what that one may do. `tools` are those that the schedule may start here.
+    """
 
     def __init__(
         self,
-        desk: ScheduleDesk,
+        background: Background,
         schedule: Schedule,
+        store: ScheduleStore,
         marker: Marker,
-        tools: Callable[[], Snapshot] | None = None,
+        origin: Origin,
+        tools: Callable[[], Snapshot],
     ) -> None:
-        self._desk = desk
-        self._tools = tools
-        self._marker = marker
-        self._store = desk.store
-        self._clock = desk.clock
+        self._background = background
         self._schedule = schedule
+        self._store = store
+        self._marker = marker
+        self._origin = origin
+        self._tools = tools
+        self._clock = background.shared.clock
 
     @property
     def id(self) -> str:
@@ -87,21 +71,21 @@ class ScheduleHandle:
 
     @property
     def schedule(self) -> Schedule:
-        """All that is known of it, when it was last looked at."""
+        """All that is known of it, when it was last read."""
         return self._schedule
 
     @property
     def state(self) -> str:
-        """ "active", "paused", "ended" or "cancelled", when it was last looked at."""
+        """ "active", "paused", "ended" or "cancelled", when it was last read."""
         return self._schedule.state
 
     @property
     def next_at(self) -> float | None:
-        """Its next instant, when it was last looked at."""
+        """Its next instant, when it was last read."""
         return self._schedule.next_at if self._schedule.state == "active" else None
 
     async def refresh(self) -> Schedule:
-        """Look at it now.
+        """Read it now.
 
         Raises:
             ScheduleError: it was removed from the store.
@@ -120,7 +104,7 @@ class ScheduleHandle:
         return done
 
     async def resume(self) -> bool:
-        """Go on with the next instant from now; what passed in the pause was not wanted. False when it was not paused.
+        """Continue with the next instant from now, and skip those in the pause. False when it was not paused.
 
         Raises:
             ScheduleError: its only instant has passed meanwhile.
@@ -134,43 +118,45 @@ class ScheduleHandle:
                 raise ScheduleError(f"The schedule {self.id!r} has no instant left; {remedy}", "conflict")
         done = await self._store.change(self.id, ("paused",), "active", following, mark)
         await self.refresh()
-        self._desk.poke()
+        self._background.poke()
         return done
 
     async def run_now(self) -> str:
         """Start a run beside its instants, whatever else runs, and return the id of the run.
 
         Raises:
-            RunRefused: the policy of whoever asks does not let the tool run.
+            RunRefused: the policy of the program or call that asks does not let the tool run.
             ScheduleError: it was cancelled.
         """
         mark = self._marker.mark("schedules.run_now", self.id)
-        schedule, now, desk = await self.refresh(), self._clock.now(), self._desk
-        # Whoever runs it now may perhaps do less than whoever added it, so that both hold.
-        authority = combine(schedule.authority, desk.rules.write(desk.origin))
+        schedule, now, origin = await self.refresh(), self._clock.now(), self._origin
+        shared = self._background.shared
+        # The program or call that runs it now may be allowed less than the one that added it, so that both hold.
+        authority = combine(schedule.authority, shared.rules.write(origin))
         registration = replace(start_of(schedule, now, now), authority=authority)
-        tool = None if self._tools is None else find(self._tools(), schedule.tool)
+        tool = find(self._tools(), schedule.tool)
         if tool is not None:
-            require_allowed(desk.origin, schedule.session, tool, registration.arguments, id=registration.id)
-        run = await self._store.run_now(self.id, registration, now, desk.limits, mark)
+            require_allowed(origin, schedule.session, tool, registration.arguments, id=registration.id)
+        limits = limits_of(origin.policy, shared.quotas.resources, queue=True)
+        run = await self._store.run_now(self.id, registration, now, limits, mark)
         if run is None:
             raise ScheduleError(f"The schedule {self.id!r} was cancelled; add another", "conflict")
-        self._desk.poke()
+        self._background.poke()
         return run
 
     async def cancel(self) -> bool:
-        """Fire nothing any more; runs that it started go on. False when it was over already."""
+        """Fire nothing any more; runs that it started continue. False when it was finished already."""
         mark = self._marker.mark("schedules.cancel", self.id)
         done = await self._store.change(self.id, ("active", "paused"), "cancelled", None, mark)
         await self.refresh()
         return done
 
     async def history(self, limit: int = 100) -> list[Fired]:
-        """What it did for its instants, the latest first."""
+        """Its firings and skipped instants, the latest first."""
         return await self._store.history(self.id, limit)
 
     def upcoming(self, count: int = 5) -> list[float]:
-        """Its next instants, as far as the clock goes on as it does."""
+        """Its next instants, if the rules of the time zone do not change."""
         schedule = self._schedule
         if schedule.state != "active" or schedule.next_at is None or count < 1:
             return []
@@ -186,28 +172,18 @@ class ScheduleHandle:
 
 
 class Schedules:
-    """The schedules client of one session, for its host or for one attempt of a call."""
+    """`SchedulesClient` of one session, for the program or for one attempt of a call."""
 
     def __init__(
-        self,
-        desk: ScheduleDesk,
-        session: str,
-        marker: Marker,
-        tools: Callable[[], Snapshot],
-        most: int,
-        *,
-        hides: Callable[[bytes], bool] = lambda data: False,
-        require_in_every_process: Callable[[Tool], None] = lambda tool: None,
+        self, background: Background, session: SessionCore, marker: Marker, origin: Origin, guard: Guard | None
     ) -> None:
-        self._desk = desk
-        self._store = desk.store
-        self._clock = desk.clock
+        self._background = background
         self._session = session
         self._marker = marker
-        self._tools = tools
-        self._most = most
-        self._hides = hides
-        self._require_in_every_process = require_in_every_process
+        self._origin = origin
+        self._store: ScheduleStore = background.shared.stores().schedules
+        if guard is not None:
+            self._store = guard(self._store)
 
     async def add(
         self,
@@ -232,26 +208,26 @@ class Schedules:
             cron: five fields, such as "*/10 * * * *".
             at: an instant: a datetime with a zone, or RFC 3339 text. One of `cron` and `at` is given.
             timezone: the IANA name of the zone that `cron` is read in; by default UTC.
-            title: what people call its runs.
+            title: the title of its runs, for people.
             timeout: seconds that each run may take.
-            signal_on_completion: append a message to the session when a run is over.
-            misfire: what becomes of instants at which nothing ran: "skip", "once" for the latest of them, or "all".
-            overlap: what becomes of an instant while a run is not over: "skip", "queue" or "allow".
+            signal_on_completion: append a message to the session when a run is finished.
+            misfire: the handling of missed instants: "skip", "once" for the latest of them, or "all".
+            overlap: the handling of an instant while a run is not finished: "skip", "queue" or "allow".
             id: an id of the caller's choice. If there is a schedule of the same id and content, that one is returned as
-                it is, also when it is paused or over: so a program may add its schedules each time it starts.
+                it is, also when it is paused or finished: so a program may add its schedules each time it starts.
 
         Raises:
-            RunRefused: the policy of whoever adds it does not let the tool run.
+            RunRefused: the policy of the program or call that adds it does not let the tool run.
             ScheduleError: the timing or a policy is not usable, the session has as many schedules as it may, or the id
                 is that of another schedule ("conflict").
-            RunError: the tool can not run in the background, or its arguments are not usable.
+            RunError: the tool cannot run in the background, or its arguments are not usable.
         """
-        found, now = backgroundable(self._tools(), tool, self._desk.origin.policy), self._clock.now()
-        self._require_in_every_process(found)
+        shared, session, origin = self._background.shared, self._session, self._origin
+        found, now = backgroundable(session, tool, origin.policy), shared.clock.now()
         with in_words_of_a_program():
             timing = read_form(cron=cron, at=at, timezone=timezone)
-        arguments = jsonx.decode(require_fitting(found, require_arguments(args, self._hides)))
-        options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, self._hides)
+        arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides)))
+        options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, session.hides)
         policies = read_misfire(misfire), read_overlap(overlap)
         own_id = () if id is None else (require_schedule_id(id),)
         mark = self._marker.mark("schedules.add", found.name, arguments, named, timing, options, policies, *own_id)
@@ -259,16 +235,16 @@ class Schedules:
         known = None if mark is None else await self._store.added(mark)
         if known is not None:
             return self._handle(await self._own(known))
-        origin, given = self._desk.origin, jsonx.encode(arguments)
-        require_allowed(origin, self._session, found, given)
-        require_allowed(origin, self._session, found, given, source="schedule")  # as its runs will be judged
+        given = jsonx.encode(arguments)
+        require_allowed(origin, session.id, found, given)
+        require_allowed(origin, session.id, found, given, source="schedule")  # as its runs will be judged
         there = None if id is None else await self._store.find(id)
         with in_words_of_a_program():
-            # One that is there already has its next instant, or had its last.
+            # A schedule that exists already has its next instant, or had its last.
             next_at = require_next(timing, now) if there is None else there.next_at
         schedule = Schedule(
             id=new_schedule_id() if id is None else id,
-            session=self._session,
+            session=session.id,
             tool=found.name,
             arguments=arguments,
             title=named,
@@ -278,16 +254,16 @@ class Schedules:
             overlap=policies[1],
             next_at=next_at,
             created_at=now,
-            provenance=provenance_of(origin, self._session),
-            authority=self._desk.rules.write(origin),
+            provenance=jsonx.decode(provenance_of(origin, session.id)),
+            authority=session.written_authority(origin),
         )
-        await self._store.add(schedule, self._most, mark)
-        self._desk.poke()
+        await self._store.add(schedule, origin.policy.schedules_per_session, mark)
+        self._background.poke()
         return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
-        """The schedules of the session, the oldest first: all, or those that are not over."""
-        return [self._handle(schedule) for schedule in await self._store.list(self._session, active=active)]
+        """The schedules of the session, the oldest first: all, or those that are not finished."""
+        return [self._handle(schedule) for schedule in await self._store.list(self._session.id, active=active)]
 
     async def get(self, id: str) -> ScheduleHandle:
         """The handle of a schedule of this session.
@@ -299,12 +275,38 @@ class Schedules:
 
     async def _own(self, id: str) -> Schedule:
         found = await self._store.find(id)
-        if found is None or found.session != self._session:
-            # The same for both: who does not own a schedule learns nothing of it.
+        if found is None or found.session != self._session.id:
+            # The same for both: a session that does not own a schedule learns nothing of it.
             raise ScheduleError(
                 f"There is no schedule {id!r:.200} in this session; list its schedules to see their ids", "not_found"
             )
         return found
 
     def _handle(self, schedule: Schedule) -> ScheduleHandle:
-        return ScheduleHandle(self._desk, schedule, self._marker, self._tools)
+        return ScheduleHandle(
+            self._background, schedule, self._store, self._marker, self._origin, self._session.all_tools
+        )
+
+
+async def list_schedules(background: Background, session: str | None, *, active: bool) -> list[ScheduleHandle]:
+    """The schedules of a session or of all, the oldest first, for the owner of the store."""
+    found = await background.shared.stores().schedules.list(session, active=active)
+    return [_owners_handle(background, schedule) for schedule in found]
+
+
+async def find_schedule(background: Background, id: str) -> ScheduleHandle:
+    """The schedule of an id, of any session, for the owner of the store.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    found = await background.shared.stores().schedules.find(id)
+    if found is None:
+        raise ScheduleError(f"There is no schedule {id!r} in the store; `schedules` lists them", "not_found")
+    return _owners_handle(background, found)
+
+
+def _owners_handle(background: Background, schedule: Schedule) -> ScheduleHandle:
+    shared = background.shared
+    origin = program_origin(shared.policy, ())
+    return ScheduleHandle(background, schedule, shared.stores().schedules, Unmarked(), origin, shared.tools.snapshot)

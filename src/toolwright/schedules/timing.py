@@ -1,13 +1,13 @@
-"""When a schedule is due. Owns the instants of a timing, through every change of the clocks; does not own how a timing
-is read, nor what becomes of an instant that was missed.
+"""When a schedule is due. Owns the instants of a timing, through every change of the clocks; does not own reading a
+timing, nor the handling of missed instants.
 
 An expression that leaves hours out names times of the day, and each of them fires once: at the first instant at which
-the clock on the wall shows it or has passed it. So a time that is skipped fires when the clock is put forward, together
-with all others that are skipped, and one that comes twice fires the first time.
+the local clock shows it or has passed it. So a time that is skipped fires when the clock is put forward, together with
+all others that are skipped, and a time that occurs twice fires the first time.
 
-An expression that matches every hour is a rhythm, and goes on in real time: `*/10 * * * *` fires every ten minutes
-through both changes. It fires at each instant at which the clock shows a matching time, so what is skipped is not made
-up for, and what comes twice fires twice.
+An expression that matches every hour is a rhythm, and continues in real time: `*/10 * * * *` fires every ten minutes
+through both changes. It fires at each instant at which the clock shows a matching time, so skipped times are not made
+up for, and repeated times fire twice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def due_between(timing: Timing, after: float, until: float, most: int | None = N
 
 
 def latest_due(timing: Timing, after: float, until: float) -> float | None:
-    """The last instant after one and up to another, or None. What lies before it is not walked through."""
+    """The last instant after one and up to another, or None. It is found without visiting the earlier ones."""
     found = next_after(timing, after)
     if found is None or found > until:
         return None

@@ -1,4 +1,4 @@
-"""Time zones by their IANA names. Owns finding them; does not own what a clock shows in them."""
+"""Time zones by their IANA names. Owns finding them; does not own local times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from toolwright.errors import ScheduleError
 
 LONGEST = 64
-# Files that the operating system keeps beside the zones: one depends on the machine, and a `right/` clock counts leap
+# Files that the operating system stores beside the zones: one depends on the machine, and a `right/` clock counts leap
 # seconds, which our instants do not.
 _NOT_ZONES = frozenset({"localtime", "posixrules", "Factory", "posix", "right"})
 
@@ -30,7 +30,8 @@ def find_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=128)
 def _remedy(name: str) -> str:
-    """What to use instead. It takes longer to find than all the rest, and many schedules may lack the same zone."""
+    """The remedy in the message. Finding it takes longer than all the rest, and many schedules may lack the same
+    zone."""
     known = _known_zones()
     near = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=0.75)
     return f"did you mean {known[near[0]]!r}?" if near else "use an IANA name, such as 'Europe/Berlin' or 'UTC'"

@@ -1,1 +1,1 @@
-"""One conversation's part of a runtime: its batches, its recovery, and what a person or a program decides about it."""
+"""One conversation's part of a runtime: its batches, its recovery, and decisions of a person or a program about it."""

@@ -1,40 +1,40 @@
-"""What a tool sees of sessions: its own, and those it opened. Owns that it sees no other, and no way around its policy.
+"""A tool's access to sessions: its own, and those it opened. Owns that it reaches no other, and no way around its
+policy.
 
-A child session is the tool's, as a session is the host's: it runs tools there and keeps things there. It is named by
-the call that opened it, so that the call finds it again after a crash, and no other call does. What the batch of that
-call may do, the child may do, and no more.
+A child session belongs to the tool, as a session belongs to the host: the tool runs tools and stores data there. It is
+named by the call that opened it, so that the call finds it again after a crash, and no other call does. It has the
+permissions of that call's batch, and no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolwright import jsonx
-from toolwright.errors import ServiceError, ToolwrightError
+from toolwright.errors import ServiceError
 from toolwright.session.services.quotas import require_name
+from toolwright.session.services.session_services import SessionServices
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import ToolOutcome
 
-if TYPE_CHECKING:
-    from toolwright.session.services.session_services import SessionServices
-    from toolwright.session.session import Session
-
+Calls = Iterable[ToolCall | Mapping[str, Any]]
 MOST = 100
 """How many child sessions one call may open: each has quotas of its own."""
 SENDERS = ("user", "assistant", "tool")
-"""Who a tool may speak as in a session that it opened; the runtime speaks for itself."""
+"""The senders that a tool may use in a session that it opened; "runtime" is reserved for the runtime."""
 
 
 class SessionState:
     """A session as a tool sees it: its id, its tools, and its services."""
 
-    def __init__(self, session_id: str, catalogue: Callable[[], Iterable[ToolDefinition]], services: Any) -> None:
+    def __init__(
+        self, session_id: str, definitions: Callable[[], list[ToolDefinition]], services: SessionServices
+    ) -> None:
         self.id = session_id
-        self._catalogue = catalogue
-        self._services: SessionServices = services
+        self._definitions = definitions
+        self._services = services
 
     @property
     def tools(self) -> list[str]:
@@ -43,56 +43,14 @@ class SessionState:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
-        return list(self._catalogue())
+        """The definitions of its tools, by name."""
+        return self._definitions()
 
     def __getattr__(self, name: str) -> Any:
         """A service of the session: `files`, `kv` and the others, as on `ToolContext`."""
         if name.startswith("_") or name == "session":
             raise AttributeError(f"A session has no {name!r}")
         return getattr(self._services, name)
-
-
-class ChildSession(SessionState):
-    """A session that a tool opened."""
-
-    def __init__(self, session: Session, services: Any) -> None:
-        super().__init__(session.id, session.definitions, services)
-        self._session = session
-        self._closed = False
-        self._keeper = session._known
-
-    async def run_batch(self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = "") -> list[ToolOutcome]:
-        """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
-        if self._closed:
-            raise ToolwrightError(
-                f"The session {self.id!r} was closed; run its calls before, or open it again by ctx.open_child(...)"
-            )
-        return await self._session.run_batch(calls, scope=scope)
-
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
-        """Run one tool in the child."""
-        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
-        return outcome
-
-    async def wait_for_idle(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of the child runs, or what runs only waits for something outside; False when it is late.
-
-        Raises:
-            ToolwrightError: the call that waits is part of the child, and would wait for itself.
-        """
-        return await self._session.wait_for_idle(timeout)
-
-    async def close(self, reason: str = "its tool closed the session") -> None:
-        """Cancel what runs in the child, wait until that has stopped, and start nothing in it any more.
-
-        What it keeps stays, for a call that is run again after a crash; `runtime.delete_session` removes it.
-
-        Raises:
-            ToolwrightError: the call that closes it is part of it.
-        """
-        await self._session.close_batches(reason)
-        self._closed = True
 
 
 def child_id(call: CallKey, name: str, opened: int) -> str:

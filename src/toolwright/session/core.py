@@ -1,212 +1,632 @@
-"""What belongs to a session: its tools, what it keeps, its secrets. Owns handing these to its host and to its calls."""
+"""The inside of a session, for its calls, background runs and schedules. Owns its batches, its tools, its services, its
+secrets and its policy. Users have a `Session`, which shows none of this.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import copy
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
 
 from toolwright.argument_checks import require_text
-from toolwright.calls.active_call import ActiveCall
-from toolwright.calls.authorise.authority import Origin
-from toolwright.calls.environment import CallEnvironment
-from toolwright.calls.policy import Policy
+from toolwright.calls.active_call import CURRENT, ActiveCall, identity
+from toolwright.calls.authorise.authority import Origin, restrict
+from toolwright.calls.authorise.loop_detection import LoopWatch
+from toolwright.calls.batch import Batch
+from toolwright.calls.context import BatchContext
+from toolwright.calls.environment import CallEnvironment, SaveEvent
+from toolwright.calls.hooks import Hooks, Projector
+from toolwright.calls.policy import Policy, PolicySettings
+from toolwright.calls.redact import learn_secrets
 from toolwright.calls.redactor import Redactor
-from toolwright.errors import RunError
-from toolwright.session.children import SessionState
-from toolwright.session.parts import Shared
+from toolwright.calls.schedule.admission import Admission, Limit
+from toolwright.calls.suspend.connection_wait import provider_of
+from toolwright.calls.suspend.context_services import origin_of
+from toolwright.calls.suspend.suspend import enter
+from toolwright.errors import KeyRefused, RunError, ToolwrightError
+from toolwright.event_bus import Channel
+from toolwright.events import AnyEvent
+from toolwright.session.children import SENDERS, Calls, SessionState, child_id
+from toolwright.session.idle import wait_for_idle
+from toolwright.session.parts import SharedParts
+from toolwright.session.read_only import ReadOnlySession
+from toolwright.session.secrets.log_filter import unguard_logs
 from toolwright.session.secrets.redactor import KnownSecrets
-from toolwright.session.secrets.secrets import Secrets
-from toolwright.session.services.attachments import Attachments
-from toolwright.session.services.details import Details
-from toolwright.session.services.files import Files
 from toolwright.session.services.keyvalue import KeyValue
-from toolwright.session.services.messages import Messages
-from toolwright.session.services.quotas import Marks, Unmarked
-from toolwright.session.services.resources import Resources
+from toolwright.session.services.quotas import Marker, Marks, Unmarked
 from toolwright.session.services.session_services import SessionServices
 from toolwright.session.services.spilled_outputs import save_output
 from toolwright.session.tool_catalogue import Offer, SessionCatalogue
-from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
+from toolwright.stores.contracts.waits import Resolution
+from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
+from toolwright.tools.call import ToolCall
+from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import encodable
-from toolwright.tools.registry import Snapshot
+from toolwright.tools.outcome import ToolOutcome, encodable
+from toolwright.tools.registry import Snapshot, ToolSource, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
 
+MOST_CONTEXTS = 32
+"""How many contexts for calls of other sessions are remembered."""
+Guard: TypeAlias = Callable[[Any], Any]
+"""Wraps a store for one attempt of a call, so that a fault of the store stops the call."""
 
-class Belongings:
-    """The part of a session that has things."""
 
-    id: str
-    policy: Policy
-    _restrictions: tuple[Policy, ...]
-    """Of the call that opened the session, if a call did; they hold beside its policy."""
-    tools: ScopedRegistry
-    _shared: Shared
-    _offer: Offer
-    _run_offer: Offer
-    _known: KnownSecrets
-    _host: CallEnvironment[ActiveCall]
-    _hosts: list[CallEnvironment[ActiveCall]]
+class BackgroundClients(NamedTuple):
+    """Make the clients by which a session starts work that outlives its batches, for the program or for one call.
+
+    The rooms of that work are above this one, so that the session is given these functions.
+    """
+
+    runs: Callable[[SessionCore, Marker, Origin, Guard | None], RunsClient]
+    schedules: Callable[[SessionCore, Marker, Origin, Guard | None], SchedulesClient]
+    triggers: Callable[[SessionCore, Marker, Origin, Guard | None], TriggersClient]
+
+
+class RunBatch(NamedTuple):
+    """How the batch of a background run differs from other batches of its session."""
+
+    scope: str
+    push: Callable[[AnyEvent], None]
+    """Gets the events of its calls, beside the subscribers."""
+    save_event: SaveEvent
+    tools: Snapshot
+    """The tools that it may call: the tools of the session's background runs."""
+    tool: Tool | None
+    """The tool of its call, if it is among them."""
+    timeout: float
+    """Seconds for its call, in place of the timeout of its tool or the policy."""
+    restrictions: tuple[Policy, ...] = ()
+    """Of the program or call that started the run."""
+    started_by: str | None = None
+    """The id of the call that started the run, if one did."""
+
+
+def program_origin(policy: Policy, restrictions: tuple[Policy, ...]) -> Origin:
+    """The program, under a policy and restrictions; or the calling tool, if a tool uses an object of the program."""
+    run = CURRENT.get()
+    if run is None:
+        return Origin("host", policy, restrict(restrictions, policy))
+    asking = origin_of(run, identity(run))
+    return Origin(asking.source, policy, restrict(asking.restrictions, policy), asking.call)
+
+
+class SessionCore:
+    """A session, as calls, background runs and schedules use it."""
+
+    def __init__(
+        self,
+        shared: SharedParts,
+        session_id: str,
+        policy: Policy,
+        hooks: Hooks,
+        *,
+        background: BackgroundClients,
+        open_child: Callable[[SessionCore, str, Policy, tuple[Policy, ...]], SessionCore],
+        tools: ToolSource | None = None,
+    ) -> None:
+        self.id = session_id
+        self.policy = policy
+        self.shared = shared
+        self.background = background
+        self.hooks = hooks
+        self.tools = ScopedRegistry(shared.tools if tools is None else tools)
+        self.limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
+        self.known_secrets = KnownSecrets(
+            session_id, shared.vault, self._redact, shared.stores().secrets if shared.durable else None
+        )
+        self.environment = CallEnvironment(
+            session_id=session_id,
+            clock=shared.clock,
+            deadlines=shared.deadlines,
+            channel=shared.events.channel(session_id),
+            threads=shared.threads,
+            processes=shared.processes,
+            limited_children=shared.limited_children,
+            admission=Admission(shared.running),
+            lingering=shared.lingering,
+            tasks=shared.tasks,
+            journal=shared.new_journal(),
+            effects=shared.effects,
+            connected_since=self._connected_since,
+            services=self._call_services,
+            save_output=self._save_output,
+            run_nested=self._run_nested,
+            keeper=self.known_secrets,
+            secret_names=self._secret_names,
+            view=ReadOnlySession(session_id, self.definitions, lambda: self.services),
+            know=self._know if shared.durable else None,
+            open_child=self._child_of_call,
+            model=shared.model,
+            deps=shared.deps,
+        )
+        # Each background run has an environment of its own; all redact the secrets of the session.
+        self._environments: list[CallEnvironment[ActiveCall]] = [self.environment]
+        self._open_child = open_child
+        self._restrictions: tuple[Policy, ...] = ()  # of the call that opened the session; they hold beside its policy
+        self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
+        self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
+        self._late: tuple[Capability, ...] = ()
+        self.has_own_tools = False
+        """True when the session has tools that other processes on the same store do not have; `all_tools` looks."""
+        self._secrets_read = False
+        self._bodies: dict[str, tuple[Tool, Tool]] = {}  # tools with a body for runs, and as runs run them
+        self._loops = LoopWatch()
+        # Contexts for the batches of calls of other sessions, by the id of the restrictions of these.
+        self._contexts_under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]] = {}
+        self.own_batches: dict[Batch, None] = {}
+        """The batches that run, in the order in which they were started."""
+        self.run_batches: dict[Batch, None] = {}
+        """The batches of background runs and of their calls: waiting for the session, or cancelling it, does not
+        include them."""
+        self._use_policy(policy)
+
+    # --- its policy
+
+    def set_up(self, policy: Policy, projector: Projector | None) -> None:
+        """Take the policy that the program gives to a session which a background run opened before."""
+        self.limit = Limit(f"a slot of session {self.id!r}", policy.session_concurrency)
+        if projector is not None:
+            self.hooks = Hooks(self.hooks.before, self.hooks.after, projector)
+        self.follow(policy)
+
+    def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
+        """Use another policy and the restrictions of the call that opened it; running batches keep theirs."""
+        self._restrictions = restrictions
+        self._use_policy(policy)
+
+    def _use_policy(self, policy: Policy) -> None:
+        self.policy = policy
+        self._program_origin: Origin | None = None
+        self._program_authority = b""
+        self._authorities: dict[bytes, tuple[Policy, ...]] = {}
+        self._run_policy = policy if policy.continue_on_failure else policy.but(continue_on_failure=True)
+        self._contexts_under.clear()
+        self._context = self._make_context(policy)
+
+    # --- its batches
+
+    def make_batch(
+        self,
+        calls: Calls,
+        scope: str,
+        changes: PolicySettings,
+        parent: ActiveCall | None,
+        under: tuple[Policy, ...] = (),
+    ) -> Batch:
+        """A batch to be started. `parent` is the call that makes it; `under` are restrictions beside the policy."""
+        lifetime = self.shared.lifetime
+        if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
+            lifetime.require_open()
+        if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
+            raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
+        if parent is None and scope.startswith(RUN_SCOPE):
+            raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run; use another")
+        tools = self.all_tools()
+        if self._offer.late != self._late:
+            self._use_late_capabilities()
+        # The permissions of a batch apply to the calls that its tools make, in this session and in others: these have
+        # the same or fewer.
+        above = parent.owner if parent is not None and parent.env in self._environments else None
+        if parent is None:
+            context, restrictions = self._context, self._restrictions + under
+        elif above is not None:
+            context, restrictions = above.context, above.context.authority
+        else:
+            context = self._context_under(parent.owner.context.authority)
+            restrictions = context.restrictions
+        if changes:
+            environment, limits = (None, None) if above is None else (context.env, context.outer_limits)
+            context = self._make_context(context.policy.but(**changes), environment, limits, restrictions)
+        own = context.env is self.environment
+        batch = Batch(
+            calls, tools if own else self.tools_of_runs(), context, scope=scope, parent=parent, ended=self._ended
+        )
+        if own:
+            self.own_batches[batch] = None
+        else:
+            self.run_batches[batch] = None
+        return batch
+
+    async def run_batch(self, calls: Calls, scope: str, changes: PolicySettings) -> list[ToolOutcome]:
+        """Run calls and return one outcome for each, in call order."""
+        parent = CURRENT.get()
+        if parent is not None and type(calls) is list:
+            await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
+        # Nested calls take their steps in tasks of their own, or tools that call tools would exhaust the stack.
+        return await self.make_batch(calls, scope, changes, parent).start(at_once=parent is None).wait()
+
+    def start_run(self, call: ToolCall, run: RunBatch) -> Batch:
+        """Start the call of a background run. It takes no slots of the session, and no other call waits for it."""
+        lifetime = self.shared.lifetime
+        if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
+            lifetime.require_open()
+        environment = copy.copy(self.environment)
+        environment.loan = None
+        environment.admission = Admission(self.shared.running)
+        environment.save_event = run.save_event
+        environment.channel = Channel(self.id)
+        environment.channel.pushes = (self.environment.channel.publish, run.push)
+        self._environments.append(environment)
+        # Only subscribers get the events of its batch; the run itself takes the reports of its calls, and not their
+        # beginning.
+        restrictions = (*self._restrictions, *run.restrictions)
+        context = self._make_context(self._run_policy, environment, (), restrictions, self.environment.channel)
+        batch = Batch(
+            [call],
+            run.tools if run.tool is None or run.tool.background_body is None else self._with_body(run.tools, run.tool),
+            context,
+            scope=run.scope,
+            started_by=run.started_by,
+            timeout=run.timeout,
+            ended=partial(self._run_ended, environment),
+        )
+        self.run_batches[batch] = None
+        return batch.start()
+
+    def read_authority(self, stored: bytes) -> tuple[Policy, ...]:
+        """The restrictions that were stored with a background run of the session, beside those of its policy.
+
+        Raises:
+            PolicyError: they cannot be read, such as when a rule with a function is not known here.
+        """
+        found = self._authorities.get(stored)
+        if found is None:
+            if len(self._authorities) >= MOST_CONTEXTS:
+                self._authorities.clear()
+            own = self.policy.authority
+            read = self.shared.rules.read(stored, (self.policy, self.shared.policy))
+            # The policy of the session holds for its runs anyway.
+            found = self._authorities[stored] = tuple(policy for policy in read if policy != own)
+        return found
+
+    def recovering(self, intents: list[Intent], scope: str, authority: bytes | None) -> Batch:
+        """A batch of calls that a crash cut off, to be started under the authority of the batch that they were in.
+
+        Raises:
+            PolicyError: the authority cannot be read, such as when a rule with a function is not known here.
+        """
+        under = self.shared.rules.read(authority, (self.policy, self.shared.policy))
+        tools = self.all_tools()
+        calls = [
+            ToolCall(
+                id=intent.key.call_id,
+                name=intent.tool if find(tools, intent.tool_id) is None else intent.tool_id,
+                arguments=intent.arguments,
+                source=intent.source,  # type: ignore[arg-type]
+            )
+            for intent in intents
+        ]
+        return self.make_batch(calls, scope, {"continue_on_failure": True}, None, under)
 
     @property
-    def files(self) -> Files:
-        """The files of the session."""
-        return self._services.files
+    def batches(self) -> tuple[Batch, ...]:
+        """The running batches, those of background runs among them."""
+        return (*self.own_batches, *self.run_batches)
 
-    @property
-    def kv(self) -> KeyValue:
-        """What the session keeps under names it chose."""
-        return self._services.kv
+    async def wait_for_idle(self, timeout: float | None) -> bool:
+        """Wait until no batch of the session runs, or the running ones only wait for something outside.
 
-    @property
-    def details(self) -> Details:
-        """The title and the locale of the session."""
-        return self._services.details
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        self._require_outside("wait for its session to be idle: it would wait for itself")
+        return await wait_for_idle(self.own_batches, self.shared.clock, timeout)
 
-    @property
-    def secrets(self) -> Secrets:
-        """Values that tools may use and models never see."""
-        return self._services.secrets
+    async def close_batches(self, reason: str) -> None:
+        """Cancel every batch, except those of background runs, and wait until all have stopped.
 
-    @property
-    def messages(self) -> Messages:
-        """The conversation of the session."""
-        return self._services.messages
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        self._require_outside("close its own session")
+        self.cancel(reason)
+        for batch in list(self.own_batches):
+            await batch.settled()
 
-    @property
-    def attachments(self) -> Attachments:
-        """Content that travels with messages and outcomes."""
-        return self._services.attachments
+    def _require_outside(self, what: str) -> None:
+        """Refuse an operation that a call of this session requests, or a call below it."""
+        run = CURRENT.get()
+        while run is not None:
+            owner: Any = run.owner
+            if owner in self.own_batches:
+                raise ToolwrightError(
+                    f"The call {run.call_id!r} of session {self.id!r} cannot {what}; do it outside of its calls, or "
+                    "let the tool that opened the session do it"
+                )
+            run = owner.parent
 
-    @property
-    def resources(self) -> Resources:
-        """What the session uses or made outside."""
-        return self._services.resources
+    def cancel(self, reason: str) -> None:
+        """Cancel every running batch, except those of background runs."""
+        for batch in list(self.own_batches):
+            batch.cancel(reason)
+
+    def forget_calls(self) -> None:
+        """Let finished calls run again, where only this process remembers them."""
+        self.environment.journal.forget_finished()
+
+    def enter(self, call: CallKey) -> None:
+        """Let the call of a background run be sent signals, also before it begins."""
+        self.environment.journal.uses_effects(call)
+
+    async def _run_nested(self, run: ActiveCall, calls: Calls) -> list[ToolOutcome]:
+        if type(calls) is list:
+            await learn_secrets(self.environment, calls, self.all_tools(), self.policy.max_argument_bytes)
+        return await self.make_batch(calls, run.owner.scope, {}, run).start().wait()
+
+    def _ended(self, batch: Batch) -> None:
+        self.own_batches.pop(batch, None)
+        self.run_batches.pop(batch, None)
+
+    def _run_ended(self, environment: CallEnvironment[ActiveCall], batch: Batch) -> None:
+        self.run_batches.pop(batch, None)
+        self._environments.remove(environment)
+        environment.admission.close()
+
+    def _context_under(self, restrictions: tuple[Policy, ...]) -> BatchContext[ActiveCall]:
+        """The context of batches that calls of another session start here, under the restrictions of these."""
+        own = self._context.authority
+        if all(each in own for each in restrictions):
+            return self._context
+        known = self._contexts_under.get(id(restrictions))
+        if known is None:
+            if len(self._contexts_under) >= MOST_CONTEXTS:
+                self._contexts_under.clear()
+            context = self._make_context(self.policy, None, None, (*self._restrictions, *restrictions))
+            known = self._contexts_under[id(restrictions)] = restrictions, context
+        return known[1]
+
+    def _use_late_capabilities(self) -> None:
+        """Run calls from now on with the hooks of capabilities that came with tools which were registered later."""
+        self._late = self._offer.late
+        self._use_policy(self.policy)
+
+    def _make_context(
+        self,
+        policy: Policy,
+        environment: CallEnvironment[ActiveCall] | None = None,
+        limits: tuple[Limit, ...] | None = None,
+        restrictions: tuple[Policy, ...] | None = None,
+        channel: Channel | None = None,
+    ) -> BatchContext[ActiveCall]:
+        shared = self.shared
+        return BatchContext(
+            env=environment or self.environment,
+            policy=policy,
+            hooks=self.hooks.and_those_of(self._late) if self._late else self.hooks,
+            loops=self._loops,
+            call_log=shared.call_log,
+            outer_limits=(self.limit, shared.limit) if limits is None else limits,
+            tool_limit=shared.tool_limits.of,
+            restrictions=self._restrictions if restrictions is None else restrictions,
+            write_authority=shared.write_authority,
+            channel=channel,
+        )
 
     # --- its tools
 
-    @property
-    def catalogue(self) -> SessionCatalogue:
-        """The tools of the session, and which of them the model sees in full."""
-        return self._catalogue(self.kv)
-
-    async def offered(self) -> list[ToolDefinition]:
-        """The definitions to give to the model for its next answer: a deferred tool is a stub until it was revealed."""
-        return await self.catalogue.offered()
-
-    def definitions(self) -> list[ToolDefinition]:
-        """What the tools of the session say of themselves, by name."""
-        return [tool.definition for _, tool in sorted(self.all_tools().items())]
-
     def all_tools(self) -> Snapshot:
         """The tools of the session."""
-        return self._offer.complete(self.tools.snapshot())
+        offer, tools = self._offer, self.tools.snapshot()
+        if tools is not offer.seen:
+            self.has_own_tools = self.shared.durable and tools is not self.shared.tools.snapshot()
+            offer.complete(tools)
+        return offer.completed
 
     def tools_of_runs(self) -> Snapshot:
-        """The tools of the session's background runs: those of the app, where another process may run them."""
-        return self._run_offer.complete(self._shared.tools.snapshot()) if self._has_own_tools else self.all_tools()
+        """The tools of its background runs: those of the app, where another process may run them."""
+        tools = self.all_tools()
+        return self._run_offer.complete(self.shared.tools.snapshot()) if self.has_own_tools else tools
 
-    def require_in_every_process(self, tool: Tool) -> None:
-        """Refuse a background run of a tool that only this process has.
+    def _with_body(self, tools: Snapshot, tool: Tool) -> Snapshot:
+        """Tools with one of them as a background run runs it; the calls that it makes run the tools as they are."""
+        known = self._bodies.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._bodies[tool.name] = tool, tool.in_background()
+        return {**tools, tool.name: known[1]}
 
-        Raises:
-            RunError: it is the session's own, and the store is shared.
-        """
-        if self._has_own_tools:
-            found = self._shared.tools.snapshot().get(tool.name)
-            if found is None or found.definition.id != tool.definition.id:
-                raise RunError(
-                    f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
-                    "in another; give the tool to the app: App(tools=[...])",
-                    "own_tool",
-                )
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions of its tools, by name."""
+        return [tool.definition for _, tool in sorted(self.all_tools().items())]
 
-    @property
-    def _has_own_tools(self) -> bool:
-        """True when the session has tools that other processes on the same store do not have."""
-        return self._shared.kept_before and self.tools.snapshot() is not self._shared.tools.snapshot()
-
-    def _catalogue(self, kv: KeyValue) -> SessionCatalogue:
+    def catalogue(self, kv: KeyValue) -> SessionCatalogue:
+        """Its tools, and which of them the model sees in full, as `kv` remembers that."""
         return SessionCatalogue(self._offer, self.all_tools(), kv)
 
-    # --- its services, for its host and for its calls
+    def require_in_every_process(self, tool: Tool) -> None:
+        """Refuse a background run of a tool that only this process has, in a session that has such tools.
+
+        Raises:
+            RunError: the tool is the session's own, and the store is shared.
+        """
+        found = self.shared.tools.snapshot().get(tool.definition.name)
+        if self.has_own_tools and (found is None or found.definition.id != tool.definition.id):
+            raise RunError(
+                f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
+                "in another; give the tool to the app: App(tools=[...])",
+                "own_tool",
+            )
+
+    # --- its services
 
     @cached_property
-    def _services(self) -> SessionServices:
-        self._shared.require_open()
-        shared = self._shared
+    def services(self) -> SessionServices:
+        """The services of the session, for the program."""
+        self.shared.lifetime.require_open()
+        return self._services(Unmarked(), self.policy)
+
+    def _call_services(self, origin: Origin, guard: Guard) -> SessionServices:
+        """The same for one attempt of a call."""
+        assert origin.call is not None
+        marks, background = Marks(origin.call), self.background
+        return self._services(
+            marks,
+            origin.policy,
+            guard,
+            runs=lambda: background.runs(self, marks, origin, guard),
+            schedules=lambda: background.schedules(self, marks, origin, guard),
+            triggers=lambda: background.triggers(self, marks, origin, guard),
+            state=partial(SessionState, self.id, self.definitions),
+        )
+
+    def _services(self, marker: Marker, policy: Policy, guard: Guard | None = None, **more: Any) -> SessionServices:
+        shared = self.shared
         return SessionServices(
             shared.stores(),
             self.id,
-            Unmarked(),
+            marker,
             shared.clock,
             shared.quotas,
-            self.policy.grep_timeout,
-            self._known,
-            catalogue=self._catalogue,
-        )
-
-    def _call_services(self, origin: Origin, guard: Callable[[Any], Any]) -> SessionServices:
-        assert origin.call is not None
-        shared, marks = self._shared, Marks(origin.call)
-        services = SessionServices(
-            shared.stores(),
-            self.id,
-            marks,
-            shared.clock,
-            shared.quotas,
-            origin.policy.grep_timeout,
-            self._known,
+            policy.grep_timeout,
+            self.known_secrets,
             guard,
-            self._catalogue,
+            self.catalogue,
+            **more,
         )
-        services.session = SessionState(self.id, self.definitions, services)
-        services.make_runs = lambda: shared.runs(self, marks, origin, guard)
-        services.make_schedules = lambda: shared.schedules(self, marks, origin, guard)
-        services.make_triggers = lambda: shared.triggers(self, marks, origin, guard)
-        return services
 
-    async def _keep_output(self, call: CallKey, text: str, known: bool) -> str:
-        origin = Origin("tool", self.policy, (), call)
-        files = self._call_services(origin, lambda store: store).files if known else self._services.files
+    async def _save_output(self, call: CallKey, text: str, known: bool) -> str:
+        files = self._services(Marks(call), self.policy).files if known else self.services.files
         return await save_output(files, call, text)
 
-    def enter(self, call: CallKey) -> None:
-        """The call of a process may be spoken to from now on, also before it begins."""
-        self._host.journal.uses_effects(call)
+    def runs(self) -> RunsClient:
+        """The client of its background runs, for the program."""
+        return self.background.runs(self, Unmarked(), self.origin(), None)
 
-    # --- what must not be seen of it
+    def origin(self) -> Origin:
+        """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
+        lifetime = self.shared.lifetime
+        if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
+            lifetime.require_open()
+        if CURRENT.get() is not None:
+            return program_origin(self.policy, self._restrictions)
+        if self._program_origin is None:
+            self._program_origin = program_origin(self.policy, self._restrictions)
+            self._program_authority = self.shared.rules.write(self._program_origin)
+        return self._program_origin
+
+    def written_authority(self, origin: Origin) -> bytes:
+        """The authority that what an origin starts in the session is stored with."""
+        return self._program_authority if origin is self._program_origin else self.shared.rules.write(origin)
+
+    # --- sessions that its calls open
+
+    def _child_of_call(self, run: ActiveCall, name: str, guard: Guard) -> ChildSession:
+        """The child session of a call, under the policy of its batch."""
+        call = enter(run)
+        child: SessionCore | None = run.opened.get(name)
+        if child is None:
+            id, context = child_id(call, name, len(run.opened)), run.owner.context
+            child = self._open_child(self, id, run.owner.policy, context.authority)
+            run.opened = {**run.opened, name: child}
+        services = child._services(Marks(call, child.id), run.owner.policy, guard, senders=SENDERS)
+        return ChildSession(child, services)
+
+    # --- its connections
+
+    async def connections_changed(self) -> None:
+        """Read the connections again: they were imported with the session."""
+        connected = {connection.provider for connection in await self.services.connections.list()}
+        for provider in connected:
+            await self.tell_connected(provider)
+
+    async def tell_connected(self, provider: str) -> None:
+        """Let the calls continue that wait for a connection to a provider."""
+        effects = self.shared.effects
+        for wait in await effects.waits.waiting(self.id, ("connection",)):
+            if provider_of(wait.key) == provider:
+                with contextlib.suppress(KeyRefused):  # its call ended meanwhile
+                    await effects.resolve(wait.key, Resolution("ok", self.shared.clock.now()))
+
+    async def _connected_since(self, provider: str) -> float | None:
+        found = await self.shared.stores().connections.get_connection(self.id, provider)
+        return None if found is None else found[1]
+
+    # --- its secrets
 
     async def know_secrets(self) -> None:
         """Read the secrets that an earlier process wrote, once, so that `hides` knows them."""
-        if self._shared.kept_before:
+        if self.shared.durable and (not self._secrets_read or self.known_secrets.behind):
             await self._know()
 
     def hides(self, data: bytes) -> bool:
-        """True when some JSON holds a secret of the session's in clear."""
-        redactor = self._host.redactor
+        """True when some JSON holds a secret of the session in clear."""
+        redactor = self.environment.redactor
         return redactor is not None and redactor.json(data) != data
 
     async def redacted(self, text: str) -> str:
-        """Text that somebody outside wrote about the session, without its secrets."""
+        """A text that somebody outside wrote about the session, without its secrets."""
         await self.know_secrets()
-        redactor, text = self._host.redactor, encodable(require_text("reason", text))
+        redactor, text = self.environment.redactor, encodable(require_text("reason", text))
         return text if redactor is None else redactor.text(text)
 
     async def redactor(self) -> Redactor | None:
-        """What takes the secrets of the session out of values; None where it has none."""
+        """Removes the secrets of the session from values; None where it has none."""
         await self.know_secrets()
-        return self._host.redactor
+        return self.environment.redactor
+
+    def close(self) -> None:
+        """The runtime closes: log records are no longer searched for the secrets of the session."""
+        unguard_logs(self.known_secrets)
 
     async def _secret_names(self) -> list[str]:
-        return [info.key for info in await self.secrets.list()]
+        return [info.key for info in await self.services.secrets.list()]
 
     async def _know(self) -> None:
-        await self._known.load(self._shared.stores().secrets)
-        await self._known.catch_up()
+        await self.known_secrets.load(self.shared.stores().secrets)
+        await self.known_secrets.catch_up()
+        self._secrets_read = True
+        if not self.known_secrets.behind:
+            self.environment.know = (
+                None  # a batch of the session, or a background run of it, need not wait for it again
+            )
 
     def _redact(self, redactor: Redactor) -> None:
-        for host in self._hosts:
-            host.redactor = redactor
+        for environment in self._environments:
+            environment.redactor = redactor
+
+
+class ChildSession(SessionState):
+    """A session that a tool opened, as that tool sees it."""
+
+    def __init__(self, core: SessionCore, services: SessionServices) -> None:
+        super().__init__(core.id, core.definitions, services)
+        self._core = core
+        self._closed = False
+        self._keeper = core.known_secrets
+
+    async def run_batch(self, calls: Calls, *, scope: str = "") -> list[ToolOutcome]:
+        """Run tools in the child, under the policy of the call that opened it: one outcome each, in order."""
+        if self._closed:
+            raise ToolwrightError(
+                f"The session {self.id!r} was closed; run its calls before, or open it again by ctx.open_child(...)"
+            )
+        return await self._core.run_batch(calls, scope, {})
+
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
+        """Run one tool in the child."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
+        return outcome
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing in the child runs, or only waits for something outside; False when that takes too long.
+
+        Raises:
+            ToolwrightError: the call that waits is part of the child, and would wait for itself.
+        """
+        return await self._core.wait_for_idle(timeout)
+
+    async def close(self, reason: str = "its tool closed the session") -> None:
+        """Cancel the child's running work, wait until that has stopped, and start nothing in it any more.
+
+        Its stored data stays, for a call that is run again after a crash; `runtime.delete_session` removes it.
+
+        Raises:
+            ToolwrightError: the call that closes it is part of it.
+        """
+        await self._core.close_batches(reason)
+        self._closed = True

@@ -1,4 +1,4 @@
-"""An idle session. Owns when that is so: nothing of it runs, or what does only waits for something outside."""
+"""An idle session. Owns the condition: nothing in it runs, or only waits for something outside."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def _idle(batches: Collection[Batch]) -> None:
         finally:
             for change in changes:
                 change.cancel()
-        await asyncio.sleep(0)  # What a call that ended held up is about to start.
+        await asyncio.sleep(0)  # The calls that a finished call blocked are about to start.
 
 
 def _busy(batches: Collection[Batch]) -> bool:
     runs = [run for batch in batches for run in batch.unfinished]
     if not any(run.waiting for run in runs):
         return bool(runs)
-    # A call that made others waits for these, and those that conflict with one that waits are held up by it.
+    # A call that made others waits for these, and calls that conflict with a waiting one are blocked by it.
     callers = {batch.parent for batch in batches}
     return not all(run.waiting or _is_held_up(run) or run in callers for run in runs)
 

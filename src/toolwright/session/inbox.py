@@ -1,14 +1,15 @@
-"""What the outside world says to waiting calls: resolutions, signals, and a person's decisions. Owns checking them."""
+"""Input from outside for waiting calls: resolutions, signals, and a person's decisions. Owns checking them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.argument_checks import require_count
 from toolwright.calls.authorise.approvals import (
     Approval,
     approved,
@@ -18,20 +19,19 @@ from toolwright.calls.authorise.approvals import (
     require_fitting,
     to_approval,
 )
-from toolwright.clock import Clock
-from toolwright.effects.journal_controller import JournaledController
 from toolwright.errors import KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data
+from toolwright.session.open_sessions import OpenSessions, require_session_id
+from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.waits import INBOX, Resolution, Standing, Wait, WaitKey, WaitKind
 from toolwright.tools.arguments import HIDDEN
 from toolwright.tools.outcome import Failure
-from toolwright.tools.tool import Tool
 
 
 class Resolved(Struct, frozen=True):
-    """What stands for a key. `first` is False where somebody else resolved it before: then nothing was changed.
+    """The resolution of a key. `first` is False if it was resolved before: then nothing was changed.
 
-    `status` is "ok", "error", "cancelled" or "expired"; `value` and `failure` are what the call got.
+    `status` is "ok", "error", "cancelled" or "expired"; `value` and `failure` are the result that the call got.
     """
 
     first: bool
@@ -47,55 +47,54 @@ class Resolved(Struct, frozen=True):
 
 
 class Inbox:
-    """Takes what comes for the calls of a store."""
+    """Takes input for the calls of a store."""
 
-    def __init__(
-        self,
-        controller: JournaledController,
-        clock: Clock,
-        redacted: Callable[[str, str], Awaitable[str]],
-        tool_of: Callable[[str, str], Tool | None],
-    ) -> None:
-        """`tool_of` finds the tool that a session has here under a name."""
-        self._controller = controller
-        self._clock = clock
-        self._redacted = redacted
-        self._tool_of = tool_of
+    def __init__(self, shared: SharedParts, sessions: OpenSessions) -> None:
+        self._sessions = sessions
+        self._controller = shared.effects
+        self._clock = shared.clock
 
-    async def resolve(self, key: str, value: Any) -> Resolved:
-        """Complete what a key stands for with a value."""
+    async def resolve(self, key: str, value: object) -> Resolved:
+        """Complete the wait of a key with a value."""
         named = self._read(key, "completion", "event")
         return await self._settle(named, Resolution("ok", self._clock.now(), _json(value)))
 
     async def reject(self, key: str, code: str, message: str, category: str) -> Resolved:
-        """Complete what a key stands for with an error."""
+        """Complete the wait of a key with an error."""
         named = self._read(key, "completion", "event")
-        said = await self._redacted(named.call.session, message)
+        said = await self._sessions.redacted(named.call.session, message)
         failure = Failure(message=said, code=code, category=category, source="tool")
         return await self._settle(named, Resolution("error", self._clock.now(), failure=failure))
 
     async def cancel(self, key: str, reason: str) -> Resolved:
-        """Cancel what a key stands for."""
+        """Cancel the wait of a key."""
         named = self._read(key, "completion", "event")
-        said = await self._redacted(named.call.session, reason)
+        said = await self._sessions.redacted(named.call.session, reason)
         return await self._settle(named, Resolution("cancelled", self._clock.now(), reason=said))
 
     async def expire(self, key: str) -> Resolved:
-        """Let what a key stands for come to its deadline now."""
+        """Let the wait of a key reach its deadline now."""
         named = self._read(key, "completion", "event")
         return await self._settle(named, Resolution("expired", self._clock.now()))
 
-    async def signal(self, key: str, payload: Any) -> int:
+    async def signal(self, key: str, payload: object) -> int:
         """Send a signal, and return how many of its name were sent."""
         return await self._controller.signal(self._read(key, "signal"), _json(payload))
 
     async def approvals(self, session: str | None) -> list[Approval]:
-        """What waits for a person, oldest first."""
+        """The requests that wait for a person, oldest first."""
+        if session is not None:
+            require_session_id(session)
         waits = await self._controller.waits.waiting(session, INBOX)
         return [to_approval(self._controller, wait) for wait in waits]
 
     async def decisions(self, session: str | None, limit: int, before: int | None) -> list[Approval]:
-        """What was decided, the newest first."""
+        """The decisions, the newest first."""
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
+        if before is not None:
+            require_count("before", before, 0)
         decided = await self._controller.waits.decided(session, before, limit)
         return [await self._shown(to_approval(self._controller, each.wait, each.number)) for each in decided]
 
@@ -104,7 +103,7 @@ class Inbox:
         decision = approval.decision
         if decision is None or not decision.edited:
             return approval
-        written = await self._redacted(approval.session, jsonx.encode(decision.arguments).decode())
+        written = await self._sessions.redacted(approval.session, jsonx.encode(decision.arguments).decode())
         try:
             arguments = jsonx.decode(written)
         except jsonx.DecodeError:  # a handle stands where it breaks the JSON
@@ -122,16 +121,16 @@ class Inbox:
         resolution = approved(self._clock.now(), arguments, by, always)
         if arguments is not None and (asked := await self._asked(self._read(key, *INBOX))) is not None:
             name, tool_id = asked_about(asked)
-            tool = self._tool_of(asked.key.call.session, name)
+            tool = self._sessions.tool(asked.key.call.session, name)
             if tool is not None and tool.definition.id == tool_id:
                 require_fitting(tool, arguments)
         return await self._decide(key, resolution, "allow", always)
 
     async def deny(self, key: str, reason: str | None, always: Mapping[str, Any] | None, by: str | None) -> Resolved:
-        """Keep a call from running."""
+        """Deny a call."""
         said = reason
         if reason is not None:
-            said = await self._redacted(self._read(key, *INBOX).call.session, reason)
+            said = await self._sessions.redacted(self._read(key, *INBOX).call.session, reason)
         return await self._decide(key, denied(self._clock.now(), said, by, always), "deny", always)
 
     async def _decide(
@@ -169,7 +168,7 @@ def _shown(standing: Standing) -> Resolved:
     return Resolved(standing.first, resolution.status, value, resolution.failure, resolution.reason, resolution.at)
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     try:
         return jsonx.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

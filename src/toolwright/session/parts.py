@@ -1,11 +1,16 @@
-"""What a runtime lends to its sessions. Owns the pools, limits and makers that all of them share, and their end."""
+"""The parts of a runtime that all of its sessions use: pools, limits, the store, the clock. Owns them and their end;
+knows nothing of a session.
+
+`runtime/wiring.py` makes them, once. Nothing is assigned to them afterwards.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.authorise.authority import Origin, RuleBook
@@ -14,7 +19,7 @@ from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.policy import Policy
-from toolwright.calls.redactor import Redactor
+from toolwright.calls.record import CallLog
 from toolwright.calls.schedule.admission import Limit, RuntimeOrder
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.journal_controller import JournaledController
@@ -22,121 +27,110 @@ from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool
 from toolwright.session.secrets.vault import Vault
-from toolwright.session.services.quotas import Marker
-from toolwright.stores.contracts.journal import CallKey
+from toolwright.session.tool_catalogue import Late
 from toolwright.stores.contracts.sessions import Quotas
-from toolwright.stores.contracts.store import ServiceStores
-from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
-from toolwright.tools.capability import Capability
-from toolwright.tools.registry import Snapshot
+from toolwright.stores.contracts.store import BackgroundStores
+from toolwright.tools.registry import ToolSource
 from toolwright.tools.session_protocols import ModelClient
 from toolwright.tools.tool import Tool
 
-if TYPE_CHECKING:
-    from toolwright.session.session import Session
 
+class Lifetime:
+    """Whether a runtime is open, and the event loop that it was opened in."""
 
-class Starter(Protocol):
-    """A session, as those see it that start work in its name."""
+    __slots__ = ("closed", "loop")
 
-    id: str
-
-    def all_tools(self) -> Snapshot: ...
-
-    def require_in_every_process(self, tool: Tool) -> None: ...
-
-    def enter(self, call: CallKey) -> None: ...
-
-    async def know_secrets(self) -> None: ...
-
-    def hides(self, data: bytes) -> bool: ...
-
-
-class Shared:
-    """What a runtime lends to all of its sessions."""
-
-    effects: JournaledController
-    journal: Callable[[], CallJournal[ActiveCall]]
-    stores: Callable[[], ServiceStores]
-    vault: Vault
-    kept_before: bool
-    """True when sessions may have secrets that an earlier process wrote."""
-    redacted: Callable[[str, str], Awaitable[str]]
-    """Takes the secrets of the session of an id out of a text that somebody outside wrote."""
-    redactor: Callable[[str], Awaitable[Redactor | None]]
-    """Gives what takes the secrets of the session of an id out of values; None where it has none."""
-    tool_of: Callable[[str, str], Tool | None]
-    """Finds the tool that the session of an id has here under a name."""
-    open_child: Callable[[Session, str, Policy, tuple[Policy, ...]], Session]
-    runs: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], RunsClient]
-    """Makes the runs client of a session, for its host or for a call."""
-    schedules: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], SchedulesClient]
-    """The same for its schedules."""
-    triggers: Callable[[Starter, Marker, Origin, Callable[[Any], Any]], TriggersClient]
-    """Makes the client of a session's triggers."""
-    late_capabilities: Callable[[Snapshot], tuple[Capability, ...]]
-    """The capabilities that tools call for, and that were not active when the runtime was opened."""
-    model: ModelClient | None = None
-    deps: Any = NO_LIFESPAN
-    """The value of the app's lifespan in this process."""
-
-    def __init__(self, tools: Any, policy: Policy, clock: Clock, log: Any, quotas: Quotas) -> None:
-        self.tools = tools
-        self.quotas = quotas
-        self.clock = clock
-        self.log = log
-        self.hub = EventHub()
-        self.deadlines = Deadlines(clock)
-        self.threads = ThreadPool(policy.runtime_concurrency)
-        self.processes = ProcessPool()
-        self.limited_children = ChildPool()
-        self.running = RuntimeOrder()
-        self.limit = Limit("a slot of the runtime", policy.runtime_concurrency)
-        self.processors = Limit("a processor", os.cpu_count() or 1)
-        self.lingering: set[ActiveCall] = set()
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.rules = RuleBook()
-        self.policy = policy
-        self._authority = policy.authority
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.closed = False
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self._tool_limits: dict[tuple[str, int], Limit] = {}
-
-    def write_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
-        """What a batch may do as the journal keeps it; None where that is what the program's policy says."""
-        own = tuple(policy for policy in authority if policy != self._authority)
-        return self.rules.write(Origin("host", self.policy, own)) if own else None
-
-    def tool_limit(self, tool: Tool) -> Limit | None:
-        """The limit of a tool that has one, the same for every session."""
-        capacity = tool.definition.concurrency.limit
-        if capacity is None:
-            return self.processors if tool.definition.hints.cpu_bound else None
-        # A view may show a tool with another limit: each limit counts its own calls.
-        key = (tool.definition.id, capacity)
-        limit = self._tool_limits.get(key)
-        if limit is None:
-            limit = self._tool_limits[key] = Limit(f"a slot of tool {tool.name!r}", capacity)
-        return limit
+        self.loop = loop
 
     def require_open(self) -> None:
         """Refuse work once the runtime is closed, and work of another event loop.
 
         Raises:
-            RuntimeClosed: it is.
-            ToolwrightError: the loop that runs now is not the one that the runtime was opened in.
+            RuntimeClosed: it is closed.
+            ToolwrightError: the running loop is not the one in which the runtime was opened.
         """
         if self.closed:
             raise RuntimeClosed("The runtime is closed; open another")
         running = asyncio._get_running_loop()
-        if running is not self.loop and running is not None and self.loop is not None:
+        if running is not self.loop and running is not None:
             raise ToolwrightError(
                 "The runtime was opened in another event loop, which alone can run its calls; use it there "
                 "(asyncio.run_coroutine_threadsafe hands work over), or open one for each loop"
             )
 
+
+class ToolLimits:
+    """The limits of tools, each the same for every session."""
+
+    def __init__(self) -> None:
+        self.processors = Limit("a processor", os.cpu_count() or 1)
+        self.by_tool: dict[tuple[str, int], Limit] = {}
+
+    def of(self, tool: Tool) -> Limit | None:
+        """The limit of a tool that has one."""
+        capacity = tool.definition.concurrency.limit
+        if capacity is None:
+            return self.processors if tool.definition.hints.cpu_bound else None
+        # A view may show a tool with another limit: each limit counts its own calls.
+        key = (tool.definition.id, capacity)
+        limit = self.by_tool.get(key)
+        if limit is None:
+            limit = self.by_tool[key] = Limit(f"a slot of tool {tool.name!r}", capacity)
+        return limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedParts:
+    """The parts of a runtime that all of its sessions use."""
+
+    lifetime: Lifetime
+    tools: ToolSource
+    """The tools of every session."""
+    late_capabilities: Late
+    policy: Policy
+    authority: Policy
+    """The part of the policy that decides which calls may run."""
+    quotas: Quotas
+    clock: Clock
+    call_log: CallLog
+    model: ModelClient | None = None
+    deps: Any = NO_LIFESPAN
+    """The value of the app's lifespan in this process."""
+
+    effects: JournaledController
+    new_journal: Callable[[], CallJournal[ActiveCall]]
+    """Gives the journal of a new session."""
+    stores: Callable[[], BackgroundStores]
+    """Gives the stores of the services and of background work. In memory they are made at the first use."""
+    alone: bool
+    """True when no other process can see the calls and the background work of this one."""
+    durable: bool
+    """True when these stores outlive the process, so that others read and write them, too."""
+    vault: Vault
+
+    deadlines: Deadlines
+    threads: ThreadPool
+    processes: ProcessPool
+    limit: Limit
+    """The slots of the runtime."""
+    tool_limits: ToolLimits = field(default_factory=ToolLimits)
+    events: EventHub = field(default_factory=EventHub)
+    limited_children: ChildPool = field(default_factory=ChildPool)
+    running: RuntimeOrder = field(default_factory=RuntimeOrder)
+    rules: RuleBook = field(default_factory=RuleBook)
+    lingering: set[ActiveCall] = field(default_factory=set)
+    """Calls that were given up, and whose code still runs."""
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def write_authority(self, authority: tuple[Policy, ...]) -> bytes | None:
+        """The permissions of a batch, as the journal stores them; None for those of the program's policy."""
+        own = tuple(policy for policy in authority if policy != self.authority)
+        return self.rules.write(Origin("host", self.policy, own)) if own else None
+
     async def stop_lingering(self) -> None:
-        """Give what does not want to stop a last moment to do so."""
+        """Give code that does not stop one more second to do so."""
         for run in list(self.lingering):
             if run.task is not None:
                 run.task.cancel()
@@ -145,7 +139,7 @@ class Shared:
             await asyncio.wait(self.tasks, timeout=1.0)
 
     async def close(self) -> None:
-        """End threads, child processes, waits and events; nothing is lent any more."""
+        """End threads, child processes, waits and events."""
         for task in self.tasks:
             task.cancel()
         await self.effects.close()
@@ -153,4 +147,4 @@ class Shared:
         await self.limited_children.close()
         self.threads.close()
         self.deadlines.close()
-        self.hub.close()
+        self.events.close()

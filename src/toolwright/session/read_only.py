@@ -1,13 +1,14 @@
 """A session that can only be read. Owns which verbs a tool's prepare step has; it has none that changes anything.
 
-A prepare step runs before the policy decides about its call, so it must not be able to do what the policy may refuse.
-Secrets are not part of it.
+A prepare step runs before the policy decides about its call, so it must not be able to do anything that the policy may
+refuse. Secrets are not part of it.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
+from toolwright.session.services.session_services import SessionServices
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.service_protocols import (
     DetailsClient,
@@ -19,27 +20,6 @@ from toolwright.tools.service_protocols import (
     MessagesClient,
     MessagesReader,
 )
-
-
-class ReadableSession(Protocol):
-    """What a read-only view needs of its session."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def details(self) -> DetailsClient: ...
-
-    @property
-    def files(self) -> FilesClient: ...
-
-    @property
-    def kv(self) -> KeyValueClient: ...
-
-    @property
-    def messages(self) -> MessagesClient: ...
-
-    def definitions(self) -> list[ToolDefinition]: ...
 
 
 class ReadOnlyFiles:
@@ -87,15 +67,14 @@ class ReadOnlyMessages:
 class ReadOnlySession:
     """`SessionView` of a session. Its parts are made when they are asked for: most prepare steps ask for none."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_definitions", "_services", "id")
 
-    def __init__(self, session: ReadableSession) -> None:
-        self._session = session
-
-    @property
-    def id(self) -> str:
-        """The id of the session."""
-        return self._session.id
+    def __init__(
+        self, session_id: str, definitions: Callable[[], list[ToolDefinition]], services: Callable[[], SessionServices]
+    ) -> None:
+        self.id = session_id
+        self._definitions = definitions
+        self._services = services
 
     @property
     def tools(self) -> list[str]:
@@ -104,25 +83,25 @@ class ReadOnlySession:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
-        return self._session.definitions()
+        """The definitions of its tools, by name."""
+        return self._definitions()
 
     @property
     def details(self) -> DetailsReader:
         """Its title and locale, to be read."""
-        return ReadOnlyDetails(self._session.details)
+        return ReadOnlyDetails(self._services().details)
 
     @property
     def files(self) -> FilesReader:
         """Its files, to be read."""
-        return ReadOnlyFiles(self._session.files)
+        return ReadOnlyFiles(self._services().files)
 
     @property
     def kv(self) -> KeyValueReader:
-        """What it keeps under names, to be read."""
-        return ReadOnlyKeyValue(self._session.kv)
+        """Its named values, to be read."""
+        return ReadOnlyKeyValue(self._services().kv)
 
     @property
     def messages(self) -> MessagesReader:
         """Its conversation, to be read."""
-        return ReadOnlyMessages(self._session.messages)
+        return ReadOnlyMessages(self._services().messages)

@@ -1,8 +1,8 @@
-"""After a crash. Owns finding what is unfinished and saying what was done; each call follows its own crash policy."""
+"""Recovery after a crash. Owns finding unfinished calls and reporting the actions; each call follows its own crash
+policy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolwright.calls.active_call import ActiveCall
@@ -10,13 +10,13 @@ from toolwright.calls.batch import Batch
 from toolwright.clock import rfc3339
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
-from toolwright.session.session import Session
+from toolwright.session.open_sessions import OpenSessions
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 
 class Recovered(NamedTuple):
-    """What recovery did for one call, and the outcome it has now.
+    """The action of recovery for one call, and the outcome it has now.
 
     `action` is "rerun", "run" where it had not begun, "interrupted", "given_up" where it was running each time that its
     process died, "probed", "asked" where a person must decide, "waiting" where its completion, a connection or a
@@ -38,7 +38,7 @@ class Recovered(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """A call that a crash cut off and that nobody continued yet. `began` says that its tool may have run.
+    """A call that a crash cut off and that was not continued yet. `began` means that its tool may have run.
 
     Calls of one batch have the same `batch`; `position` is the place of a call in it.
     """
@@ -78,11 +78,12 @@ async def unfinished(journal: JournalStore, session: str | None, scope: str | No
 
 async def recover(
     journal: JournalStore,
-    session_of: Callable[[str], Session],
+    sessions: OpenSessions,
     only_session: str | None = None,
     only_scope: str | None = None,
 ) -> list[Recovered]:
-    """Finish what a crash cut off, of a session and a scope or of all, and say what was done for each call."""
+    """Finish the calls that a crash cut off, of a session and a scope or of all, and return the action for each
+    call."""
     done: list[Recovered] = []
     seen: set[CallKey] = set()
     while entries := [
@@ -102,7 +103,7 @@ async def recover(
         for (session, scope, authority), intents in groups.items():
             seen.update(intent.key for intent in intents)
             try:
-                batch = session_of(session).recovering(intents, scope, authority)
+                batch = sessions.open(session).recovering(intents, scope, authority)
             except PolicyError as error:  # such as a rule of its batch that is not known here
                 done += [_left(intent, error) for intent in intents]
             else:
@@ -111,7 +112,7 @@ async def recover(
 
 
 def _left(intent: Intent, error: PolicyError) -> Recovered:
-    """A call whose batch had rules that this program does not have: it stays as the crash left it."""
+    """A call whose batch had rules that this program does not have: it stays unfinished."""
     failure = Failure(
         category="permission_denied",
         code="rule_unknown" if isinstance(error, RuleUnknown) else "policy_error",
@@ -141,5 +142,5 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
 
 def _action(run: ActiveCall) -> str:
     if run.asking is not None and run.recovered in ("run", "rerun"):
-        return "waiting"  # It would have been run, but may not without leave.
+        return "waiting"  # It would have been run, but needs approval first.
     return run.recovered or "left"

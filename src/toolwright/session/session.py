@@ -1,110 +1,115 @@
-"""A session. Owns what it is made of and how it is set up; each of its parts has a file of its own."""
+"""A session, as a program uses it: its batches, its background work, its services, its connections and its events.
+
+`SessionCore` is its inside, which calls and background runs use; nothing of that is shown here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
-from toolwright.calls.active_call import ActiveCall
-from toolwright.calls.authorise.loop_detection import LoopWatch
+from toolwright import jsonx
+from toolwright.calls.active_call import CURRENT
 from toolwright.calls.batch import Batch
-from toolwright.calls.context import BatchContext
-from toolwright.calls.environment import CallEnvironment
-from toolwright.calls.hooks import Hooks, Projector
-from toolwright.calls.policy import Policy
-from toolwright.calls.schedule.admission import Admission, Limit
-from toolwright.calls.suspend.suspend import enter
-from toolwright.errors import ToolwrightError
+from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.event_bus import Subscription
-from toolwright.session.background import Background
-from toolwright.session.batches import Batching
-from toolwright.session.children import SENDERS, ChildSession, child_id
-from toolwright.session.connecting import Connecting
-from toolwright.session.parts import Shared
-from toolwright.session.read_only import ReadOnlySession
-from toolwright.session.secrets.log_filter import unguard_logs
-from toolwright.session.secrets.redactor import KnownSecrets
-from toolwright.session.services.quotas import Marks
-from toolwright.session.services.session_services import SessionServices
-from toolwright.session.tool_catalogue import Offer
-from toolwright.tools.capability import Capability
-from toolwright.tools.outcome import encodable
-from toolwright.tools.registry import ToolSource
+from toolwright.session.children import Calls
+from toolwright.session.core import SessionCore
+from toolwright.session.secrets.secrets import Secrets
+from toolwright.session.services.attachments import Attachments
+from toolwright.session.services.connections import MOST, require_provider, to_detail
+from toolwright.session.services.details import Details
+from toolwright.session.services.files import Files
+from toolwright.session.services.keyvalue import KeyValue
+from toolwright.session.services.messages import Messages
+from toolwright.session.services.quotas import Unmarked
+from toolwright.session.services.resources import Resources
+from toolwright.session.tool_catalogue import SessionCatalogue
+from toolwright.tools.background_protocols import (
+    RunClient,
+    ScheduleClient,
+    ScheduleOptions,
+    SchedulesClient,
+    SpawnOptions,
+    Trigger,
+    TriggerOptions,
+    TriggersClient,
+)
+from toolwright.tools.call import ToolCall
+from toolwright.tools.definition import ToolDefinition
+from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.service_protocols import Connection
 
 
-def require_session_id(session_id: Any) -> None:
-    """Refuse what can not be the id of a session.
+class Session:
+    """The calls of one conversation: they keep their order among each other, in and across batches."""
 
-    Raises:
-        ToolwrightError: it is not text, or has no form in UTF-8.
-    """
-    if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
-        raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
+    __slots__ = ("__weakref__", "_core")
 
+    def __init__(self, core: SessionCore) -> None:
+        self._core = core
 
-class Session(Batching, Background, Connecting):
-    """One conversation's calls: they keep their order among each other, in and across batches."""
+    @property
+    def id(self) -> str:
+        """The name of the session, in every process."""
+        return self._core.id
 
-    def __init__(
-        self, shared: Shared, session_id: str, policy: Policy, hooks: Hooks, tools: ToolSource | None = None
-    ) -> None:
-        self.id = session_id
-        self.policy = policy
-        self._restrictions: tuple[Policy, ...] = ()
-        self._under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]] = {}
-        self.tools = ScopedRegistry(shared.tools if tools is None else tools)
-        self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
-        self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
-        self._late: tuple[Capability, ...] = ()
-        self._shared = shared
-        self._hooks = hooks
-        self._limit = Limit(f"a slot of session {session_id!r}", policy.session_concurrency)
-        self._known = KnownSecrets(
-            session_id, shared.vault, self._redact, shared.stores().secrets if shared.kept_before else None
-        )
-        self._host = CallEnvironment(
-            session_id=session_id,
-            clock=shared.clock,
-            deadlines=shared.deadlines,
-            channel=shared.hub.channel(session_id),
-            threads=shared.threads,
-            processes=shared.processes,
-            limited_children=shared.limited_children,
-            admission=Admission(shared.running),
-            lingering=shared.lingering,
-            tasks=shared.tasks,
-            journal=shared.journal(),
-            effects=shared.effects,
-            connected_since=self._connected_since,
-            services=self._call_services,
-            save_output=self._keep_output,
-            run_nested=self._run_nested,
-            keeper=self._known,
-            secret_names=self._secret_names,
-            view=ReadOnlySession(self),
-            know=self._know if shared.kept_before else None,
-            open_child=self._open_child,
-            model=shared.model,
-            deps=shared.deps,
-        )
-        # Those of processes, each apart from the others; they redact what the session's own redacts.
-        self._hosts: list[CallEnvironment[ActiveCall]] = [self._host]
-        self._loops = LoopWatch()
-        self._setting = self._make_setting(policy)
-        self._batches: dict[Batch, None] = {}  # in the order they were started
-        # Of background runs and what they call: nobody who waits for the session, or cancels it, means these.
-        self._apart: dict[Batch, None] = {}
+    @property
+    def policy(self) -> Policy:
+        """The policy of the session."""
+        return self._core.policy
 
-    def subscribe(self, *, limit: int = 10_000) -> Subscription:
-        """Watch this session's events; close the subscription when done."""
-        self._shared.require_open()
-        return self._shared.hub.subscribe(self.id, limit)
+    @property
+    def tools(self) -> ScopedRegistry:
+        """The tools of the session: those of the app, and its own."""
+        return self._core.tools
+
+    # --- batches
+
+    async def run_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> list[ToolOutcome]:
+        """Run calls and return one outcome for each, in call order.
+
+        `changes` are settings of the policy that hold for this batch, such as `read_only=True`.
+
+        Raises:
+            BatchFailed: with `continue_on_failure=False`, a call failed.
+        """
+        if CURRENT.get() is not None:
+            return await self._core.run_batch(calls, scope, changes)
+        return await self._core.make_batch(calls, scope, changes, None).start(at_once=True).wait()
+
+    def start_batch(self, calls: Calls, *, scope: str = "", **changes: Unpack[PolicySettings]) -> Batch:
+        """Start a batch and return it: await it for its outcomes, or cancel it. `changes` as for `run_batch`."""
+        return self._core.make_batch(calls, scope, changes, CURRENT.get()).start()
+
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
+        """Run one tool with these arguments."""
+        (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments, source="host")])
+        return outcome
+
+    def cancel(self, reason: str = "the session was cancelled") -> None:
+        """Cancel every batch of the session that still runs. Background runs continue; each has its own `cancel`."""
+        self._core.cancel(reason)
+
+    async def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Wait until no batch of the session runs, or the running ones only wait for something outside.
+
+        False when that is not so after `timeout` seconds. Calls of other processes and background runs are not seen.
+
+        Raises:
+            ToolwrightError: a call of the session asks, and would wait for itself.
+        """
+        return await self._core.wait_for_idle(timeout)
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The running batches, those of background runs among them."""
+        return self._core.batches
 
     async def cancel_waits(self, reason: str = "the waits of the session were cancelled") -> int:
         """Cancel whatever the session's calls wait for outside, in every process; return how many waits there were."""
-        self._shared.require_open()
-        return await self._shared.effects.room.cancel_all(self.id, await self.redacted(reason), revoke=False)
+        return await self._cancel_waits(reason, revoke=False)
 
     async def revoke(self, reason: str = "the session was revoked") -> int:
         """Cancel the waits of the session, and refuse its keys and waits from now on, for good.
@@ -112,54 +117,209 @@ class Session(Batching, Background, Connecting):
         Nothing from outside reaches its calls any more. They still run, and may be started: `cancel` stops its batches,
         and the `cancel` of each run that run.
         """
-        self._shared.require_open()
-        return await self._shared.effects.room.cancel_all(self.id, await self.redacted(reason), revoke=True)
+        return await self._cancel_waits(reason, revoke=True)
 
-    def forget_calls(self) -> None:
-        """Let calls that are over run again, where only this process remembers them."""
-        self._host.journal.forget_finished()
+    async def _cancel_waits(self, reason: str, *, revoke: bool) -> int:
+        core = self._core
+        core.shared.lifetime.require_open()
+        return await core.shared.effects.room.cancel_all(core.id, await core.redacted(reason), revoke=revoke)
 
-    def set_up(self, policy: Policy, projector: Projector | None) -> None:
-        """Be as whoever first asks for the session wants it; background runs that began before stay as they are."""
-        self._limit = Limit(f"a slot of session {self.id!r}", policy.session_concurrency)
-        if projector is not None:
-            self._hooks = Hooks(self._hooks.before, self._hooks.after, projector)
-        self.follow(policy)
+    def subscribe(self, *, limit: int = 10_000) -> Subscription:
+        """Watch this session's events; close the subscription when done."""
+        self._core.shared.lifetime.require_open()
+        return self._core.shared.events.subscribe(self.id, limit)
 
-    def follow(self, policy: Policy, restrictions: tuple[Policy, ...] = ()) -> None:
-        """Continue under another policy, and the restrictions of whoever opened it; what runs keeps the old ones."""
-        self.policy = policy
-        self._restrictions = restrictions
-        self._under.clear()
-        self._setting = self._make_setting(policy)
+    # --- background runs, schedules and triggers
 
-    def child(self, session_id: str, policy: Policy) -> Session:
-        """A session of its own that begins with the tools and hooks of this one."""
-        return Session(self._shared, session_id, policy, self._hooks, self.tools)
+    async def spawn(
+        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]
+    ) -> RunClient:
+        """Start a tool that supports it in the background, and return the handle of its run.
 
-    def _open_child(self, run: ActiveCall, name: str, guard: Callable[[Any], Any]) -> ChildSession:
-        """The child session of a call, under the policy of its batch."""
-        shared, call = self._shared, enter(run)
-        known = run.opened.get(name)
-        if known is None:
-            id, setting = child_id(call, name, len(run.opened)), run.owner.context
-            known = shared.open_child(self, id, run.owner.policy, setting.authority)
-            run.opened = {**run.opened, name: known}
-        stores, marks = shared.stores(), Marks(call, known.id)
-        services = SessionServices(
-            stores,
-            known.id,
-            marks,
-            shared.clock,
-            shared.quotas,
-            run.owner.policy.grep_timeout,
-            known._known,
-            guard,
-            known._catalogue,
-            SENDERS,
-        )
-        return ChildSession(known, services)
+        `SpawnOptions` explains the options.
 
-    def close(self) -> None:
-        """The runtime closes: nothing of the session is written to a log any more."""
-        unguard_logs(self._known)
+        Raises:
+            RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
+        """
+        await self._core.know_secrets()
+        return await self._core.runs().spawn(tool, args, **options)
+
+    async def track(
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+        signal_on_completion: bool = False,
+        id: str | None = None,
+    ) -> RunClient:
+        """Register work that happens elsewhere, such as a deployment, as a run of this session; return its handle.
+
+        No worker takes it: report on it with `report`, `append`, `finish` and `fail` of the handle, here or in another
+        process, where `runtime.run(id)` gives one.
+
+        Args:
+            name: the name of the work, for rules and lists.
+            input: its input, as JSON; it is stored and shown.
+            title: the title of the run, for people; by default its name.
+            signal_on_completion: append a message to the session when it is finished.
+            id: an id of the caller's choice; a run of the same id and content is the same run.
+
+        Raises:
+            RunRefused: the policy denies work of this name, or would ask a person first.
+            RunError: there are too many tracked runs, or something is not usable.
+        """
+        await self._core.know_secrets()
+        return await self._core.runs().track(name, input, title=title, signal_on_completion=signal_on_completion, id=id)
+
+    async def runs(self, *, active: bool = False) -> list[RunClient]:
+        """The background runs of the session, the newest first: all, or only the unfinished ones."""
+        return await self._core.runs().list(active=active)
+
+    async def run(self, id: str) -> RunClient:
+        """The handle of a background run of this session, or of a run that was granted to it.
+
+        Raises:
+            RunError: there is none, or it belongs to another session.
+        """
+        return await self._core.runs().get(id)
+
+    async def schedule(
+        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleClient:
+        """Start a tool that supports the background at an instant, or again and again; return the schedule's handle.
+
+        `ScheduleOptions` explains the options; one of `cron` and `at` is needed.
+
+        Raises:
+            ScheduleError: the timing or a policy is not usable, or the session has as many schedules as it may.
+            RunError: the tool cannot run in the background, or its arguments are not usable.
+        """
+        return await self._schedules.add(tool, args, **options)
+
+    async def schedules(self, *, active: bool = False) -> list[ScheduleClient]:
+        """The schedules of the session, the oldest first: all, or only the unfinished ones."""
+        return await self._schedules.list(active=active)
+
+    async def scheduled(self, id: str) -> ScheduleClient:
+        """The handle of a schedule of this session.
+
+        Raises:
+            ScheduleError: there is none, or it belongs to another session.
+        """
+        return await self._schedules.get(id)
+
+    async def on(
+        self, topic: str, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[TriggerOptions]
+    ) -> Trigger:
+        """Start a tool in the background each time something occurs under a topic, see `runtime.occur`.
+
+        `TriggerOptions` explains the options.
+
+        Raises:
+            RunError: the tool cannot run in the background, there are too many triggers, or something is not usable.
+        """
+        return await self._triggers.add(topic, tool, args, **options)
+
+    async def off(self, trigger: Trigger | str) -> bool:
+        """Start nothing more by a trigger, or the one of an id; its runs continue. False if there is none."""
+        return await self._triggers.remove(trigger.id if isinstance(trigger, Trigger) else trigger)
+
+    async def triggers(self) -> list[Trigger]:
+        """The triggers of the session, the oldest first."""
+        return await self._triggers.list()
+
+    @property
+    def _schedules(self) -> SchedulesClient:
+        return self._core.background.schedules(self._core, Unmarked(), self._core.origin(), None)
+
+    @property
+    def _triggers(self) -> TriggersClient:
+        return self._core.background.triggers(self._core, Unmarked(), self._core.origin(), None)
+
+    # --- tools, as a model sees them
+
+    @property
+    def catalogue(self) -> SessionCatalogue:
+        """The tools of the session, and which of them the model sees in full."""
+        return self._core.catalogue(self.kv)
+
+    async def offered(self) -> list[ToolDefinition]:
+        """The definitions to give to the model for its next answer: a deferred tool is a stub until it was revealed."""
+        return await self.catalogue.offered()
+
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions of the session's tools, by name."""
+        return self._core.definitions()
+
+    # --- services
+
+    @property
+    def files(self) -> Files:
+        """The files of the session."""
+        return self._core.services.files
+
+    @property
+    def kv(self) -> KeyValue:
+        """Named values of the session."""
+        return self._core.services.kv
+
+    @property
+    def details(self) -> Details:
+        """The title and the locale of the session."""
+        return self._core.services.details
+
+    @property
+    def secrets(self) -> Secrets:
+        """Values that tools may use and models never see."""
+        return self._core.services.secrets
+
+    @property
+    def messages(self) -> Messages:
+        """The conversation of the session."""
+        return self._core.services.messages
+
+    @property
+    def attachments(self) -> Attachments:
+        """Content that travels with messages and outcomes."""
+        return self._core.services.attachments
+
+    @property
+    def resources(self) -> Resources:
+        """The resources that the session uses or made outside."""
+        return self._core.services.resources
+
+    # --- connections
+
+    async def connect(self, provider: str, *, detail: object = None) -> Connection:
+        """Record that the session is connected to a provider. Calls that wait for it continue, in every process.
+
+        A call that ended because the connection was missing runs when you submit it again.
+
+        Args:
+            provider: its name, as tools give it in `ConnectionRequired`.
+            detail: data about the connection that tools may read, as JSON. A token belongs among the secrets.
+
+        Raises:
+            ServiceError: one of the two is not usable.
+        """
+        core = self._core
+        core.shared.lifetime.require_open()
+        data, now = to_detail(require_provider(provider), detail), core.shared.clock.now()
+        await core.shared.stores().connections.set_connection(core.id, provider, data, now, MOST)
+        await core.tell_connected(provider)
+        return Connection(provider, jsonx.decode(data), now)
+
+    async def disconnect(self, provider: str) -> bool:
+        """Record that the session is no longer connected to a provider; False when it was not."""
+        core = self._core
+        core.shared.lifetime.require_open()
+        require_provider(provider)
+        return await core.shared.stores().connections.delete_connection(core.id, provider)
+
+    async def connections(self) -> list[Connection]:
+        """The providers that the session is connected to, by name."""
+        return await self._core.services.connections.list()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id!r}>"

@@ -1,4 +1,5 @@
-"""What a model is offered. Owns which tools are deferred, their stubs, and which were revealed in the session."""
+"""The tools that a model is offered. Owns which tools are deferred, their stubs, and which were revealed in the
+session."""
 
 from __future__ import annotations
 
@@ -33,22 +34,23 @@ class Offer:
     def __init__(self, defer_from: int | None, late: Late = lambda tools: ()) -> None:
         self._defer_from = defer_from
         self._late = late
-        self._seen: Snapshot | None = None
-        self._complete: Snapshot = {}
+        self.seen: Snapshot | None = None
+        """The tools that `completed` was made of."""
+        self.completed: Snapshot = {}
         self.late: tuple[Capability, ...] = ()
         """The capabilities that were added for the tools seen last."""
 
     def complete(self, tools: Snapshot) -> Snapshot:
-        """The tools, those of late capabilities, and the search if they need one and have none."""
-        if tools is not self._seen:
+        """The tools, the tools of late capabilities, and the search if they need one and have none."""
+        if tools is not self.seen:
             self.late = self._late(tools)
             added = {tool.name: tool for capability in self.late for tool in capability.tools}
             whole = MappingProxyType({**added, **tools}) if added else tools
-            self._seen, self._complete = tools, self._with_search(whole)
-        return self._complete
+            self.seen, self.completed = tools, self._with_search(whole)
+        return self.completed
 
     def deferred(self, tools: Snapshot) -> list[ToolDefinition]:
-        """Those that are stubs until they are revealed, by name."""
+        """The tools that are stubs until they are revealed, by name."""
         definitions = [tool.definition for _, tool in sorted(tools.items()) if tool.definition.id != SEARCH_ID]
         many = self._defer_from is not None and len(definitions) >= self._defer_from
         return [definition for definition in definitions if _is_deferred(definition, many)]
@@ -62,7 +64,7 @@ class Offer:
 
 
 class SessionCatalogue:
-    """`CatalogueClient` of one session, for its host or for one attempt of a call."""
+    """`CatalogueClient` of one session, for the program or for one attempt of a call."""
 
     def __init__(self, offer: Offer, tools: Snapshot, kv: KeyValue) -> None:
         self._offer = offer
@@ -74,7 +76,7 @@ class SessionCatalogue:
         return [tool.definition for _, tool in sorted(self._tools.items())]
 
     async def deferred(self) -> builtins.list[ToolDefinition]:
-        """Those that are stubs until they are revealed, by name, in full."""
+        """The tools that are stubs until they are revealed, by name, in full."""
         return self._offer.deferred(self._tools)
 
     async def reveal(self, names: Iterable[str]) -> None:

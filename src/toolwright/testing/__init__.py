@@ -1,15 +1,21 @@
-"""What tests of tools and of toolwright itself lean on. Nothing in the package imports it."""
+"""Support for tests of tools and of toolwright itself. Nothing in the package imports it."""
 
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.crash import CrashKit, StoredCall
 from toolwright.testing.failing_tool import failing_tool
+from toolwright.testing.fake_context import Emitted, FakeContext, Output, Progress, Recorded
 from toolwright.testing.inside_program import crash_point, die, hear, note, say
 from toolwright.testing.programs import Ended, Running, Zygote
 
 __all__ = [
     "CrashKit",
+    "Emitted",
     "Ended",
     "FakeClock",
+    "FakeContext",
+    "Output",
+    "Progress",
+    "Recorded",
     "Running",
     "StoredCall",
     "Zygote",

@@ -12,7 +12,7 @@ from typing import Any
 
 # Instants that a test adds up in pieces (0.02 + 0.03) may miss a timer's by a rounding error.
 _SLACK = 1e-9
-# For loops that do not show what they have yet to do.
+# For loops that do not expose their ready callbacks.
 _BLIND_TURNS = 200
 _MOST_TURNS = 100_000
 
@@ -20,7 +20,7 @@ _MOST_TURNS = 100_000
 class FakeClock:
     """A `Clock` that stands still until `advance` is awaited.
 
-    Hand it to the runtime, and to those of your tools that wait, and no test has to sleep:
+    Pass it to the runtime, and to your tools that wait, and no test has to sleep:
 
     ```python
     from toolwright import Runtime, tool
@@ -44,9 +44,9 @@ class FakeClock:
             assert outcome.failure.category == "timeout"
     ```
 
-    It moves only what goes by this clock. `asyncio.sleep`, threads, child processes and sockets take real time: when
-    one of these is part of a test, await what it does (an event, the batch) before advancing past it. A runtime that
-    closes while calls run waits for their grace, so close it in a task of its own and advance, or end the calls first.
+    It moves only timers of this clock. `asyncio.sleep`, threads, child processes and sockets take real time: when one
+    of these is part of a test, await its result (an event, the batch) before advancing past it. A runtime that closes
+    while calls run waits for their grace, so close it in a separate task and advance, or end the calls first.
 
     `jump` puts the wall clock forward or back, as a person or a time server does: `now` changes, timers do not.
 
@@ -67,14 +67,15 @@ class FakeClock:
         """The seconds advanced so far."""
         return self._elapsed
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> FakeTimer:
+    def call_at(self, when: float, callback: Callable[..., Any], *args: object) -> FakeTimer:
         """Run `callback` when `monotonic()` reaches `when`; an instant that has passed is due at the next advance."""
         timer = FakeTimer(when, callback, args)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until this much was advanced; zero or less gives the loop a turn, as `asyncio.sleep` does."""
+        """Wait until this much was advanced; zero or less gives other tasks one tick of the loop, as `asyncio.sleep`
+        does."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -88,14 +89,14 @@ class FakeClock:
     async def advance(self, seconds: float) -> None:
         """Move time forward and fire the timers that are due, in order, each at its own instant.
 
-        Before the first timer and after each one the loop runs until it has nothing left to do, so timers that are
-        set on the way fire too when they are due. `advance(0)` fires what is due now.
+        Before the first timer and after each one the loop runs until it has nothing left to do, so timers that are set
+        on the way fire too when they are due. `advance(0)` fires the timers that are due now.
 
         Raises:
             ValueError: `seconds` is negative or not a number.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"the clock can not advance by {seconds!r}; use a number of seconds, 0 or more")
+            raise ValueError(f"the clock cannot advance by {seconds!r}; use a number of seconds, 0 or more")
         target = self._elapsed + seconds
         await self.settle()
         while (timer := self._next()) is not None and timer.when <= target + _SLACK:
@@ -112,18 +113,19 @@ class FakeClock:
             ValueError: `seconds` is not a finite number.
         """
         if not math.isfinite(seconds):
-            raise ValueError(f"the clock can not jump by {seconds!r}; use a number of seconds")
+            raise ValueError(f"the clock cannot jump by {seconds!r}; use a number of seconds")
         self._start += seconds
 
     async def settle(self) -> None:
         """Let the loop run until it has nothing left to do, without moving time.
 
-        What waits for a thread, a child process or a socket is not waited for.
+        Work in a thread, a child process or a socket is not waited for.
 
         Raises:
-            RuntimeError: something keeps the loop busy and never waits.
+            RuntimeError: a task keeps the loop busy and never waits.
         """
-        # Not public, and the only way to see whether anything is left; a loop that lacks it gets a number of turns.
+        # Not public, and the only way to see whether callbacks are left; a loop without it gets a fixed number of
+        # ticks.
         ready = getattr(asyncio.get_running_loop(), "_ready", None)
         if ready is None:
             for _ in range(_BLIND_TURNS):
@@ -133,7 +135,7 @@ class FakeClock:
         for _ in range(_MOST_TURNS):
             await asyncio.sleep(0)
             quiet = 0 if ready else quiet + 1
-            if quiet == 2:  # a turn that shows nothing may still pick up what a socket or thread has brought
+            if quiet == 2:  # a tick that shows nothing may still pick up data of a socket or thread
                 return
         raise RuntimeError(
             f"the loop was still busy after {_MOST_TURNS} turns; a task spins on sleep(0), let it wait for something"

@@ -1,4 +1,4 @@
-"""Kill a program, start it again, and look at what it did. Owns the folder where that happens.
+"""Kill a program, start it again, and check its work. Owns the folder where that happens.
 
 The processes and the kills are real: nothing of the program survives but its files.
 """
@@ -40,11 +40,11 @@ class StoredCall(NamedTuple):
 class CrashKit:
     """A folder with a store and a ledger, and the programs that run there one after the other, or together.
 
-    A program is an async function, or a plain one; what it needs of its surroundings is copied to its process, and it
-    is called with what is `given`. It may be the text of a module with a function `main`, or the path of a script, too;
-    these find what is given among their names. While it runs, the folder is its working directory.
+    A program is an async function, or a plain one; the objects it refers to are copied to its process, and it is called
+    with the values in `given`. It may be the text of a module with a function `main`, or the path of a script, too;
+    these find the given values among their names. While it runs, the folder is its working directory.
 
-    `with` it, or close it; kits that share a zygote leave that open.
+    Use it with `with`, or close it; kits that share a zygote leave that open.
     """
 
     def __init__(self, folder: str | Path, *, zygote: Zygote | None = None) -> None:
@@ -55,7 +55,7 @@ class CrashKit:
         self._zygote = zygote or self._own
         self._started: list[Running] = []
 
-    def run(self, program: Program, **given: Any) -> Ended:
+    def run(self, program: Program, **given: object) -> Ended:
         """Run a program to its end.
 
         Raises:
@@ -66,7 +66,7 @@ class CrashKit:
             raise AssertionError(f"The program was killed. It printed:\n{ended.output}")
         return ended
 
-    def kill_at(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Ended:
+    def kill_at(self, point: str, program: Program, *, nth: int = 1, **given: object) -> Ended:
         """Run a program and kill it when it reaches a crash point for the n-th time.
 
         Raises:
@@ -78,24 +78,25 @@ class CrashKit:
             raise AssertionError(f"The program ended before it passed {point!r} {nth} x; it passed {passed}")
         return ended
 
-    def kill_after(self, seconds: float, program: Program, **given: Any) -> Ended:
+    def kill_after(self, seconds: float, program: Program, **given: object) -> Ended:
         """Run a program and kill it after this time, wherever it is; `killed` is False when it had ended."""
         running = self.start(program, **given)
         running.listen(seconds)
         return running.kill()
 
-    def start(self, program: Program, **given: Any) -> Running:
-        """Start a program: hear it, tell it, kill it, or wait for it."""
+    def start(self, program: Program, **given: object) -> Running:
+        """Start a program: read its messages, send it words, kill it, or wait for it."""
         return self._start(program, given, None, 1)
 
-    def start_doomed(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
-        """Start a program that is killed when it reaches a crash point for the n-th time, while others go on."""
+    def start_doomed(self, point: str, program: Program, *, nth: int = 1, **given: object) -> Running:
+        """Start a program that is killed when it reaches a crash point for the n-th time, while other programs
+        continue."""
         return self._start(program, given, point, nth)
 
-    def start_frozen(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
-        """Start a program and return when it stands still at a crash point; it goes on when it is thawed.
+    def start_frozen(self, point: str, program: Program, *, nth: int = 1, **given: object) -> Running:
+        """Start a program and return when it is stopped at a crash point; it continues when it is thawed.
 
-        What it said before is heard.
+        Its earlier messages are available.
 
         Raises:
             AssertionError: it never reached it.
@@ -105,7 +106,7 @@ class CrashKit:
             pass
         return running
 
-    def points(self, program: Program, **given: Any) -> list[tuple[str, int]]:
+    def points(self, program: Program, **given: object) -> list[tuple[str, int]]:
         """Run a program to its end, here, and list the points it passed: each name with 1, 2, … as often as passed."""
         passed = self.run(program, **given).passed
         return [(name, nth) for name, count in passed.items() for nth in range(1, count + 1)]
@@ -116,7 +117,7 @@ class CrashKit:
         return self._ledger.read_text().splitlines() if self._ledger.exists() else []
 
     def calls(self) -> list[StoredCall]:
-        """What the SQLite store of the folder has of each call, oldest first."""
+        """The records of each call in the SQLite store of the folder, oldest first."""
         with self.look() as connection:
             if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'every_call'").fetchall():
                 return []  # it was killed before it had made the store
@@ -130,7 +131,7 @@ class CrashKit:
     def look(self) -> Iterator[apsw.Connection]:
         """Open a copy of the SQLite store of the folder: looking changes nothing."""
         with tempfile.TemporaryDirectory(prefix="toolwright-look-") as aside:
-            # What a killed process was about to write or take back is done in the copy.
+            # Writes and rollbacks that a killed process had not finished are done in the copy.
             for name in ("", "-wal", "-journal"):
                 part = self.store.with_name(self.store.name + name)
                 if part.exists():
@@ -143,7 +144,7 @@ class CrashKit:
                 connection.close()
 
     def close(self) -> None:
-        """Kill what still runs, and end."""
+        """Kill the programs that still run, and end."""
         for running in self._started:
             running.kill()
         if self._own is not None:
@@ -152,7 +153,7 @@ class CrashKit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _start(
@@ -185,12 +186,12 @@ def _packed(program: Program) -> tuple[str, bytes]:
     module = sys.modules.get(program.__module__)
     by_value = module is not None and module.__name__ != "__main__"
     if by_value:
-        # A module of tests is often one that no other process can import.
+        # Another process often cannot import a module of tests.
         cloudpickle.register_pickle_by_value(module)
     try:
         return "function", cloudpickle.dumps(program)
     except (pickle.PicklingError, TypeError) as error:
-        raise ToolwrightError(f"The program {program!r} can not be copied to a process: {error}") from error
+        raise ToolwrightError(f"The program {program!r} cannot be copied to a process: {error}") from error
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)

@@ -1,4 +1,4 @@
-"""A tool that always fails, for tests of what an agent does then. Owns `failing_tool`."""
+"""A tool that always fails, for tests of an agent's reaction. Owns `failing_tool`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def failing_tool(
 
     Args:
         name: the name a model calls it by.
-        message: what the model reads; with `unexpected`, only the log has it.
+        message: the text for the model; with `unexpected`, it goes to the log only.
         category: the category of the failure.
         code: the code of the failure.
         retry: whether the failure says that another attempt may succeed.
@@ -30,7 +30,7 @@ def failing_tool(
         input_schema: the schema of its arguments, where the test needs one.
     """
 
-    async def fail(arguments: Any) -> None:
+    async def fail(arguments: object) -> None:
         if unexpected:
             raise RuntimeError(message)
         raise ToolError(message, category=category, code=code, retry=retry)

@@ -1,4 +1,4 @@
-"""Inside a program that may be killed. Owns what it can tell, and counting the points it passes; not starting it."""
+"""Inside a program that may be killed. Owns its messages and counting the points it passes; not starting it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from toolwright.errors import ToolwrightError
 
 Kind = Literal["said", "passed"]
 FROZEN = "frozen"
-"""What a program says when it is about to be frozen at its point."""
+"""The message of a program that is about to be frozen at its point."""
 
 
 class Stage:
-    """What the crash kit put around the program of this process."""
+    """The crash kit's settings for the program of this process."""
 
     def __init__(self, pipes: Path, ledger: Path, point: str | None, nth: int, freezes: bool = False) -> None:
         self._answers = os.open(pipes / "answers", os.O_WRONLY)
@@ -40,10 +40,10 @@ class Stage:
             # With the lock of a file, it would hold up all others that use it.
             with writing:
                 self.send("said", FROZEN)
-                # To this thread: sent to the process, another would take it while this one goes on.
+                # To this thread: if it were sent to the process, another thread would take it while this one continues.
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
-    def send(self, kind: Kind, what: Any) -> None:
+    def send(self, kind: Kind, what: object) -> None:
         os.write(self._answers, json.dumps([kind, what]).encode() + b"\n")
 
     def write(self, text: str) -> None:
@@ -55,7 +55,7 @@ class Stage:
 
 
 writing = threading.RLock()
-"""Held by whoever is in the middle of a transaction."""
+"""Held by the thread that is in a transaction."""
 _current: Stage | None = None
 
 
@@ -66,18 +66,19 @@ def enter(stage: Stage) -> None:
 
 
 def crash_point(name: str) -> None:
-    """Say that the program is here, so that a test can kill it here. Outside the crash kit nothing happens."""
+    """Mark a point at which a test can kill the program. Outside the crash kit nothing happens."""
     if _current is not None:
         _current.reach(name)
 
 
 def note(text: str) -> None:
-    """Add a line to the kit's ledger, a file outside the store, which no crash takes back: what a tool really did."""
+    """Add a line to the kit's ledger, a file outside the store, which no crash takes back: it shows the real actions
+    of a tool."""
     _stage().write(text)
 
 
-def say(what: Any) -> None:
-    """Tell the test something, as JSON."""
+def say(what: object) -> None:
+    """Send a value to the test, as JSON."""
     _stage().send("said", what)
 
 

@@ -21,10 +21,10 @@ PATIENCE = 20.0
 
 
 class Ended(NamedTuple):
-    """How a program ended, and what it told before.
+    """How a program ended, and its messages before.
 
-    `said` is what it gave to `say`, `output` what it printed. `passed` counts the crash points it passed, when it came
-    to its end; a program that was killed could not tell.
+    `said` are the values it gave to `say`, `output` is the text it printed. `passed` counts the crash points it passed,
+    if it came to its end; a killed program could not report them.
     """
 
     killed: bool
@@ -51,7 +51,7 @@ class Zygote:
         self._requests = self._process.stdin
         self.answers = self._process.stdout
 
-    def ask(self, **request: Any) -> None:
+    def ask(self, **request: object) -> None:
         self._requests.write(json.dumps(request).encode() + b"\n")
 
     def answer(self) -> int:
@@ -82,11 +82,11 @@ class Running:
         zygote.ask(pipes=str(pipes), **request)
         self.pid = zygote.answer()
 
-    def hear(self) -> Any:
-        """Wait for the next thing that it says.
+    def hear(self) -> object:
+        """Wait for its next message.
 
         Raises:
-            AssertionError: it says nothing.
+            AssertionError: no message comes.
         """
         until = time.monotonic() + PATIENCE
         while not self._heard:
@@ -95,7 +95,7 @@ class Running:
         return self._heard.pop(0)
 
     def tell(self, word: str) -> None:
-        """Say a word to it, for its `hear`."""
+        """Send a word to it, for its `hear`."""
         os.write(self._words, word.encode() + b"\n")
 
     def listen(self, seconds: float) -> None:
@@ -109,7 +109,7 @@ class Running:
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on, as if no time had passed."""
+        """Let it continue, as if no time had passed."""
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> Ended:
@@ -119,7 +119,7 @@ class Running:
         return self.wait()
 
     def wait(self) -> Ended:
-        """Wait until it ends, by itself or by a kill. What was heard before is not said again.
+        """Wait until it ends, by itself or by a kill. Messages that were heard before are not repeated.
 
         Raises:
             AssertionError: it raised an error, or does not end.
@@ -150,7 +150,7 @@ class Running:
         return self._ended
 
     def _listen(self, seconds: float, other: int = -1) -> bool:
-        """Take what it says. True when it said something or, where another file is given, when that can be read."""
+        """Read its messages. True when there was one or, where another file is given, when that can be read."""
         files = [self._answers] if other < 0 else [self._answers, other]
         ready, _, _ = select.select(files, [], [], max(0.0, seconds))
         if self._answers in ready:

@@ -1,7 +1,7 @@
 """Starts programs quickly: an interpreter that has imported toolwright, and forks for each program.
 
-Reads a request a line. One with a `program` is answered with the pid of its process, `{"wait": pid}` with how that
-process ended. The crash kit is the only one who talks to it.
+Reads one request per line. A request with a `program` is answered with the pid of its process, `{"wait": pid}` with the
+end of that process. Only the crash kit talks to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from toolwright.testing import crash_points
 from toolwright.testing import inside_program as stage
 
 PRELOADED = (concurrent.futures.thread, importlib.resources.readers, journal)
-"""What a program imports when it first needs it; here it does not have to wait for it."""
+"""Modules that a program imports when it first needs them; here they are imported before."""
 
 NAMES: dict[str, Any] = {
     "asyncio": asyncio,
@@ -45,7 +45,7 @@ NAMES: dict[str, Any] = {
     "hear": stage.hear,
     "die": stage.die,
 }
-"""What a program that is given as text finds beside `store`."""
+"""The names that a program given as text finds beside `store`."""
 
 
 def perform(kind: str, program: bytes, given: dict[str, Any], store: str) -> None:
@@ -82,7 +82,7 @@ def run(request: dict[str, Any]) -> None:
 
 @tool
 async def first(n: int) -> int:
-    """The first tool that is made imports what makes schemas."""
+    """The first tool that is made imports the modules for schemas."""
     return n
 
 

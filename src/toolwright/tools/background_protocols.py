@@ -1,6 +1,6 @@
 """Work that outlives its call: runs, schedules, triggers. Owns the protocols by which tools and the host start it.
 
-They are the same for both, and what they start runs in the session's name. Instants are seconds since the epoch.
+They are the same for both, and their runs belong to the session. Instants are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TriggerOptions(TypedDict, total=False):
 
 
 class RunClient(Protocol):
-    """The handle of a background run. What it shows is as it was last looked at."""
+    """The handle of a background run. Its fields are as of the last refresh."""
 
     @property
     def id(self) -> str: ...
@@ -100,7 +100,7 @@ class RunClient(Protocol):
         ...
 
     async def wait(self, timeout: float | None = None, *, cancel: bool = False) -> ToolOutcome:
-        """Its outcome, when it is over. With `cancel=True`, cancelling this wait cancels the run too.
+        """Its outcome, when it is finished. With `cancel=True`, cancelling this wait cancels the run too.
 
         Raises:
             TimeoutError: it is not over yet. It continues.
@@ -108,11 +108,11 @@ class RunClient(Protocol):
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[Any]:
-        """What happened to it beyond an event's number, and what happens, until it is over."""
+        """Its events after an event's number, past and future, until it is finished."""
         ...
 
     def events(self) -> AsyncIterator[Any]:
-        """What happened to it so far."""
+        """Its events so far."""
         ...
 
     async def log(self) -> str:
@@ -120,18 +120,18 @@ class RunClient(Protocol):
         ...
 
     async def cancel(self, reason: str = ...) -> bool:
-        """Ask it and all that it started to stop; False when it was over already."""
+        """Ask it and all runs that it started to stop; False when it was finished already."""
         ...
 
     async def resume(self, *, by: str | None = None) -> None:
-        """Let an abandoned run continue, because a person decided that what was in doubt may happen again."""
+        """Let an abandoned run continue, because a person decided that the step in doubt may happen again."""
         ...
 
-    async def signal(self, name: str, payload: Any = None) -> int:
+    async def signal(self, name: str, payload: object = None) -> int:
         """Send a signal, which its tool takes by `ctx.receive(name)`."""
         ...
 
-    async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
+    async def append(self, name: str, payload: object = None, *, key: str | None = None, tell: bool = False) -> int:
         """Append an event of the host's own to it, while it is not over; with `tell`, a message to the session, too."""
         ...
 
@@ -146,15 +146,15 @@ class RunClient(Protocol):
         output: str | None = None,
         stream: str = "stdout",
     ) -> bool:
-        """Say how a tracked run stands; False when it is over."""
+        """Report the progress of a tracked run; False when it is finished."""
         ...
 
-    async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
-        """End a tracked run with a value; False when it was over already."""
+    async def finish(self, value: object = None, *, summary: str | None = None) -> bool:
+        """End a tracked run with a value; False when it was finished already."""
         ...
 
     async def fail(self, failure: Failure | str) -> bool:
-        """End a tracked run with a failure; False when it was over already."""
+        """End a tracked run with a failure; False when it was finished already."""
         ...
 
     async def grant(self, session: str) -> None:
@@ -162,7 +162,7 @@ class RunClient(Protocol):
         ...
 
     async def children(self) -> builtins.list[Any]:
-        """The handles of the runs that it started, and of those that these did."""
+        """The handles of the runs that it started, and of the runs below these."""
         ...
 
     def to_json(self) -> dict[str, Any]: ...
@@ -207,12 +207,12 @@ class RunsClient(Protocol):
         ...
 
     async def get(self, id: str) -> RunClient:
-        """The handle of a run of this session, or of one that was granted to it."""
+        """The handle of a run of this session, or of a run that was granted to it."""
         ...
 
 
 class ScheduleClient(Protocol):
-    """The handle of a schedule. What it shows is as it was last looked at."""
+    """The handle of a schedule. Its fields are as of the last refresh."""
 
     @property
     def id(self) -> str: ...
@@ -232,7 +232,7 @@ class ScheduleClient(Protocol):
         ...
 
     async def resume(self) -> bool:
-        """Go on with the next instant from now; False when it was not paused."""
+        """Continue with the next instant from now; False when it was not paused."""
         ...
 
     async def run_now(self) -> str:
@@ -240,11 +240,11 @@ class ScheduleClient(Protocol):
         ...
 
     async def cancel(self) -> bool:
-        """Fire nothing any more; False when it was over already."""
+        """Stop firing; False when it was finished already."""
         ...
 
     async def history(self, limit: int = 100) -> builtins.list[Any]:
-        """What it did for its instants, the latest first."""
+        """Its firings and skipped instants, the latest first."""
         ...
 
     def upcoming(self, count: int = 5) -> builtins.list[float]:
@@ -285,7 +285,7 @@ class SchedulesClient(Protocol):
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
-    """What starts a tool in the background each time something occurs: see `TriggersClient`."""
+    """A rule that starts a tool in the background each time something occurs: see `TriggersClient`."""
 
     id: str
     session: str
@@ -299,7 +299,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
     signal_on_completion: bool
     created_at: float
     authority: bytes = b""
-    """JSON of what its runs may do, as far as whoever added it may; for the runtime."""
+    """JSON of the permissions of its runs, as far as its creator had them; for the runtime."""
 
     def to_json(self) -> dict[str, Any]:
         """The trigger as plain data; instants are RFC 3339 text."""
@@ -307,7 +307,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
 
 
 class TriggersClient(Protocol):
-    """What starts tools in the background, in the session's name, when something occurs."""
+    """Starts tools in the background of the session when something occurs."""
 
     async def add(
         self,
@@ -329,8 +329,8 @@ class TriggersClient(Protocol):
         """The triggers of the session, the oldest first."""
         ...
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
-        """Say that something occurred: the triggers of this session that match start their tools."""
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> builtins.list[Any]:
+        """Report an occurrence: the triggers of this session that match start their tools."""
         ...
 
     async def remove(self, id: str) -> bool:

@@ -16,7 +16,7 @@ Invoke = Callable[[dict[str, Any], Any], Any]
 
 _ANNOTATIONS = frozenset({"title", "description", "examples"})
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-"""Keywords whose keys are names that somebody chose, and no keywords."""
+"""Keywords whose keys are names that somebody chose, not keywords."""
 
 
 class Body(NamedTuple):
@@ -56,8 +56,8 @@ def require_same_input(name: str, own: Mapping[str, Any], other: Mapping[str, An
         )
 
 
-def _shape(schema: Any) -> Any:
-    """A schema without what only describes it."""
+def _shape(schema: object) -> Any:
+    """A schema without its descriptions."""
     if isinstance(schema, list):
         return [_shape(item) for item in schema]
     if not isinstance(schema, Mapping):

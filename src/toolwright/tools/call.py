@@ -1,4 +1,4 @@
-"""What a model asks for. Owns `ToolCall`; does not own whether it may run."""
+"""A call as a model makes it. Owns `ToolCall`; does not own whether it may run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ToolCall(Struct, frozen=True, gc=False):
     """One call as a model wrote it: `arguments` is an object, or the JSON text of one.
 
     A call without an id gets a fresh one. `name` may also be a tool's id, or the name that providers know the tool by.
-    `kind`, when given, must be the tool's kind. `cut_off` says why the answer that the call stands in is not whole,
-    such as "length": such a call is not run, as its arguments may be cut. `meta` holds the fields that a provider has
-    put beside the call (by the name of its shape), which it gets back unread and unchanged; they are not journaled.
+    `kind`, when given, must be the tool's kind. `cut_off` is the reason why the model's answer is not complete, such as
+    "length": such a call is not run, as its arguments may be cut. `meta` holds the fields that a provider has put
+    beside the call (by the name of its format), which it gets back unread and unchanged; they are not journaled.
     """
 
     name: str

@@ -1,34 +1,36 @@
-"""What comes together. Owns `Capability`, and which are active: what is required, what comes by itself."""
+"""Capabilities: tools, prompt and hooks that belong together. Owns `Capability`, and which are active: required ones
+and automatic ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from toolwright.errors import CapabilityError
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
-from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """Tools, and what belongs to them: `Runtime.open(capabilities=[...])` takes them together.
+    """Tools, and the prompt, hooks and settings that belong to them: `Runtime.open(capabilities=[...])` takes them
+    together.
 
     Args:
-        name: what others require it by.
-        tools: what it adds to the tools of every session.
-        prompt: what a model should be told of it.
+        name: the name by which others require it.
+        tools: the tools that it adds to every session.
+        prompt: text about it for the model.
         before: hooks that see each call, before those of the runtime.
         after: hooks that see each outcome, before those of the runtime.
-        settings: what it was made with, for whoever looks.
-        requires: what must be active with it: names, or capabilities.
-        comes_with: for one that comes by itself: which tools bring it.
-        whole: for one that comes by itself: gives the capability to take in its place, when it comes. So its tools
+        settings: the settings it was made with, for display.
+        requires: capabilities that must be active with it: names, or capabilities.
+        comes_with: for an automatic one: the tools that bring it.
+        whole: for an automatic one: gives the capability to take in its place, when it comes. So its tools
             are not made where they are not needed.
-        unusable: why it can not be used yet.
+        unusable: why it cannot be used yet.
     """
 
     name: str
@@ -65,10 +67,11 @@ def activate(
     automatic: Iterable[Capability] = (),
     tools: Callable[[], Iterable[ToolDefinition]] = tuple,
 ) -> tuple[Capability, ...]:
-    """The capabilities that are active, each after those that it requires.
+    """The active capabilities, each after the ones that it requires.
 
-    They are the ones asked for, what these require, and of the `automatic` ones those that a tool brings, be it one of
-    `tools` or of another capability. A name stands for one asked for by that name, or else for what `lookup` gives.
+    They are the ones asked for, the ones that these require, and of the `automatic` ones those that a tool brings, be
+    it one of `tools` or of another capability. A name stands for one asked for by that name, or else for the result of
+    `lookup`.
 
     Raises:
         CapabilityError: one is not known or not usable, two have one name, or they require each other in a circle.
@@ -89,7 +92,7 @@ def activate(
     return tuple(choice.active.values())
 
 
-def require_capability(one: Any) -> Capability:
+def require_capability(one: object) -> Capability:
     """The capability itself.
 
     Raises:
@@ -115,20 +118,20 @@ class _Choice:
                 self._know(item)
 
     def take(self, item: str | Capability, above: tuple[str, ...] = ()) -> None:
-        """Make a capability active, after what it requires."""
+        """Make a capability active, after the ones it requires."""
         found = self._find(item)
         if found.name in above:
             circle = " -> ".join(map(repr, (*above[above.index(found.name) :], found.name)))
             raise CapabilityError(f"Capabilities require each other: {circle}; drop one of these requirements")
         if found.unusable is not None:
-            raise CapabilityError(f"The capability {found.name!r} can not be used: {found.unusable}")
+            raise CapabilityError(f"The capability {found.name!r} cannot be used: {found.unusable}")
         if found.name in self.active:
             return
         for required in found.requires:
             self.take(required, (*above, found.name))
         self.active[found.name] = found
 
-    def _find(self, item: Any) -> Capability:
+    def _find(self, item: object) -> Capability:
         if isinstance(item, Capability):
             return self._know(item)
         if not isinstance(item, str):
@@ -142,17 +145,21 @@ class _Choice:
         return known
 
 
+Extensible = TypeVar("Extensible", ToolRegistry, "Beneath")
+"""A set of tools that the tools of capabilities can be added to."""
+
+
 class Beneath(Catalogue):
     """A source with more tools beneath it: a name is looked up in the source first."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: ToolSource) -> None:
         self._source = source
         self._more = ToolRegistry()
-        self._seen: Any = None
+        self._seen: object = None
         self._snapshot: Snapshot = MappingProxyType({})
 
     @property
-    def version(self) -> Any:
+    def version(self) -> object:
         """Changes when either does."""
         return (self._source.version, self._more.version)
 
@@ -163,13 +170,13 @@ class Beneath(Catalogue):
             self._seen = version
         return self._snapshot
 
-    def register(self, thing: Any) -> None:
+    def register(self, thing: object) -> None:
         """Add a tool beneath."""
         self._more.register(thing)
 
 
-def add_tools(active: Iterable[Capability], *, to: Any) -> Any:
-    """Add the tools of capabilities to a registry, and return it. One that is there already is not added again.
+def add_tools(active: Iterable[Capability], *, to: Extensible) -> Extensible:
+    """Add the tools of capabilities to a registry, and return it. A tool that is there already is not added again.
 
     Raises:
         CapabilityError: another tool has its name.

@@ -1,7 +1,7 @@
-"""What it costs to check a value whose parts may have several forms. Owns the estimate; does not own the check.
+"""The cost of checking a value whose parts may have several forms. Owns the estimate; does not own the check.
 
 A validator tries the forms of a union one after another. In a type that contains itself through such a union, each
-level of nesting multiplies the work: two forms and 30 levels are a thousand million attempts, in one call that keeps
+level of nesting multiplies the work: two forms and 30 levels are a thousand million attempts, in one call that holds
 the interpreter's lock. So the forms are counted when a tool is defined, and arguments are measured before the check.
 """
 
@@ -51,7 +51,7 @@ class CheckingCost(msgspec.Struct, frozen=True):
         try:
             value = jsonx.decode(raw)
         except (jsonx.DecodeError, RecursionError):
-            return True  # The check will say so.
+            return True  # The check will report it.
         return self.fits_value(value, most)
 
     def fits_value(self, value: Any, most: int) -> bool:
@@ -76,7 +76,7 @@ class CheckingCost(msgspec.Struct, frozen=True):
 
 
 def cost_of_core_schema(schema: Any) -> CheckingCost | None:
-    """What it costs to check a value by a core schema of pydantic; None for one that costs little for each part.
+    """The cost of checking a value by a core schema of pydantic; None if each part costs little.
 
     The fields of the whole are not counted: there is one of it.
     """
@@ -84,8 +84,8 @@ def cost_of_core_schema(schema: Any) -> CheckingCost | None:
     return _Graph(schema, _core_children, _core_count).cost(lambda node: 0 if node is whole else _core_fields(node))
 
 
-def cost_of_json_schema(schema: Any) -> CheckingCost | None:
-    """What it costs to describe the problems of a value by a JSON Schema; None where nesting multiplies nothing."""
+def cost_of_json_schema(schema: object) -> CheckingCost | None:
+    """The cost of describing the problems of a value by a JSON Schema; None where nesting multiplies nothing."""
 
     def children(node: _Node, _: dict[str, _Node]) -> Iterator[_Node]:
         yield from _json_children(node, schema)
@@ -95,11 +95,11 @@ def cost_of_json_schema(schema: Any) -> CheckingCost | None:
 
 
 class _Graph:
-    """A schema as parts that lead to other parts: to those inside them, and to those that they refer to."""
+    """A schema as a graph: each part leads to the parts inside it, and to the parts that it refers to."""
 
     def __init__(
         self,
-        schema: Any,
+        schema: object,
         children: Callable[[_Node, dict[str, _Node]], Iterator[_Node]],
         count: Callable[[_Graph, _Node, set[int]], _Count],
     ) -> None:
@@ -151,7 +151,7 @@ class _Graph:
         return found
 
 
-def _dicts(node: Any) -> Iterator[_Node]:
+def _dicts(node: object) -> Iterator[_Node]:
     waiting, seen = [node], set()
     while waiting:
         each = waiting.pop()
@@ -235,7 +235,7 @@ def _core_fields(node: _Node) -> int:
 # --- JSON Schema
 
 
-def _json_children(node: _Node, root: Any) -> Iterator[_Node]:
+def _json_children(node: _Node, root: object) -> Iterator[_Node]:
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         if isinstance(node.get(keyword), str):
             yield _referred(node[keyword], root)
@@ -249,7 +249,7 @@ def _json_children(node: _Node, root: Any) -> Iterator[_Node]:
 
 
 def _referred(reference: str, root: Any) -> _Node:
-    """What a reference means; the whole schema where that is not found, so that it counts as containing itself."""
+    """The target of a reference; the whole schema if it is not found, so that it counts as containing itself."""
     if not reference.startswith("#/"):
         return root  # type: ignore[no-any-return]
     place = root

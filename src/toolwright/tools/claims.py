@@ -1,4 +1,5 @@
-"""What a call may not share. Owns claims and how they are read from arguments; does not own who waits for whom."""
+"""Claims: resources that a call does not share. Owns claims and how they are read from arguments; does not own waiting
+for them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from toolwright.errors import ToolDefinitionError
 
 
 class Claim(NamedTuple):
-    """A hold on one resource: a place in a tree of names, to read or to write, with or without what lies below."""
+    """A claim on one resource: a path in a tree of names, to read or to write, with or without the paths below it."""
 
     resource: tuple[str, ...]
     write: bool
@@ -26,7 +27,7 @@ PARALLEL = (Claim((), write=False),)
 
 MOST_PATHS = 1_000
 DEEPEST = 64
-"""A call that names more paths, or deeper ones, claims them all, or all below: what a model writes has no bound."""
+"""A call that names more paths, or deeper ones, claims all of them or a whole subtree: a model may write any number."""
 
 
 class Resource(NamedTuple):
@@ -55,7 +56,7 @@ Resources = str | Resource | Iterable[str | Resource] | None
 
 
 class Concurrency(NamedTuple):
-    """What a tool says about overlapping: exclusive unless it says otherwise."""
+    """How calls of a tool may overlap: exclusive unless the tool sets something else."""
 
     parallel: bool = False
     key: str | None = None
@@ -155,7 +156,7 @@ def _word(value: Any) -> str | None:
     kind: Any = type(value)
     if kind is float and value.is_integer():
         return str(int(value))  # 1.0 and 1 are one number in JSON.
-    # What shows itself by its address is another name each time.
+    # A value whose text is its address has another name each time.
     nameless = value is None or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__)
     return None if nameless else str(value)
 
@@ -186,7 +187,7 @@ def _path_claim(path: str, write: bool, whole: bool) -> Claim:
 
 
 def _names(path: str, found: list[str]) -> list[str]:
-    """The names in a path from the root, added to those that are found, which stay."""
+    """Add the names in a path from the root to those found; an existing one stays."""
     root = len(found)
     for part in path.replace("\\", "/").split("/"):
         if part == "..":

@@ -1,4 +1,4 @@
-"""What a running tool is given. Owns `ToolContext`; what stands behind it is handed in by the pipeline."""
+"""The context of a running tool. Owns `ToolContext`; the pipeline passes in the parts behind it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Inputs = TypeVarTuple("Inputs")
 
 
 StepCrashPolicy = Literal["rerun", "fail", "ask"] | Callable[..., Any]
-"""What happens to a step that a crash cut off: see `ToolContext.step`."""
+"""The crash policy of a step that was cut off: see `ToolContext.step`."""
 
 
 class CallServices(Protocol):
-    """What the pipeline does on behalf of a running call."""
+    """The services of the pipeline for a running call."""
 
     @property
     def cancelled(self) -> bool: ...
@@ -70,11 +70,13 @@ class CallServices(Protocol):
 
     def open_child(self, name: str) -> Any: ...
 
-    async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any: ...
+    async def complete(self, name: str, messages: object, options: dict[str, Any]) -> Any: ...
 
     def wait_key(self, kind: Literal["completion", "event", "signal"], name: str) -> str: ...
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any: ...
+    async def step(
+        self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
+    ) -> object: ...
 
     async def sleep(self, name: str, seconds: float) -> None: ...
 
@@ -82,7 +84,7 @@ class CallServices(Protocol):
 
     async def receive(self, name: str, deadline: float | None) -> Any: ...
 
-    async def emit(self, name: str, payload: Any, key: str | None) -> None: ...
+    async def emit(self, name: str, payload: object, key: str | None) -> None: ...
 
 
 class Done:
@@ -101,8 +103,8 @@ _DONE = Done()
 class ToolContext(Generic[Deps]):
     """One call's view of the runtime. Annotate a parameter with it, and it is injected.
 
-    `ToolContext[Database]` says that the lifespan of the app gives a `Database`, which the tool has as `ctx.deps`.
-    `idempotency_key` is the same for every attempt of the call and every replay: hand it to the outside world.
+    `ToolContext[Database]` means that the lifespan of the app gives a `Database`, which the tool has as `ctx.deps`.
+    `idempotency_key` is the same for every attempt of the call and every replay: pass it to outside services.
     `progress`, `status` and `output` act at once: await them in async tools, just call them in sync ones.
     """
 
@@ -134,7 +136,7 @@ class ToolContext(Generic[Deps]):
         idempotency_key: str,
         source: str,
         parent_call_id: str | None,
-        prepared: Any,
+        prepared: object,
     ) -> None:
         self._services = services
         self.session_id = session_id
@@ -174,19 +176,19 @@ class ToolContext(Generic[Deps]):
         label: str | None = None,
         unit: str | None = None,
     ) -> Done:
-        """Tell watchers how far the call is; `unit` says of what, such as "files".
+        """Report the progress of the call to watchers; `unit` is the unit of the numbers, such as "files".
 
-        Without `current` it says what is known: the total, or a label of what is done now. A report that
-        cannot be used, such as one whose `current` is no number, never fails the call. The log says so, once for each
-        call.
+        Without `current` it reports the known facts: the total, or a label of the current work. A report that cannot be
+        used, such as one whose `current` is not a number, never fails the call. It is logged, once for each call.
         """
         self._services.report_progress(current, total, label, unit)
         return _DONE
 
     def status(self, text: str) -> Done:
-        """Tell watchers what the call is doing, such as "Uploading". A background run shows it until the next one.
+        """Report the activity of the call to watchers, such as "Uploading". A background run shows it until the next
+        one.
 
-        A `text` that is no text never fails the call. The log says so, once for each call.
+        A `text` that is not text never fails the call. It is logged, once for each call.
         """
         self._services.report_status(text)
         return _DONE
@@ -204,7 +206,7 @@ class ToolContext(Generic[Deps]):
 
     @property
     def kv(self) -> KeyValueClient:
-        """What the session keeps under names it chose."""
+        """Named values of the session."""
         client: KeyValueClient = self._services.service("kv")
         return client
 
@@ -228,7 +230,7 @@ class ToolContext(Generic[Deps]):
 
     @property
     def resources(self) -> ResourcesClient:
-        """What the session uses or made outside."""
+        """The resources that the session uses or made outside."""
         client: ResourcesClient = self._services.service("resources")
         return client
 
@@ -270,19 +272,19 @@ class ToolContext(Generic[Deps]):
 
     @property
     def limited_children(self) -> ChildPool:
-        """Processes with limits that the operating system keeps, for code and data that strangers wrote."""
+        """Processes whose limits the operating system enforces, for untrusted code and data."""
         return self._services.limited_children
 
     def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]:
         """The rules on commands and writes that hold for this call, of each policy that restricts it.
 
-        A tool with a sandbox of its own applies them to what its script really does; see
+        A tool with a sandbox of its own applies them to the real commands of its script; see
         `toolwright.tools.shell_rules`.
         """
         return self._services.shell_rules()
 
     def refused_by(self, rule: str) -> None:
-        """Name the rule by which the tool refuses what its script did; the outcome shows it as `decided_by`."""
+        """Name the rule by which the tool refuses an action of its script; the outcome shows it as `decided_by`."""
         self._services.refused_by(rule)
 
     def open_child(self, name: str) -> ChildSessionClient:
@@ -290,13 +292,13 @@ class ToolContext(Generic[Deps]):
         child: ChildSessionClient = self._services.open_child(name)
         return child
 
-    async def complete(self, name: str, messages: str | list[Any], **options: Any) -> Any:
+    async def complete(self, name: str, messages: str | list[Any], **options: object) -> Any:
         """Ask the session's model, as a step of this name: an answer that was recorded is not asked for again.
 
         That holds across crashes and attempts. A question that a crash cut off before its answer was recorded is asked
         again: it may cost twice, and changes nothing else.
 
-        Text stands for one message of a user. What `options` mean, the model knows.
+        Text stands for one message of a user. The model defines the meaning of `options`.
 
         Raises:
             ToolError: the model failed, now or when it was asked.
@@ -328,11 +330,11 @@ class ToolContext(Generic[Deps]):
         *inputs: *Inputs,
         on_crash: StepCrashPolicy | None = None,
     ) -> object:
-        """Run `function(*inputs)` once, across crashes and attempts, and return what it gives.
+        """Run `function(*inputs)` once, across crashes and attempts, and return its value.
 
-        The value is recorded as JSON, and comes back as the type that the function says it returns: a dataclass, a
-        pydantic model, a tuple, a datetime. Without a return annotation it is plain JSON data. It is a copy, also
-        when the function ran just now, so that a replay cannot differ.
+        The value is recorded as JSON, and comes back as the declared return type of the function: a dataclass, a
+        pydantic model, a tuple, a datetime. Without a return annotation it is plain JSON data. It is a copy, also when
+        the function ran just now, so that a replay cannot differ.
 
         A plain function runs on a thread. A finished step is not run again; a `ToolError` is raised again,
         unless it says `retry`. `on_crash` is for a step that was cut off and may have happened: "rerun" (the default
@@ -350,7 +352,7 @@ class ToolContext(Generic[Deps]):
         return restore(name, function, await self._services.step(name, function, inputs, on_crash))
 
     async def sleep(self, name: str, seconds: float) -> None:
-        """Wait for some time that does not start anew when the call is run again after a crash."""
+        """Wait for some time. After a crash the wait continues with the remaining time."""
         await self._services.sleep(name, seconds)
 
     def completion_key(self) -> str:
@@ -381,17 +383,17 @@ class ToolContext(Generic[Deps]):
         """
         return await self._services.receive(name, deadline)
 
-    async def emit(self, name: str, payload: Any = None, *, key: str | None = None) -> None:
-        """Tell of something that the tool declares in `events`. A run in the background keeps it among its events.
+    async def emit(self, name: str, payload: object = None, *, key: str | None = None) -> None:
+        """Publish an event that the tool declares in `events`. A background run stores it among its events.
 
-        There, an event with a `key` is kept once, across attempts and crashes.
+        There, an event with a `key` is stored once, across attempts and crashes.
 
         Raises:
-            ServiceError: the tool declares no such event, or the payload is not what it declares.
+            ServiceError: the tool declares no such event, or the payload does not fit its schema.
         """
         await self._services.emit(name, payload, key)
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run another tool as part of this call."""
         from toolwright.tools.call import ToolCall
 

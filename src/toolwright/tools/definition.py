@@ -1,4 +1,5 @@
-"""What a tool says of itself. Owns `ToolDefinition` and what its parts imply; does not own running anything."""
+"""The definition of a tool. Owns `ToolDefinition` and the defaults that its parts imply; does not own running
+anything."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Deferral = Literal["auto", "never", "always"]
 KINDS = ("function", "mcp", "shell", "custom", "client")
 CAPABILITIES = frozenset({"read_only", "writes_files", "executes_code", "network", "sandboxable", "requires_approval"})
 NO_TIMEOUT = math.inf
-"""As the timeout of a tool: its calls may take as long as they like, whatever the policy says."""
+"""As the timeout of a tool: its calls have no time limit, whatever the policy's default."""
 RESERVED_EVENTS = frozenset(
     {
         "abandoned",
@@ -51,22 +52,22 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
 class Hints(Struct, frozen=True, kw_only=True):
-    """What a tool's author says about it. What is not said of its effects is taken as the more dangerous.
+    """The author's statements about a tool. A missing statement about effects is taken as the more dangerous one.
 
-    Of those that are not about effects: `long_running` gives a tool without a timeout the policy's `long_timeout` in
-    place of its `timeout`; of all `cpu_bound` tools together, as many calls run at once as there are processors, unless
-    a tool has a limit of its own; a call of a tool with `requires_secrets` does not run while the session lacks them;
+    Hints that are not about effects: `long_running` gives a tool without a timeout the policy's `long_timeout` in place
+    of its `timeout`; of all `cpu_bound` tools together, as many calls run at once as there are processors, unless a
+    tool has a limit of its own; a call of a tool with `requires_secrets` does not run while the session lacks them;
     with `persist_output`, the whole output of each call goes to a file of the session, also when it is short.
     """
 
     readonly: bool = False
     """It changes nothing."""
     destructive: bool | None = None
-    """It can delete or overwrite; None if it does not say."""
+    """It can delete or overwrite; None if not stated."""
     idempotent: bool = False
     """Running it twice with the same arguments has the effect of running it once."""
     open_world: bool | None = None
-    """It reaches things outside of the program; None if it does not say."""
+    """It reaches things outside of the program; None if not stated."""
     long_running: bool = False
     """Without a timeout of its own it has `Policy.long_timeout`."""
     polling: bool = False
@@ -78,11 +79,11 @@ class Hints(Struct, frozen=True, kw_only=True):
     supports_background: bool = False
     """It can run in the background."""
     persist_output: bool = False
-    """The whole output of each call is kept in a file of the session."""
+    """The whole output of each call is stored in a file of the session."""
 
     @property
     def mutating(self) -> bool:
-        """True unless the tool says it only reads."""
+        """True unless the tool is declared readonly."""
         return not self.readonly
 
     @property
@@ -94,7 +95,7 @@ class Hints(Struct, frozen=True, kw_only=True):
 class ToolDefinition(Struct, frozen=True, kw_only=True):
     """Everything about a tool but its code. `id` stays when a view renames the tool.
 
-    What is left out of approval, concurrency and crash policy follows from the hints and capabilities.
+    Defaults for approval, concurrency and crash policy follow from the hints and capabilities.
     """
 
     name: str
@@ -102,7 +103,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     id: str
     """A name that stays when a view renames the tool."""
     description: str = ""
-    """What a model reads of it."""
+    """The description for the model."""
     display_name: str | None = None
     """A name for people."""
     input_schema: dict[str, Any]
@@ -114,9 +115,9 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     category: str | None = None
     """A word by which a program groups its tools."""
     hints: Hints = Hints()
-    """What its author says of its effects."""
+    """The author's statements about its effects."""
     capabilities: frozenset[str] = frozenset()
-    """What it can do, for rules."""
+    """Its abilities, for rules."""
     approval: Approval = None  # type: ignore[assignment]
     """Whether a person must approve each call: "auto", "suggest" or "required"."""
     timeout: float | None = None
@@ -128,13 +129,13 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     isolation: Isolation = "none"
     """Where it runs: "process" for a child process."""
     on_crash: CrashPolicy = None  # type: ignore[assignment]
-    """What becomes of a call that a crash interrupted."""
+    """The crash policy: the handling of a call that a crash interrupted."""
     deferral: Deferral = "auto"
     """Whether a model sees only a stub of it at first."""
     events: dict[str, dict[str, Any]] = {}
-    """What it may tell of with `ctx.emit`: the names of its own events, and the schema of what each says."""
+    """The events it may publish with `ctx.emit`: their names, and the schema of each payload."""
     script: str | None = None
-    """The parameter that holds the script, in tools of the kind "shell"; there it is "command" unless they say so."""
+    """The parameter that holds the script, in tools of the kind "shell"; by default "command"."""
     directory: str | None = None
     """The directory in which each script of a tool of the kind "shell" starts; None when that is not known.
 
@@ -143,7 +144,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     mount: str | None = None
     """Where the scripts of a tool of the kind "shell" see the session's files: `/workspace/a` is the file `/a`."""
     secret: str | None = None
-    """A parameter whose value is the tool's alone: it is neither shown nor written down."""
+    """A parameter whose value only the tool gets: it is neither shown nor recorded."""
     required_secrets: tuple[str, ...] = ()
     """The secrets that the session must have; with the hint `requires_secrets` and no names, it must have any."""
 
@@ -164,8 +165,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
         self._check()
 
     def to_json(self) -> dict[str, Any]:
-        """The definition as plain data. Of code it says only that it is there: `on_crash` is "probe" for a function,
-        and exceptions to retry on are named.
+        """The definition as plain data. Code is only mentioned: `on_crash` is "probe" for a function, and exceptions to
+        retry on are named.
         """
         told = {name: getattr(self, name) for name in self.__struct_fields__}
         told["hints"] = structs.asdict(self.hints)
@@ -295,7 +296,7 @@ def _read_concurrency(told: Mapping[str, Any]) -> Concurrency:
 
 
 def implied_approval(capabilities: frozenset[str]) -> Approval:
-    """The approval that the capabilities call for, unless the tool says otherwise."""
+    """The approval that the capabilities require, unless the tool sets its own."""
     if capabilities & {"executes_code", "requires_approval"}:
         return "required"
     return "suggest" if "writes_files" in capabilities else "auto"

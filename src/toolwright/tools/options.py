@@ -1,4 +1,4 @@
-"""What may be said when a tool is defined. Owns the options of `@tool` and what they imply for each other."""
+"""The options of a tool definition. Owns the options of `@tool` and how they imply each other."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class ToolOptions(TypedDict, total=False):
     """A name that stays when the tool is renamed; by default the name of the function."""
     display_name: str
     """A name for people."""
-    output_schema: Mapping[str, Any] | type
-    """The type or JSON Schema that the value must fit, or the call fails."""
+    output_schema: Mapping[str, Any] | type | None
+    """The type or JSON Schema that the value must fit, or the call fails; by default the return annotation of the
+    function. None leaves the value open."""
     kind: Kind
     """Where the tool comes from; "shell" for a tool that runs scripts, which rules look into."""
     script: str
@@ -39,7 +40,7 @@ class ToolOptions(TypedDict, total=False):
     mount: str
     """For kind "shell": where scripts see the files of the session, such as "/workspace"."""
     secret: str
-    """A parameter whose value is redacted everywhere, and never written down."""
+    """A parameter whose value is redacted everywhere, and never recorded."""
     category: str
     """A word by which a program groups its tools."""
     readonly: bool
@@ -61,15 +62,15 @@ class ToolOptions(TypedDict, total=False):
     supports_background: bool
     """It can be started as a background run, by a schedule, or by a trigger."""
     persist_output: bool
-    """The whole output of each call is kept in a file of the session, also when it is short."""
+    """The whole output of each call is stored in a file of the session, also when it is short."""
     capabilities: Iterable[str]
-    """What it can do, for rules: "read_only", "writes_files", "executes_code", "network", "sandboxable",
+    """Its abilities, for rules: "read_only", "writes_files", "executes_code", "network", "sandboxable",
     "requires_approval"."""
     approval: Approval
     """Whether a person must approve each call: "auto", "suggest" or "required". By default it follows from the
     capabilities."""
     exclusive: bool
-    """No other call of the session runs beside it. This is the default of tools that say nothing about overlapping."""
+    """No other call of the session runs beside it. This is the default of tools without concurrency options."""
     parallel: bool
     """It runs beside every call that is not exclusive. This is the default of readonly tools."""
     key: str
@@ -87,11 +88,12 @@ class ToolOptions(TypedDict, total=False):
     isolation: Isolation
     """"process" runs it in a child process, which is killed when its time is up."""
     on_crash: CrashPolicy
-    """What becomes of a call that a crash interrupted: "rerun", "fail", "ask", or a function that finds out."""
+    """The crash policy, for a call that a crash interrupted: "rerun", "fail", "ask", or a function that finds out."""
     deferral: Deferral
     """Whether a model sees only a stub of it until it is searched for: "auto" by the policy, "never", "always"."""
     needs: Iterable[str]
-    """What the app must provide for it: "model", "deps", or the name of an extra of toolwright such as "files"."""
+    """The requirements that the app must provide: "model", "deps", or the name of an extra of toolwright such as
+    "files"."""
     events: Mapping[str, Mapping[str, Any] | type]
     """The events that it reports with `ctx.emit`: each a name, and the type or JSON Schema of the payload."""
     background: Callable[..., Any]
@@ -103,12 +105,12 @@ class ToolOptions(TypedDict, total=False):
     """A function that sees the JSON of the arguments before anything is recorded, and can refuse arguments that must
     not be written down."""
     subject: Callable[[dict[str, Any], Any], Any]
-    """A function of the arguments and a read-only session that says to a person who is asked for approval what the call
-    is about."""
+    """A function of the arguments and a read-only session that describes the call to a person who is asked for
+    approval."""
 
 
 NEEDS = frozenset({"model", "deps", "bash", "files", "search", "secrets", "web"})
-"""What a tool may need of its app: a model, dependencies, and extras of toolwright."""
+"""A requirement of a tool: a model, dependencies, or an extra of toolwright."""
 _KNOWN = frozenset(ToolOptions.__annotations__)
 _HINTS = frozenset(Hints.__struct_fields__)
 _SWITCHES = _HINTS | {"exclusive", "parallel"}
@@ -117,7 +119,7 @@ _SWITCHES = _HINTS | {"exclusive", "parallel"}
 def define(
     options: ToolOptions, *, name: str, id: str, description: str, input_schema: dict[str, Any]
 ) -> ToolDefinition:
-    """Make the definition of a tool from its options, filling in what they imply.
+    """Make the definition of a tool from its options, filling in the implied ones.
 
     Raises:
         ToolDefinitionError: an option is unknown, unusable, or contradicts another.
@@ -199,7 +201,7 @@ def define(
 
 
 def read_needs(options: ToolOptions, name: str) -> frozenset[str]:
-    """The needs that the options of a tool say.
+    """The requirements in the options of a tool.
 
     Raises:
         ToolDefinitionError: one is not known.
@@ -213,8 +215,8 @@ def read_needs(options: ToolOptions, name: str) -> frozenset[str]:
     return frozenset(needs)
 
 
-def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
-    """The names of the secrets that a tool requires; none where it only says that it requires some."""
+def _required_secrets(given: object, name: str) -> tuple[str, ...]:
+    """The names of the secrets that a tool requires; none if it declares only that it requires some."""
     if given is None or isinstance(given, bool):
         return ()
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
@@ -225,7 +227,7 @@ def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
     return names
 
 
-def _capabilities(given: Any, name: str) -> frozenset[str]:
+def _capabilities(given: object, name: str) -> frozenset[str]:
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
     if not all(isinstance(item, str) for item in names):
         raise ToolDefinitionError(f"Tool {name!r} has capabilities={given!r:.200}; use a list of names")
@@ -278,7 +280,7 @@ def _resources(options: ToolOptions, option: Literal["reads", "writes"], name: s
     )
 
 
-def _events(given: Any, name: str) -> dict[str, dict[str, Any]]:
+def _events(given: object, name: str) -> dict[str, dict[str, Any]]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -1,8 +1,8 @@
-"""What a call ends with. Owns outcomes, failures and the text a model reads; does not own how they come about.
+"""Outcomes of calls. Owns outcomes, failures and the text a model reads; does not own how they come about.
 
-Each type says of its own fields what others must not forget. `unsearched` are those that hold nothing a tool wrote:
-redaction goes through all others. `encoded` says how a field is searched that is neither text nor plain data. `untold`
-are the fields that its JSON form leaves out, or has in another way: it has all others.
+Each type declares how its own fields are transformed. `unsearched` are the fields that hold nothing a tool wrote:
+redaction searches all others. `encoded` says how a field is searched that is neither text nor plain data. `untold` are
+the fields that its JSON form leaves out, or has in another way: it has all others.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ CATEGORIES = frozenset(
         "internal",
     }
 )
-"""The classes of failure. A program branches on these; `code` says more."""
+"""The classes of failure. A program branches on these; `code` is more specific."""
 
 
 LONGEST_NOTE = 2_000
 """Characters of arguments that a model is shown when a person changed them."""
 LONGEST = 2**63
-"""Seconds that can not be waited for, and that a store can not write."""
+"""Seconds that cannot be waited for, and that a store cannot write."""
 
 
 LARGEST_DATA = 64 * 1024
 """Bytes of the JSON of a failure's data and of a success' metadata."""
 
 
-def bounded_json(what: str, value: Any) -> Any:
-    """A value in its JSON form, as it is after a replay; of one that is too long, only how long it is.
+def bounded_json(what: str, value: object) -> Any:
+    """A value in its JSON form, as it is after a replay; for a value that is too long, only its length.
 
     Raises:
         ToolwrightError: it has no JSON form.
@@ -72,21 +72,21 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
     """Why a call failed, as a value that a model reads.
 
     Return one from a tool, or raise `ToolError`, which makes one. `message` is for the model; `detail` is private: it
-    goes to the log and the record, never into text, artifacts or events. `data` is for programs: what a message says in
-    words, such as the limit that was passed, as JSON of up to 64 KiB. The model does not read it.
+    goes to the log and the record, never into text, artifacts or events. `data` is for programs: the facts of the
+    message, such as the limit that was exceeded, as JSON of up to 64 KiB. The model does not read it.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset({"category", "source", "retry", "retry_after", "attempts"})
-    untold: ClassVar[frozenset[str]] = frozenset({"detail", "attempts"})  # the outcome tells the attempts
+    untold: ClassVar[frozenset[str]] = frozenset({"detail", "attempts"})  # the outcome has the attempts
 
     message: str
-    """What the model reads."""
+    """The text for the model."""
     category: str = "execution"
     """The class of failure, such as "timeout" or "permission_denied"."""
     code: str = "tool_error"
     """A short stable word for programs."""
     source: Source = "tool"
-    """Who failed: "tool", "runtime", "policy" or "hook"."""
+    """The part that failed: "tool", "runtime", "policy" or "hook"."""
     retry: bool = False
     """Whether running the call again is safe and may help."""
     retry_after: float | None = None
@@ -123,10 +123,10 @@ class Failure(Struct, frozen=True, gc=False, kw_only=True):
 class ToolError(Exception):
     """Raise it inside a tool to fail with a message that the model may read.
 
-    Any other exception counts as internal: the model sees one generic sentence, the record keeps the cause.
+    Any other exception counts as internal: the model sees one generic sentence, the record has the cause.
 
     Args:
-        message: what the model reads.
+        message: the text for the model.
         category: one of the failure categories.
         code: a short stable word for programs.
         retry: whether running the call again is safe and may help.
@@ -144,7 +144,7 @@ class ToolError(Exception):
         retry: bool = False,
         retry_after: float | None = None,
         detail: str | None = None,
-        data: Any = None,
+        data: object = None,
     ) -> None:
         super().__init__(message)
         self.failure = Failure(
@@ -217,10 +217,10 @@ class Attachment(Struct, frozen=True, gc=False):
 class Success(Struct, frozen=True):
     """Return it from a tool that has more to give than a value.
 
-    `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it. What
-    `ctx.attachments.put` gave may stand among the images and attachments; pictures go to the images by themselves.
-    `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read it. A text
-    under "summary" is what a background run says of itself when it is over, in place of the beginning of the value.
+    `raw_output` travels beside the value and never inside it, so that no key of the value can collide with it.
+    References from `ctx.attachments.put` may stand among the images and attachments; pictures go to the images
+    automatically. `metadata` is for programs that show the outcome, as JSON of up to 64 KiB; the model does not read
+    it. A text under "summary" becomes the summary of a finished background run, in place of the beginning of the value.
     """
 
     value: Any = None
@@ -248,11 +248,11 @@ class ConnectionRequired(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What was decided about a call that needed an approval: by whom, when, why, and with which arguments.
+    """The decision about a call that needed an approval: by whom, when, why, and with which arguments.
 
-    `verdict` is "approved", "denied", "expired" where nobody decided in time, or "cancelled". `edited` says that a
-    person gave other arguments, which are `arguments` then. `always` says that the decision holds for later calls too;
-    these have it as it was made then. `at` is in seconds since the epoch.
+    `verdict` is "approved", "denied", "expired" where nobody decided in time, or "cancelled". `edited` means that a
+    person gave other arguments, which are then in `arguments`. `always` means that the decision applies to later calls
+    too; these carry the original decision. `at` is in seconds since the epoch.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset({"verdict", "at", "edited", "always"})
@@ -268,7 +268,7 @@ class Decision(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def note(self) -> str | None:
-        """What a model is told of it beside the result: that a person changed its arguments."""
+        """The note for the model beside the result: that a person changed its arguments."""
         if not self.edited:
             return None
         written = jsonx.encode(self.arguments).decode()
@@ -285,7 +285,7 @@ NOT_KNOWN = ", before the journal said whether it had run earlier"
 CUT_OFF_EARLIER = ", before anything was done for it after a crash had cut it off"
 """How the reason of a call ends that was stopped before it could continue: it may have had an effect earlier."""
 RUN_BY_ANOTHER = ", while another batch ran it"
-"""How the reason of a call ends that shared the run of another one, which goes on."""
+"""The end of the reason of a call that shared the execution of another one, which continues."""
 
 
 INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in the log."
@@ -293,12 +293,12 @@ INTERNAL_MESSAGE = "The tool failed with an internal error; its details are in t
 
 
 class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How one call ended. `value` is the JSON form of what the tool returned, the same now and after a replay.
+    """The end of one call. `value` is the JSON form of the tool's return value, the same now and after a replay.
 
-    `payload` is that value encoded; `value` and `text` are derived from it when first asked for. `may_have_run` says of
-    a call that failed or was cancelled that it may have had an effect; one that was cancelled and has had none may run
-    another time. `decided_by` is the rule that decided whether it may run, and `decision` what a person said to that.
-    `metadata` is what a tool gave beside its value for programs, and not for the model.
+    `payload` is that value encoded; `value` and `text` are derived from it when first used. `may_have_run` means that a
+    call that failed or was cancelled may have had an effect; a cancelled call without an effect may run another time.
+    `decided_by` is the rule that decided whether it may run, and `decision` the answer of a person. `metadata` is data
+    of the tool for programs, and not for the model.
     """
 
     unsearched: ClassVar[frozenset[str]] = frozenset(
@@ -338,11 +338,11 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
     spilled_to: str | None = None
     """The file that holds the whole output, if the model reads less."""
     decision: Decision | None = None
-    """What a person decided about the call."""
+    """A person's decision about the call."""
     model_text: str | None = None
     """The text that the model reads, if it was shortened or projected; read `text` instead."""
     metadata: dict[str, Any] | None = None
-    """What the tool gave for programs, beside its value."""
+    """Data of the tool for programs, beside its value."""
     cached_value: Any | UnsetType = UNSET
 
     @property
@@ -361,7 +361,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """What the model reads: bounded, and JSON unless the value is itself a string."""
+        """The text for the model: bounded, and JSON unless the value is itself a string."""
         text = self.model_text
         if text is None:
             text = self.full_text()
@@ -386,7 +386,7 @@ class ToolOutcome(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def how_far(self) -> str:
-        """What can be said of the effect of a call that was cancelled."""
+        """The effect that a cancelled call may have had, in words."""
         if self.reason is not None and self.reason.endswith(NOT_KNOWN):
             return "whether it ran then is not known"
         if self.may_have_run:
@@ -424,7 +424,7 @@ def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
     return shown
 
 
-def _told_value(value: Any) -> Any:
+def _told_value(value: object) -> Any:
     if isinstance(value, tuple):
         return [_told_value(each) for each in value]
     return _told(value) if isinstance(value, Struct) else value
@@ -446,7 +446,7 @@ def encodable(text: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The type and text of an exception, also of one that can not say its own text."""
+    """The type and text of an exception, also of one whose own text cannot be read."""
     try:
         text = str(error)
     except Exception:  # the exception's own code

@@ -13,7 +13,7 @@ from toolwright.errors import PolicyError
 class RetryPolicy:
     """Up to `attempts` tries, with growing delays between them.
 
-    Only failures that say they are safe to retry are tried again: `ToolError(..., retry=True)`, or an exception of a
+    Only failures that are declared safe to retry are tried again: `ToolError(..., retry=True)`, or an exception of a
     type in `on` (`TimeoutError` stands for the runtime's own timeout too). A failure's `retry_after` wins over backoff.
     """
 

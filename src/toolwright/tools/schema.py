@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _FEW_LISTS = 500
-"""Lists and objects of a value of which all problems are told."""
+"""The number of lists and objects in a value up to which all problems are reported."""
 
 Schema = Mapping[str, Any] | bool | None
 Validate = Callable[[bytes], dict[str, Any]]
@@ -52,7 +52,7 @@ OutputCheck = Callable[[bytes], list[ArgumentProblem]]
 def compile_schema(schema: Schema, *, owner: str) -> Validate:
     """Compile a tool's input schema, once, into a function from the JSON of an object to its dict.
 
-    The function raises `InvalidArguments`, with every problem, for what does not fit. None takes any object.
+    The function raises `InvalidArguments`, with every problem, for arguments that do not fit. None accepts any object.
 
     Raises:
         ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
@@ -73,13 +73,13 @@ def compile_schema(schema: Schema, *, owner: str) -> Validate:
 
 
 def compile_output_schema(schema: Schema, *, owner: str) -> OutputCheck:
-    """Compile a schema for JSON values of any kind, once, into a function that lists what does not fit.
+    """Compile a schema for JSON values of any kind, once, into a function that lists the problems of a value.
 
     Raises:
         ToolDefinitionError: the schema is not JSON Schema, or refers to something outside itself.
     """
     compiled = _compile(schema, owner)
-    # What the check of one item takes: some keywords take several times as long as others.
+    # The cost of checking one item: some keywords take several times as long as others.
     times = max([1, *map(_times, compiled.schema_parts())])
     most_containers, most_items = MOST_CONTAINERS // times, MOST_ITEMS // times
 
@@ -112,7 +112,7 @@ class _Compiled:
         for _, part in _subschemas(self.schema, []):
             yield part
 
-    def problems(self, value: Any, raw: bytes) -> list[ArgumentProblem]:
+    def problems(self, value: object, raw: bytes) -> list[ArgumentProblem]:
         if self.cost is not None and not self.cost.fits_value(value, MOST_LISTED):
             # That it does not fit is found in a moment, and why takes time that grows with each level.
             message = "does not fit, and is nested too deeply, or in too many parts, for its problems to be listed"
@@ -121,7 +121,7 @@ class _Compiled:
         errors = self.errors(value) if has_few_parts(raw, _FEW_LISTS, MOST_PROBLEMS) else self._first(value)
         return [problem for error in errors for problem in _problems_of(self.schema, value, error)]
 
-    def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+    def _first(self, value: object) -> Iterator[jsonschema_rs.ValidationError]:
         import jsonschema_rs
 
         try:
@@ -131,7 +131,7 @@ class _Compiled:
 
 
 def _compile(schema: Schema, owner: str) -> _Compiled:
-    import jsonschema_rs  # Only who has raw schemas pays for the import.
+    import jsonschema_rs  # Only users of raw schemas pay for the import.
 
     if schema is not None and not isinstance(schema, Mapping | bool):
         raise ToolDefinitionError(
@@ -183,13 +183,13 @@ def _refuse_reference(owner: str, detail: str) -> NoReturn:
     )
 
 
-def _copy(node: Any) -> Any:
+def _copy(node: object) -> Any:
     if isinstance(node, Mapping):
         return {key: _copy(value) for key, value in node.items()}
     return [_copy(item) for item in node] if isinstance(node, list | tuple) else node
 
 
-def _references(schema: Any) -> Iterator[str]:
+def _references(schema: object) -> Iterator[str]:
     """Yield the references of a schema."""
     for _, node in _subschemas(schema, []):
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
@@ -197,7 +197,7 @@ def _references(schema: Any) -> Iterator[str]:
                 yield node[key]
 
 
-def _drafts_inside(schema: Any) -> Iterator[tuple[str, str]]:
+def _drafts_inside(schema: object) -> Iterator[tuple[str, str]]:
     """Yield where a part of a schema names another draft than the whole does, and its name."""
     whole = (schema.get("$schema") if isinstance(schema, dict) else None) or _DRAFT
     for path, node in _subschemas(schema, []):
@@ -206,7 +206,7 @@ def _drafts_inside(schema: Any) -> Iterator[tuple[str, str]]:
             yield json_path([*path, "$schema"]), named
 
 
-def _subschemas(node: Any, path: list[str | int]) -> Iterator[tuple[list[str | int], dict[str, Any]]]:
+def _subschemas(node: object, path: list[str | int]) -> Iterator[tuple[list[str | int], dict[str, Any]]]:
     """Yield the parts of a schema with their paths; `const` or `default` holds data, which may look like a schema."""
     if isinstance(node, list):
         for place, item in enumerate(node):
@@ -235,7 +235,7 @@ _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependen
 """The keywords whose values are objects of schemas, under names that mean nothing as keywords."""
 
 
-# By keyword: what is wrong, and what was expected.
+# By keyword: the problem, and the expected value.
 _WORDS = {
     "minimum": ("too small", "at least {limit}"),
     "maximum": ("too large", "at most {limit}"),
@@ -259,7 +259,7 @@ _WORDS = {
 }
 
 
-def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) -> list[ArgumentProblem]:
+def _problems_of(schema: object, value: object, error: jsonschema_rs.ValidationError) -> list[ArgumentProblem]:
     """Put one error of the validator in words; several unexpected fields are several problems."""
     path, given = _place(value, error)
     kind, detail = error.kind.name, error.kind.as_dict()
@@ -296,8 +296,9 @@ def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) 
 def _place(document: Any, error: jsonschema_rs.ValidationError) -> tuple[Path, Any]:
     """Where in a document an error is, and the value there.
 
-    The validator's own path does not tell a key made of digits from an index (`"007"` comes as 7), and leaves out an
-    empty key. So each step is held against the document; where that fits several keys, the text of the error decides.
+    The validator's own path does not distinguish a key made of digits from an index (`"007"` comes as 7), and leaves
+    out an empty key. So each step is compared with the document; where that fits several keys, the text of the error
+    decides.
     """
     path: list[str | int] = []
     value, steps, shown = document, list(error.instance_path), "\nOn instance"

@@ -1,7 +1,7 @@
-"""What a session keeps for its tools. Owns the protocols of its services, and the values they give.
+"""The services of a session for its tools. Owns their protocols, and the values they return.
 
-They are the same for tools (`ctx.files`) and for the host (`session.files`). Instants are seconds since the epoch. What
-a service refuses is a `ServiceError`; what a call changes is changed once, across attempts and crashes.
+They are the same for tools (`ctx.files`) and for the host (`session.files`). Instants are seconds since the epoch. A
+refusal is a `ServiceError`; a change by a call is made once, across attempts and crashes.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class FilesReader(Protocol):
     """The files of a session, to be read: absolute paths, of which `/workspace` is another name for the root."""
 
     async def read(self, path: str) -> str:
-        """The text of a file; one that is not UTF-8 is refused, and `read_bytes` reads it."""
+        """The text of a file; a file that is not UTF-8 is refused, and `read_bytes` reads it."""
         ...
 
     async def read_bytes(self, path: str) -> bytes: ...
 
     def stream(self, path: str) -> AsyncIterator[bytes]:
-        """The content in pieces, for what is too large to hold."""
+        """The content in pieces, for files that are too large to hold in memory."""
         ...
 
     async def list(self, path: str = "/") -> builtins.list[FileInfo]:
-        """What stands in a directory, by name."""
+        """The entries of a directory, by name."""
         ...
 
     async def stat(self, path: str) -> FileInfo | None: ...
@@ -84,8 +84,8 @@ class FilesClient(FilesReader, Protocol):
     ) -> FileInfo:
         """Write a file, and make the directories above it.
 
-        With `expected`, only if its content has this hash now; "" stands for a file that is not there. `readonly` sets
-        the flag that keeps tools from changing it.
+        With `expected`, only if its content has this hash now; "" stands for a missing file. `readonly` sets the flag
+        that prevents tools from changing it.
         """
         ...
 
@@ -99,7 +99,7 @@ class FilesClient(FilesReader, Protocol):
 
 
 class SessionDetails(Struct, frozen=True):
-    """What people call a session, and the language tag of what they speak, such as "pt-BR"; None where not set."""
+    """The title of a session, and its language tag, such as "pt-BR"; None where not set."""
 
     title: str | None = None
     locale: str | None = None
@@ -119,7 +119,7 @@ class DetailsClient(DetailsReader, Protocol):
     """The title and the locale of a session."""
 
     async def set(self, *, title: str | None = None, locale: str | None = None) -> SessionDetails:
-        """Set what is given; empty text removes."""
+        """Set the given fields; empty text removes one."""
         ...
 
 
@@ -136,17 +136,17 @@ class KeyInfo(Struct, frozen=True):
 
 
 class KeyValueReader(Protocol):
-    """What the session keeps under names it chose, to be read."""
+    """Named values of the session, to be read."""
 
-    async def get(self, key: str, default: Any = None) -> Any: ...
+    async def get(self, key: str, default: object = None) -> Any: ...
 
     async def list(self, prefix: str = "") -> builtins.list[KeyInfo]: ...
 
 
 class KeyValueClient(KeyValueReader, Protocol):
-    """What the session keeps under names it chose, as JSON."""
+    """Named values of the session, as JSON."""
 
-    async def set(self, key: str, value: Any) -> None: ...
+    async def set(self, key: str, value: object) -> None: ...
 
     async def delete(self, key: str) -> bool: ...
 
@@ -193,7 +193,7 @@ class MessagesClient(MessagesReader, Protocol):
     """The conversation of a session."""
 
     async def append(
-        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+        self, content: object, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
     ) -> Message: ...
 
     async def extend(self, messages: Iterable[Mapping[str, Any]]) -> builtins.list[Message]:
@@ -202,7 +202,7 @@ class MessagesClient(MessagesReader, Protocol):
 
 
 class AttachmentInfo(Struct, frozen=True):
-    """Content kept under its SHA-256."""
+    """Content stored under its SHA-256."""
 
     hash: str
     name: str
@@ -211,7 +211,7 @@ class AttachmentInfo(Struct, frozen=True):
     at: float
 
     def to_json(self) -> dict[str, Any]:
-        """What is known of the content as plain data; instants are RFC 3339 text."""
+        """The facts about the content as plain data; instants are RFC 3339 text."""
         return plain_data(self)
 
 
@@ -244,14 +244,14 @@ class Resource(Struct, frozen=True):
 
 
 class ResourcesClient(Protocol):
-    """What the session uses or made outside."""
+    """The resources that the session uses or made outside."""
 
     async def upsert(
         self, id: str, *, kind: str, name: str, status: str, metadata: Mapping[str, Any] | None = None
     ) -> Resource: ...
 
     async def update_status(self, id: str, status: str) -> Resource | None:
-        """Change the status of a resource, and keep the rest of it. None when there is no such resource."""
+        """Change the status of a resource, and nothing else. None when there is no such resource."""
         ...
 
     async def get(self, id: str) -> Resource | None: ...
@@ -262,7 +262,7 @@ class ResourcesClient(Protocol):
 
 
 class Connection(Struct, frozen=True):
-    """A provider that the session is connected to. `detail` is what tools may read of it; it holds no secret."""
+    """A provider that the session is connected to. `detail` is data that tools may read; it holds no secret."""
 
     provider: str
     detail: Any

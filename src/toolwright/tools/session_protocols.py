@@ -1,6 +1,6 @@
-"""What a tool sees of its session as a whole: the session, its tools, its model. Owns the protocols of these.
+"""A tool's view of its session as a whole: the session, its tools, its model. Owns the protocols of these.
 
-What the session keeps is in `services`, and what it starts in the background in `background`.
+The stored data of a session is in `service_protocols`, and its background work in `background_protocols`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SessionView(Protocol):
-    """A session that can only be read: what the prepare step of a tool sees of it, as `call.view`."""
+    """A session that can only be read: the prepare step of a tool sees it as `call.view`."""
 
     @property
     def id(self) -> str: ...
@@ -46,7 +46,7 @@ class SessionView(Protocol):
 
     @property
     def definitions(self) -> builtins.list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
+        """The definitions of its tools, by name."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class SessionView(Protocol):
 
 
 class SessionClient(Protocol):
-    """What a tool sees of a session: its own, and in the form of `ChildSessionClient` one that it opened."""
+    """A tool's view of a session: its own, and in the form of `ChildSessionClient` one that it opened."""
 
     id: str
 
@@ -76,7 +76,7 @@ class SessionClient(Protocol):
 
     @property
     def definitions(self) -> builtins.list[ToolDefinition]:
-        """What its tools say of themselves, by name."""
+        """The definitions of its tools, by name."""
         ...
 
     @property
@@ -107,7 +107,7 @@ class SessionClient(Protocol):
 
 
 class ChildSessionClient(SessionClient, Protocol):
-    """A session that a call opened: what the call may do, it may do there, and no more."""
+    """A session that a call opened; it has at most the permissions of the call."""
 
     async def run_batch(
         self, calls: Iterable[ToolCall | Mapping[str, Any]], *, scope: str = ""
@@ -115,12 +115,12 @@ class ChildSessionClient(SessionClient, Protocol):
         """Run tools in it: one outcome each, in order."""
         ...
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in it."""
         ...
 
     async def wait_for_idle(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of it runs, or what runs only waits for something outside; False after `timeout` seconds.
+        """Wait until nothing in it runs, or only waits for something outside; False after `timeout` seconds.
 
         Raises:
             ToolwrightError: the call that waits is part of it, and would wait for itself.
@@ -128,7 +128,8 @@ class ChildSessionClient(SessionClient, Protocol):
         ...
 
     async def close(self, reason: str = ...) -> None:
-        """Cancel what runs in it, wait until that has stopped, and start nothing in it any more. What it keeps stays.
+        """Cancel its running work, wait until that has stopped, and start nothing in it any more. Its stored data
+        stays.
 
         Raises:
             ToolwrightError: the call that closes it is part of it.
@@ -137,14 +138,14 @@ class ChildSessionClient(SessionClient, Protocol):
 
 
 class CatalogueClient(Protocol):
-    """The tools of the session. One that is deferred is shown to the model as a stub, until it is revealed."""
+    """The tools of the session. A deferred tool is shown to the model as a stub, until it is revealed."""
 
     async def list(self) -> builtins.list[ToolDefinition]:
         """All of them, by name."""
         ...
 
     async def deferred(self) -> builtins.list[ToolDefinition]:
-        """Those that are or were deferred, by name, in full."""
+        """Tools that are or were deferred, by name, in full."""
         ...
 
     async def reveal(self, names: Iterable[str]) -> None:
@@ -153,9 +154,9 @@ class CatalogueClient(Protocol):
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a tool asks the model of its session. `options` is what the tool gave beside the messages.
+    """A tool's request to the model of its session. `options` are the tool's arguments beside the messages.
 
-    `call_id` and `tool` say which call asks, so that its tokens can be counted as its own; `scope` is its batch's.
+    `call_id` and `tool` name the call that asks, so that its tokens can be counted as its own; `scope` is its batch's.
     """
 
     session: str
@@ -171,8 +172,8 @@ class ModelRequest(Struct, frozen=True):
 
 
 class ModelClient(Protocol):
-    """The model that tools may ask. What it raises as a `ToolError` with `retry` is not remembered; the rest is."""
+    """The model that tools may ask. A `ToolError` with `retry` is not recorded; any other result is."""
 
-    async def complete(self, request: ModelRequest) -> Any:
+    async def complete(self, request: ModelRequest) -> object:
         """The answer, as something that has a JSON form."""
         ...

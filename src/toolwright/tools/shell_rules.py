@@ -1,7 +1,7 @@
-"""The rules of a policy that a tool with a sandbox of its own keeps while a script runs. Owns what a pattern matches.
+"""The rules of a policy that a tool with a sandbox of its own applies while a script runs. Owns matching a pattern.
 
-Before a script runs, its text is judged; a text can be spelled in ways without end. A sandbox sees each command with
-its words as they are, and each path that is written: there the same rules are applied to what really happens.
+The text of a script is judged before it runs, but a text can be spelled in endless ways. A sandbox sees each command
+with its expanded words, and each written path: there the same rules are applied to the real effects.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _ROOT = "/workspace"
 
 
 class ShellRule(Struct, frozen=True):
-    """A rule as it holds for one call. Of those of a policy, in order, the first that matches an effect decides.
+    """A rule as it applies to one call. Of the rules of a policy, in order, the first that matches an effect decides.
 
     Where several policies restrict a call, an effect must be allowed by each.
 
-    `commands` and `writes` are None in a rule that looks into no script: it matches every effect. `asks` says that the
+    `commands` and `writes` are None in a rule that looks into no script: it matches every effect. `asks` means that the
     rule would have asked a person, and nobody was asked about this call.
     """
 
@@ -38,7 +38,7 @@ class ShellRule(Struct, frozen=True):
         return self.writes is None or any(_matches(pattern, path) for pattern in self.writes)
 
     def refusal(self, what: str) -> str:
-        """What a model is told of an effect that the rule does not allow."""
+        """The text for the model about an effect that the rule does not allow."""
         reason = f" ({self.reason})" if self.reason else ""
         if self.asks:
             return (
@@ -92,5 +92,5 @@ def _matches(pattern: str, path: str) -> bool:
         pattern = f"*{pattern[1:]}"  # in any home
     elif not pattern.startswith("*"):
         pattern = f"/{pattern.lstrip('/')}"
-    # A pattern for all that is in a directory is also for the directory: to remove it changes what is in it.
+    # A pattern for the content of a directory also applies to the directory: removing it changes its content.
     return fnmatch.fnmatchcase(path, pattern) or (pattern.endswith("/*") and path == pattern.rstrip("*").rstrip("/"))

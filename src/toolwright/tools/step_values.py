@@ -1,7 +1,7 @@
 """Values of steps as the types that their functions return. Owns the way back from a recorded JSON value to the return
 annotation; does not own running or recording a step.
 
-`jsonx` says which JSON form a value has, and this is the inverse. A function without a return annotation, or with one
+`jsonx` defines the JSON form of a value, and this is the inverse. A function without a return annotation, or with one
 whose values are plain JSON data, needs nothing of this.
 """
 
@@ -31,7 +31,7 @@ _known: WeakKeyDictionary[object, Rebuild | None] = WeakKeyDictionary()
 
 
 def restore(step: str, function: Callable[..., object], value: object) -> object:
-    """The recorded JSON value of a step as the type that its function says it returns.
+    """The recorded JSON value of a step as the declared return type of its function.
 
     Raises:
         ToolError: the value does not fit that type.

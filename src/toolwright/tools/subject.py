@@ -1,7 +1,6 @@
-"""What a call is about, for the person who decides about it. Owns `Subject`, and the one that a definition gives.
+"""The subject of a call, for the person who decides about it. Owns `Subject`, and the default one of a definition.
 
-The arguments of a call say the same to a program; a subject says it to a person: this script, in this directory; this
-file.
+The arguments of a call are for a program; a subject is for a person: this script, in this directory; this file.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from toolwright.tools.outcome import encodable
 from toolwright.tools.session_protocols import SessionView
 
 LONGEST = 10_000
-"""Characters of a subject's text: what is longer is cut, and the arguments have all of it."""
+"""The longest text of a subject: longer text is cut, and the arguments have all of it."""
 
 
 class Subject(Struct, frozen=True):
-    """What a call would run or touch. `kind` is "shell" for a script, "file" for a path, "tool" for the tool itself, or
-    a word of the tool's own; `text` is the script, the path, or the name. `directory` is where it would happen.
+    """The command, file or tool of a call. `kind` is "shell" for a script, "file" for a path, "tool" for the tool
+    itself, or a word of the tool's own; `text` is the script, the path, or the name. `directory` is where it would
+    happen.
     """
 
     kind: str
@@ -38,7 +38,7 @@ MakeSubject = Callable[[dict[str, Any], SessionView], "Subject | str | Awaitable
 """Takes the arguments of a call as others may see them, and its session, which can only be read."""
 
 
-def subject_of(definition: ToolDefinition, arguments: Any) -> Subject:
+def subject_of(definition: ToolDefinition, arguments: object) -> Subject:
     """The subject of a call by the definition of its tool: its script, the path it claims, or the tool itself."""
     given = arguments if isinstance(arguments, Mapping) else {}
     if definition.script is not None and isinstance(script := given.get(definition.script), str):

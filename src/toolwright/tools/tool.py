@@ -1,4 +1,4 @@
-"""What a tool is: a definition and the code to run. Owns `Tool`, `@tool` and how functions become tools."""
+"""A tool: a definition and the code to run. Owns `Tool`, `@tool` and how functions become tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import DefinitionChanges, ToolDefinition
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
-from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
+from toolwright.tools.schema import ArgumentProblem, OutputCheck, compile_output_schema, compile_schema
 from toolwright.tools.subject import MakeSubject
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ Prepare = Callable[[dict[str, Any], Any], Any]
 
 
 class Screened(NamedTuple):
-    """Arguments that are refused before anything of the call is recorded: what is recorded of them, and the failure."""
+    """Arguments that are refused before anything of the call is recorded: their replacement in the record, and the
+    failure."""
 
     shown: bytes
     failure: Failure
@@ -58,7 +59,7 @@ class ToolObject(Protocol):
     """An object that is a tool: it defines itself and runs.
 
     A `prepare(arguments, call)` is optional, and so are an async `run_background(arguments, context)`, which is used in
-    the place of `run` in background runs, and a `subject(arguments, view)`, which says what a call is about.
+    the place of `run` in background runs, and a `subject(arguments, view)`, which describes a call to a person.
     """
 
     definition: ToolDefinition
@@ -79,8 +80,8 @@ class Tool(Generic[P, R]):
     itself: nothing is validated, recorded or retried. A parameter of the type `ToolContext` is given like any other
     then; `toolwright.testing` has a context for it. `R` is a coroutine where the function is async.
 
-    `validate` turns JSON bytes into keyword arguments; `invoke` runs the code with them. Both are built once, here,
-    and so are the claims: what one call costs is paid as far as possible when the tool is defined.
+    `validate` turns JSON bytes into keyword arguments; `invoke` runs the code with them. Both are built once, here, and
+    so are the claims: as much of a call's cost as possible is paid when the tool is defined.
     """
 
     __slots__ = (
@@ -96,6 +97,7 @@ class Tool(Generic[P, R]):
         "mode",
         "needs",
         "needs_context",
+        "output_type",
         "prepare",
         "screen",
         "subject",
@@ -121,6 +123,8 @@ class Tool(Generic[P, R]):
         screen: Screen | None = None,
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
+        output_type: type | None = None,
+        output_schema_is_valid: bool = False,
         make_body: MakeBody | None = None,
         subject: MakeSubject | None = None,
     ) -> None:
@@ -129,7 +133,8 @@ class Tool(Generic[P, R]):
         self.definition = definition
         self.validate = validate
         self.invoke = invoke
-        # What may be called with the arguments by name instead of `invoke`, when it needs no more than these.
+        # A function that may be called with the arguments by name instead of `invoke`, when it needs no more than
+        # these.
         self.direct = direct
         self.mode: Mode = "process" if definition.isolation == "process" else mode
         self.needs_context = needs_context
@@ -137,7 +142,7 @@ class Tool(Generic[P, R]):
         _refuse_deps_elsewhere(definition, needs)
         self.prepare = _nothing_to_prepare if prepare is None and definition.hints.requires_secrets else prepare
         self.screen = screen
-        # Says to a person what a call is about; None where the definition says enough.
+        # Describes a call to a person; None where the definition is enough.
         self.subject = subject
         self.__wrapped__ = function
         self.background_body: Body | None = None
@@ -146,7 +151,9 @@ class Tool(Generic[P, R]):
         self.check_events = {
             event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
         }
-        self.check_output = _output_check(definition)
+        # A value of exactly this class fits the output schema, and is not checked.
+        self.output_type = None if definition.hints.persist_output else output_type
+        self.check_output = _output_check(definition, at_first_use=output_schema_is_valid)
 
     @property
     def name(self) -> str:
@@ -209,7 +216,9 @@ class Tool(Generic[P, R]):
             changed.validate = _both(own, self.validate)
             changed.background_body = None if body is None else body._replace(validate=_both(own, body.validate))
         if "output_schema" in changes or "hints" in changes:
-            changed.check_output = _output_check(definition)
+            changed.check_output = _output_check(definition, at_first_use="output_schema" not in changes)
+            if "output_schema" in changes or definition.hints.persist_output:
+                changed.output_type = None
         if changed.prepare is None and definition.hints.requires_secrets:
             changed.prepare = _nothing_to_prepare
         if "events" in changes:
@@ -237,7 +246,7 @@ class Tool(Generic[P, R]):
         Options are those of `@tool`. The schema is compiled here; nothing is ever fetched for it.
         """
         if not callable(handler):
-            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+            raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
         if isinstance(schema, bool):
             raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
@@ -318,7 +327,7 @@ class Tool(Generic[P, R]):
     @overload
     def __get__(self, instance: object, owner: type, /) -> Self: ...
     def __get__(self, instance: object, owner: type, /) -> object:
-        """The tool itself: one that is built needs no object. `ToolDeclaration` binds methods."""
+        """The tool itself: a finished tool needs no object. `ToolDeclaration` binds methods."""
         return self
 
     def __repr__(self) -> str:
@@ -328,7 +337,7 @@ class Tool(Generic[P, R]):
 def _handler_body(name: str, validate: Validate, handler: Callable[..., Any]) -> Body:
     """The body of a handler of a raw schema."""
     if not callable(handler):
-        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which can not be called")
+        raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
     wants_context = _takes_context(handler, name)
     return Body(
         validate,
@@ -358,7 +367,7 @@ def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) ->
 
 
 def _require_secret(definition: ToolDefinition, parameters: Iterable[str] | None) -> None:
-    """Refuse a tool whose secret is none of its parameters: the value would be stored and shown like any other.
+    """Refuse a tool whose secret is not one of its parameters: the value would be stored and shown like any other.
 
     `parameters` are the names that a model gives; None where any name may be given.
     """
@@ -394,7 +403,7 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return unknown  # Written in C, it does not say.
+        return unknown  # A function written in C has no such attribute.
     try:
         signature.bind(*range(count))
     except TypeError:
@@ -402,19 +411,30 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
     return True
 
 
-def _output_check(definition: ToolDefinition) -> OutputCheck | None:
-    """What a value is checked by before it is an outcome."""
-    if definition.output_schema is not None:
-        return compile_output_schema(definition.output_schema, owner=definition.name)
+def _output_check(definition: ToolDefinition, *, at_first_use: bool) -> OutputCheck | None:
+    """What a value is checked by before it is an outcome. A schema that is known to be valid is compiled when it is
+    first used: most values of such tools need no check."""
+    schema = definition.output_schema
+    if schema is not None:
+        if not at_first_use:
+            return compile_output_schema(schema, owner=definition.name)
+        compiled: list[OutputCheck] = []
+
+        def check(payload: bytes) -> list[ArgumentProblem]:
+            if not compiled:
+                compiled.append(compile_output_schema(schema, owner=definition.name))
+            return compiled[0](payload)
+
+        return check
     # What is kept in a file takes the whole way of an outcome, as a value that is checked does.
     return _fits_always if definition.hints.persist_output else None
 
 
-def _fits_always(payload: bytes) -> list[Any]:
+def _fits_always(payload: bytes) -> list[ArgumentProblem]:
     return []
 
 
-def _nothing_to_prepare(arguments: dict[str, Any], call: Any) -> None:
+def _nothing_to_prepare(arguments: dict[str, Any], call: object) -> None:
     """For a tool that requires secrets: its call waits until they were looked for, as for a prepare step."""
 
 

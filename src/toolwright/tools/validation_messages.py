@@ -25,7 +25,7 @@ Path = Sequence[str | int]
 
 
 class ArgumentProblem(msgspec.Struct, frozen=True):
-    """One place where arguments do not fit: where, why, what came and what should have come."""
+    """One position where arguments do not fit: where, why, the value and the expected one."""
 
     path: str
     message: str
@@ -66,7 +66,7 @@ def shorten(text: str, length: int = PREVIEW_LENGTH) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def preview(value: Any) -> str:
+def preview(value: object) -> str:
     """Return the JSON of a value, cut to 120 characters."""
     if isinstance(value, str):
         value = value[: PREVIEW_LENGTH + 1]  # A megabyte of text is not encoded to show its first line.
@@ -98,16 +98,16 @@ def listed(names: Iterable[object], most: int = 30) -> str:
     return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
 
 
-def missing_field(schema: Any, path: Path, given: Iterable[str]) -> ArgumentProblem:
-    """Say that the field at `path` is missing, beside the fields that were given."""
+def missing_field(schema: object, path: Path, given: Iterable[str]) -> ArgumentProblem:
+    """The problem of a missing field at `path`, beside the fields that were given."""
     names = listed(given)
     came = f"the fields given are {names}" if names else "no fields were given"
     message = f"the required field {shorten(repr(path[-1]))} is missing; {came}"
     return ArgumentProblem(json_path(path), message, "nothing", expected_at(schema, path))
 
 
-def unexpected_field(schema: Any, path: Path, value: Any) -> ArgumentProblem:
-    """Say that the field at `path` is one too many, beside the fields that are allowed."""
+def unexpected_field(schema: object, path: Path, value: object) -> ArgumentProblem:
+    """The problem of an unexpected field at `path`, beside the allowed fields."""
     allowed = [name for name in fields_at(schema, path[:-1]) if name != path[-1]]
     known = f"the fields allowed are {listed(allowed)}" if allowed else "no further field is allowed"
     message = f"the field {shorten(repr(path[-1]))} is not known; {known}"
@@ -115,7 +115,7 @@ def unexpected_field(schema: Any, path: Path, value: Any) -> ArgumentProblem:
 
 
 def unreadable(raw: bytes, error: object, expected: str) -> ArgumentProblem:
-    """Say that text could not be read as JSON at all."""
+    """The problem of text that is not JSON at all."""
     why = "nested too deeply" if isinstance(error, (jsonx.TooDeep, RecursionError)) else error
     return ArgumentProblem("$", f"not readable: {why}", shorten(raw[:500].decode(errors="replace")), expected)
 
@@ -151,13 +151,13 @@ def typed_problem(
     return ArgumentProblem(json_path(path), shorten(message, 500), preview(value), shorten(expected, 500))
 
 
-def fields_at(schema: Any, path: Path) -> list[str]:
+def fields_at(schema: object, path: Path) -> list[str]:
     """Return the names of the fields a schema knows for the object at a path."""
     return list(dict.fromkeys(name for node in _nodes_at(schema, path) for name in node.get("properties", ())))
 
 
-def expected_at(schema: Any, path: Path) -> str:
-    """Say in a few words what a schema wants at a path."""
+def expected_at(schema: object, path: Path) -> str:
+    """The expectation of a schema at a path, in a few words."""
     words = []
     for node in _nodes_at(schema, path):
         if "enum" in node:
@@ -179,7 +179,7 @@ def types_named(types: Sequence[str]) -> str:
     )
 
 
-def _nodes_at(schema: Any, path: Path) -> list[dict[str, Any]]:
+def _nodes_at(schema: object, path: Path) -> list[dict[str, Any]]:
     """Return the parts of a schema that speak of the value at a path, through references and combinations."""
     nodes = _expand(schema, [schema])
     for step in path:
@@ -187,7 +187,7 @@ def _nodes_at(schema: Any, path: Path) -> list[dict[str, Any]]:
     return nodes
 
 
-def _expand(root: Any, queue: list[Any]) -> list[dict[str, Any]]:
+def _expand(root: object, queue: list[Any]) -> list[dict[str, Any]]:
     nodes: dict[int, dict[str, Any]] = {}
     while queue:
         node = queue.pop(0)
@@ -201,7 +201,7 @@ def _expand(root: Any, queue: list[Any]) -> list[dict[str, Any]]:
     return list(nodes.values())
 
 
-def _follow(root: Any, reference: str | None) -> Any:
+def _follow(root: object, reference: str | None) -> object:
     if reference is None or not reference.startswith("#"):
         return None
     for step in unquote(reference).split("/")[1:]:

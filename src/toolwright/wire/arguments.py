@@ -16,7 +16,7 @@ _LONGEST_WRONG_NAME = 64
 
 
 def read_tool_name(part: Part) -> str:
-    """The name of the tool that a model calls. What is not a name gives its JSON text, and "" if it is missing.
+    """The name of the tool that a model calls: the JSON text of a value that is not a name, and "" if it is missing.
 
     No tool has such a name, so the call fails when it is run, alone.
     """
@@ -25,13 +25,13 @@ def read_tool_name(part: Part) -> str:
     return str(read_object(part))[:_LONGEST_WRONG_NAME]
 
 
-def read_arguments(part: Part) -> Any:
+def read_arguments(part: Part) -> object:
     """Arguments exactly as given. If they are neither text nor an object, their call fails when it is run, alone."""
     return part.value
 
 
-def read_object(part: Part) -> Any:
-    """The same from a provider that gives objects only: what is none becomes JSON text that its call fails with."""
+def read_object(part: Part) -> object:
+    """The same for a provider that sends objects only. Any other value becomes JSON text, with which its call fails."""
     if isinstance(part.value, dict):
         return part.value
     try:
@@ -41,7 +41,7 @@ def read_object(part: Part) -> Any:
 
 
 def as_text(call: ToolCall, shape: str) -> str:
-    """The arguments as JSON text: what the model wrote to the letter, when it wrote text.
+    """The arguments as JSON text; text that the model wrote is returned unchanged.
 
     Raises:
         ConversionError: they have no JSON form.
@@ -85,7 +85,7 @@ def as_object(call: ToolCall, shape: str) -> dict[str, Any]:
 
 
 def free_text(call: ToolCall, shape: str) -> str | None:
-    """What a model wrote for a custom tool; None for a call that has arguments in JSON."""
+    """The text that a model wrote for a custom tool; None for a call that has JSON arguments."""
     if call.kind != "custom":
         return None
     try:

@@ -1,4 +1,5 @@
-"""A history taken apart: what asks, what answers, and the rest. Owns these words; knows no provider."""
+"""A history split into messages with calls, messages with results, and the rest. Owns these types; knows no
+provider."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class AskedCall(Struct, frozen=True):
 
 
 class Asking(Struct, frozen=True, eq=False):
-    """A message that makes calls. `home` is where it stood; `message` is whatever its layout keeps of it."""
+    """A message that makes calls. `home` is its position; `message` holds the fields that its layout needs again."""
 
     home: int
     message: Any
@@ -36,7 +37,7 @@ class Result(Struct, frozen=True, eq=False):
 
 
 class Other(Struct, frozen=True, eq=False):
-    """A message, or what is left of one, that neither asks nor answers."""
+    """A message, or the rest of one, that has neither calls nor results."""
 
     home: int
     message: Any
@@ -55,25 +56,25 @@ class Layout(Protocol):
         """Take a history apart, in order."""
         ...
 
-    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> object:
         """The message of `asking`, with these ids for its calls."""
         ...
 
-    def addressed(self, result: Result, call_id: str) -> Any:
+    def addressed(self, result: Result, call_id: str) -> object:
         """The content of a result, as the answer to this call."""
         ...
 
-    def interrupted(self, call_id: str, call: AskedCall) -> Any:
-        """The content of a result that says that nothing is known of the call."""
+    def interrupted(self, call_id: str, call: AskedCall) -> object:
+        """The content of a result for a call whose outcome is unknown."""
         ...
 
     def join(self, entries: Sequence[Entry], messages: Sequence[Any]) -> list[Any]:
-        """Make a history of entries in their final order; `messages` is what they were split from."""
+        """Make a history of entries in their final order; `messages` is the history that they were split from."""
         ...
 
 
 def id_of(part: Part) -> str:
-    """An id as written; empty for what no provider takes as one."""
+    """An id as written; empty for a value that no provider accepts as an id."""
     return part.value if isinstance(part.value, str) and part.value.strip() else ""
 
 

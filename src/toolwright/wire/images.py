@@ -8,7 +8,7 @@ from toolwright.errors import ConversionError
 from toolwright.tools.outcome import GONE, Attachment, Image
 
 VIEWABLE = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What models see. One image of another format would make a provider refuse the whole request."""
+"""Image formats that models can see. One image of another format would make a provider refuse the whole request."""
 
 _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
@@ -24,7 +24,7 @@ def viewable(image: Image) -> bool:
 
 
 def require_content(item: Image | Attachment) -> None:
-    """Refuse what a provider could not show.
+    """Refuse content that a provider could not show.
 
     Raises:
         ConversionError: its content is still in an attachment.
@@ -37,7 +37,7 @@ def require_content(item: Image | Attachment) -> None:
 
 
 def stand_in(image: Image) -> str:
-    """What a model reads in place of an image that it cannot see."""
+    """The text that a model reads in place of an image that it cannot see."""
     if image.hash == GONE:
         return f"[an image of type {image.media_type} is not shown: the session no longer has it]"
     return f"[an image of type {image.media_type} is not shown: models see PNG, JPEG, GIF and WebP]"

@@ -14,7 +14,7 @@ _FILES = "attachment:///"
 
 
 def write_content(outcome: ToolOutcome) -> list[dict[str, Any]]:
-    """What a model reads, then the images, then the attachments as embedded resources."""
+    """The text for the model, then the images, then the attachments as embedded resources."""
     blocks: list[dict[str, Any]] = []
     if outcome.text or not (outcome.images or outcome.attachments):
         blocks.append({"type": "text", "text": outcome.text})
@@ -33,7 +33,7 @@ def write_content(outcome: ToolOutcome) -> list[dict[str, Any]]:
 
 
 def read_content(content: Part) -> tuple[str, tuple[Image, ...], tuple[Attachment, ...]]:
-    """The text of all text blocks, the images, and what else came as files. Sound counts as a file.
+    """The text of all text blocks, the images, and the other content as files. Sound counts as a file.
 
     Raises:
         ConversionError: a block has another shape.

@@ -1,4 +1,4 @@
-"""One place in a payload. Owns reading with a path and saying what was expected there; knows no provider."""
+"""A position in a payload. Owns reading with a path and naming the expected type in errors; knows no provider."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from toolwright.errors import ConversionError
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Take an SDK's object, or any mapping, as a dict; everything else as it is."""
     dump = getattr(value, "model_dump", None)
     if dump is None or isinstance(value, type):
@@ -19,16 +19,16 @@ def plain(value: Any) -> Any:
         dumped = dump()
     if not isinstance(dumped, dict):
         return dumped
-    # A model dumps what was never said as None, and providers refuse some of those when they are sent back.
+    # A model dumps unset fields as None, and providers refuse some of these when they are sent back.
     return {name: item for name, item in dumped.items() if item is not None}
 
 
 class Part:
-    """A value in a payload, and the way to it. What is missing reads as None, as SDKs write it."""
+    """A value in a payload and its path. A missing value reads as None, as SDKs write it."""
 
     __slots__ = ("path", "shape", "value")
 
-    def __init__(self, value: Any, shape: str, path: str) -> None:
+    def __init__(self, value: object, shape: str, path: str) -> None:
         self.value = plain(value)
         self.shape = shape
         self.path = path
@@ -91,12 +91,12 @@ class Part:
         return self.text()
 
     def kind(self) -> str | None:
-        """The `type` of an object, if it says one."""
+        """The `type` of an object, if it has one."""
         value = self.object().get("type")
         return value if isinstance(value, str) else None
 
     def wrong(self, expected: str) -> ConversionError:
-        """The error that says what was found here and what was expected in its place."""
+        """The error that names the value found here and the type expected in its place."""
         if self.value is None:
             found = "nothing"
         elif isinstance(self.value, dict):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, get_args
+from functools import cache, partial
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from toolwright.errors import ConversionError
 from toolwright.ids import new_id
 from toolwright.jsonx import encode
+from toolwright.tools import outcome as outcomes
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import CATEGORIES, Attachment, Decision, Failure, Image, Status, ToolOutcome, Verdict
+from toolwright.tools.outcome import CATEGORIES, ToolOutcome
 from toolwright.tools.tool import Tool
 from toolwright.wire.arguments import read_arguments, read_tool_name
 from toolwright.wire.other_shapes import read_own
@@ -22,7 +27,7 @@ SHAPE = "plain"
 _FIELDS = ("id", "name", "arguments", "kind", "source", "cut_off", "meta")
 
 
-def read_calls(payload: Any) -> list[ToolCall]:
+def read_calls(payload: object) -> list[ToolCall]:
     """The calls in a list, or the one call. A missing id is generated. A call without a usable name fails alone.
 
     Raises:
@@ -65,7 +70,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
     return [outcome.to_json() for outcome in in_call_order(outcomes, calls)]
 
 
-def read_results(messages: Any) -> list[ToolOutcome]:
+def read_results(messages: object) -> list[ToolOutcome]:
     """The outcomes that were written by `write_results`.
 
     Raises:
@@ -113,78 +118,91 @@ def _read_call(part: Part) -> ToolCall:
 
 
 def _read_result(part: Part) -> ToolOutcome:
-    given = part.object("the JSON of an outcome")
-    status = part.field("status")
-    if status.value not in get_args(Status):
-        raise status.wrong(f"one of {', '.join(get_args(Status))}")
-    failure = part.field("failure")
-    attempts, decision = part.field("attempts"), part.field("decision")
-    if attempts.value is not None and (type(attempts.value) is not int or not 0 <= attempts.value < 2**63):
-        raise attempts.wrong("a whole number, 0 or more")
-    return ToolOutcome(
-        call_id=part.field("call_id").name("the id of a call"),
-        tool=part.field("tool").text("the name of a tool"),
-        status=status.value,
-        payload=encode(given.get("value")),
-        failure=None if failure.value is None else _read_failure(failure, max(1, attempts.value or 0)),
-        raw_output=_text(part, "raw_output"),
-        images=tuple(
-            Image(item.field("data").text(), item.field("media_type").name(), _text(item, "hash"))
-            for item in _list(part, "images")
-        ),
-        attachments=tuple(
-            Attachment(
-                item.field("name").text(),
-                item.field("data").text(),
-                item.field("media_type").name(),
-                _text(item, "hash"),
-            )
-            for item in _list(part, "attachments")
-        ),
-        provider=_text(part, "provider"),
-        reason=_text(part, "reason"),
-        may_have_run=given.get("may_have_run") is True,
-        decided_by=_text(part, "decided_by"),
-        attempts=attempts.value or 0,
-        replayed=given.get("replayed") is True,
-        spilled_to=_text(part, "spilled_to"),
-        decision=None if decision.value is None else _read_decision(decision),
-        model_text=_text(part, "text"),
-        metadata=None if (metadata := part.field("metadata")).value is None else metadata.object("metadata"),
+    fields = _read_fields(part, ToolOutcome, "the JSON of an outcome")
+    value, text = part.object().get("value"), part.field("text")
+    outcome = ToolOutcome(
+        **fields, payload=encode(value), model_text=None if text.value is None else text.text("what the model reads")
     )
+    if outcome.failure is None:
+        return outcome
+    return replace(outcome, failure=replace(outcome.failure, attempts=max(1, outcome.attempts)))
 
 
-def _read_failure(part: Part, attempts: int) -> Failure:
-    given = part.object("a failure")
-    category = part.field("category")
-    if category.value not in CATEGORIES:
-        raise category.wrong(f"one of {', '.join(sorted(CATEGORIES))}")
-    return Failure(
-        message=part.field("message").text(),
-        category=category.value,
-        code=part.field("code").name(),
-        source=given.get("source", "tool"),
-        retry=given.get("retry") is True,
-        retry_after=given.get("retry_after"),
-        attempts=attempts,
-        data=given.get("data"),
-    )
+def _read_fields(part: Part, kind: type[Struct], expected: str) -> dict[str, Any]:
+    """The fields of a value by the names and types that its type gives them, so that a new field is read, too.
+
+    Text is always written, so it must be there; any other field that has a default may be missing.
+    """
+    given, read = part.object(expected), {}
+    for name, (reader, required) in _readers(kind).items():
+        if required or given.get(name) is not None:
+            read[name] = reader(part.field(name))
+    return read
 
 
-def _read_decision(part: Part) -> Decision:
-    given = part.object("a decision")
-    verdict, at = part.field("verdict"), part.field("at")
-    if verdict.value not in get_args(Verdict):
-        raise verdict.wrong(f"one of {', '.join(get_args(Verdict))}")
-    return Decision(
-        verdict.value,
-        _instant(at),
-        _text(part, "by"),
-        _text(part, "reason"),
-        given.get("edited") is True,
-        given.get("always") is True,
-        given.get("arguments"),
-    )
+@cache
+def _readers(kind: type[Struct]) -> dict[str, tuple[Callable[[Part], Any], bool]]:
+    hints = get_type_hints(kind, {**vars(outcomes), "AttachmentInfo": Any})
+    untold: frozenset[str] = kind.untold  # type: ignore[attr-defined]
+    return {
+        field.name: (_reader(field.name, hints[field.name]), field.required or hints[field.name] is str)
+        for field in structs.fields(kind)
+        if field.name not in untold
+    }
+
+
+def _reader(name: str, hint: object) -> Callable[[Part], Any]:
+    """What reads a field of this name and type from its JSON."""
+    if name == "at":
+        return _instant
+    if name == "category":
+        return partial(_one_of, choices=sorted(CATEGORIES))
+    of = [each for each in get_args(hint) if each is not type(None)]
+    if get_origin(hint) is Literal:
+        return partial(_one_of, choices=of)
+    if get_origin(hint) is tuple:
+        return lambda part: tuple(_read_struct(each, of[0]) for each in part.each())
+    if len(of) == 1 and get_origin(hint) is not dict:
+        return _reader(name, of[0])  # it may be None, which is read as if it were missing
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return partial(_read_struct, kind=hint)
+    if hint is bool:
+        return lambda part: part.value is True
+    if hint is int:
+        return _count
+    if hint is float:
+        return _number
+    if get_origin(hint) is dict:
+        return Part.object
+    if hint is str:
+        return Part.name if name in _NEVER_EMPTY else Part.text
+    return lambda part: part.value
+
+
+_NEVER_EMPTY = frozenset({"call_id", "media_type", "code"})
+
+
+def _read_struct(part: Part, kind: type[Struct]) -> Any:
+    return kind(**_read_fields(part, kind, f"a {kind.__name__.lower()}"))
+
+
+def _one_of(part: Part, choices: Sequence[str]) -> str:
+    if part.value not in choices:
+        raise part.wrong(f"one of {', '.join(choices)}")
+    return part.text()
+
+
+def _count(part: Part) -> int:
+    if type(part.value) is not int or not 0 <= part.value < 2**63:
+        raise part.wrong("a whole number, 0 or more")
+    return part.value
+
+
+def _number(part: Part) -> float:
+    if type(part.value) not in (int, float) or not 0 <= part.value < 2**63:
+        raise part.wrong("a number, 0 or more")
+    number: float = part.value
+    return number
 
 
 def _instant(part: Part) -> float:
@@ -203,8 +221,3 @@ def _instant(part: Part) -> float:
 def _text(part: Part, name: str) -> str | None:
     field = part.field(name)
     return None if field.value is None else field.text()
-
-
-def _list(part: Part, name: str) -> list[Part]:
-    field = part.field(name)
-    return [] if field.value is None else field.each()

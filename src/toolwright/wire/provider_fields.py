@@ -16,7 +16,8 @@ from toolwright.wire.payload_reader import Part, plain
 
 
 def unknown_fields(part: Part, known: Collection[str]) -> dict[str, Any]:
-    """The fields of an object that its shape gives no meaning here. One that is nested too deeply is left out."""
+    """The fields of an object to which its format gives no meaning here. A value that is nested too deeply is left
+    out."""
     found: dict[str, Any] = {}
     for name, value in part.object().items():
         if name not in known:
@@ -25,7 +26,7 @@ def unknown_fields(part: Part, known: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any, levels: int) -> Any:
+def _plain(value: object, levels: int) -> object:
     """The value with the objects of an SDK inside it as dicts.
 
     Raises:

@@ -20,7 +20,7 @@ _LAYOUTS = MappingProxyType[str, Layout](
 
 
 class Repaired(Struct, frozen=True):
-    """A history in which every call has exactly one result, and what was done to it, in words."""
+    """A history in which every call has exactly one result, and a list of the changes in words."""
 
     messages: list[Any]
     changes: list[str]

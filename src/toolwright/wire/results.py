@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from toolwright.errors import ConversionError
 from toolwright.jsonx import DecodeError, decode, encode
@@ -15,7 +14,7 @@ from toolwright.tools.tool import Tool
 from toolwright.wire.payload_reader import Part
 
 INTERRUPTED = "The call was interrupted and its result is not known; it may have had an effect."
-"""What a model reads for a call that a history gives no result for."""
+"""The text that a model reads for a call that has no result in a history."""
 
 INTERRUPTED_TEXT = error_text(INTERRUPTED)
 """The same in the form in which it stands in a history."""
@@ -28,7 +27,7 @@ def interrupted(call_id: str, tool: str) -> ToolOutcome:
 
 
 def is_error(outcome: ToolOutcome) -> bool:
-    """True for what a model should take as an error. A pending call is not one, it goes on."""
+    """True for an outcome that a model should read as an error. A pending call is not one: it is still running."""
     return outcome.status not in ("success", "pending")
 
 
@@ -57,11 +56,10 @@ def in_call_order(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
 def from_text(
     part: Part, call_id: str, tool: str, text: str, *, images: Iterable[Image] = (), error: bool | None = None
 ) -> ToolOutcome:
-    """The outcome that a result's text tells of; its `text` is that text to the letter.
+    """The outcome that a result's text describes; its `text` is exactly that text.
 
-    The value is what the text says in JSON, or the text itself. `error` is what the provider says of the
-    result; where it says nothing (None), `{"error": "..."}` is a failure, for that is how failures are
-    written.
+    The value is the text read as JSON, or the text itself. `error` is the provider's error flag; if it has none (None),
+    `{"error": "..."}` is a failure, because failures are written so.
 
     Raises:
         ConversionError: the text is not Unicode that could be sent anywhere.
@@ -88,14 +86,14 @@ def from_text(
     )
 
 
-def error_message(value: Any) -> str | None:
+def error_message(value: object) -> str | None:
     """The message in the form that failures are written in, if the value has it."""
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("error"), str):
         return str(value["error"])
     return None
 
 
-def _decoded(text: str) -> Any:
+def _decoded(text: str) -> object:
     """The value of JSON text, or the text. Quotes around a string stay: strings are written without any."""
     try:
         return decode(text)

@@ -74,7 +74,7 @@ async def test_siblings_that_need_no_approval_do_not_wait(place, open_runtime):
             if event.kind == "call.finished":
                 assert event.call_id == "c2"
                 break
-        assert session._limit.in_use == 0
+        assert session._core.limit.in_use == 0
         approval = await asked(runtime, asking)
         await runtime.deny(approval.key, reason="not on my machine")
         denied, listed = await batch

@@ -456,7 +456,7 @@ async def test_a_call_that_says_no_kind_fits_any_tool(open_session):
         ({"level": True}, "Rule level True is not usable"),
         ({"name": ""}, "Rule name '' is not usable; use a text, or leave it out"),
         ({"reason": 5}, "Rule reason 5 is not usable; use a text, or leave it out"),
-        ({"when": True}, "Rule when=True can not be used; use a plain function of a Request"),
+        ({"when": True}, "Rule when=True cannot be used; use a plain function of a Request"),
     ],
     ids=str,
 )

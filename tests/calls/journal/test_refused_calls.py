@@ -100,9 +100,9 @@ async def test_what_a_policy_refused_stays_refused(place, open_runtime):
 @pytest.mark.promise("EFF-15", "EFF-08")
 async def test_a_refused_call_costs_the_others_no_commit(file, open_runtime):
     async def commits(*calls: ToolCall) -> int:
-        before = runtime._store.commits
+        before = runtime._parts.storage.store.commits
         await runtime.session("s").run_batch(calls)
-        return int(runtime._store.commits - before)
+        return int(runtime._parts.storage.store.commits - before)
 
     @tool
     async def once() -> None:

@@ -57,7 +57,7 @@ async def test_one_that_comes_while_the_outcome_is_on_its_way_to_the_disk_shares
         return "booked"
 
     runtime = await open_runtime(file, book)
-    session, writer = runtime.session("s"), runtime._store._writer
+    session, writer = runtime.session("s"), runtime._parts.storage.store._writer
     first = session.start_batch([ToolCall(id="c1", name="book")])
     async with fail_after(5):
         await gate.entered.wait()

@@ -364,11 +364,11 @@ class Play:
     def _nothing_left(self, sessions: list[Session]) -> None:
         assert not any(node.unfinished for node in self.came)
         for session in sessions:
-            assert session._host.admission.idle, "a claim is left"
+            assert session._core.environment.admission.idle, "a claim is left"
         for limit in (
-            self.runtime._shared.limit,
-            *(s._limit for s in sessions),
-            *self.runtime._shared._tool_limits.values(),
+            self.runtime._parts.shared.limit,
+            *(s._core.limit for s in sessions),
+            *self.runtime._parts.shared.tool_limits.by_tool.values(),
         ):
             assert (limit.in_use, len(limit.waiting)) == (0, 0), f"a slot of {limit.name} is left in use"
 

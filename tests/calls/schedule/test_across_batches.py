@@ -34,7 +34,7 @@ async def test_claims_hold_across_the_batches_of_a_session():
         stage.open()
         for batch in (first, second, third):
             await batch
-        assert session._host.admission.idle
+        assert session._core.environment.admission.idle
 
 
 @pytest.mark.promise("SCHED-03")

@@ -37,7 +37,7 @@ async def peak(
             assert len(inside) <= total
         assert all(batch.done for batch in started)
         assert len(stage.left) == sessions * batches * calls
-        assert all(runtime.session(f"s{n}")._host.admission.idle for n in range(sessions))
+        assert all(runtime.session(f"s{n}")._core.environment.admission.idle for n in range(sessions))
     assert stage.peak == total, "as many as may run do run, from the start"
     return stage.peak
 

@@ -96,7 +96,7 @@ async def per_call(play: Callable[[Session, Stage, int], Any], times: int) -> fl
             stage.open()
             for batch in batches:
                 await batch
-        assert session._host.admission.idle
+        assert session._core.environment.admission.idle
         assert len(runtime.log) >= times
     return lines.count / times
 

@@ -23,13 +23,12 @@ REASONS = {"somebody said so", "its caller was cancelled", "called off", "enough
 def judge_runtime(ledger: Ledger, member: Any) -> None:
     """A runtime that was closed has nothing left, and told everything once."""
     runtime = member.runtime
-    shared = runtime._shared
-    room, journal = shared.effects.room, runtime._journal
+    shared, sessions = runtime._parts.shared, runtime._parts.sessions.all()
+    room, journal = shared.effects.room, runtime._parts.storage.journal
     left = {
-        "slots": shared.limit.in_use
-        or [session._limit.in_use for session in runtime._sessions.values() if session._limit.in_use],
-        "schedules": [name for name, session in runtime._sessions.items() if not session._host.admission.idle],
-        "batches": [session.batches for session in runtime._sessions.values() if session.batches],
+        "slots": shared.limit.in_use or [session.limit.in_use for session in sessions if session.limit.in_use],
+        "schedules": [session.id for session in sessions if not session.environment.admission.idle],
+        "batches": [session.batches for session in sessions if session.batches],
         "lingering": shared.lingering,
         "watchers": room._watchers,
         "listeners": room._listeners,

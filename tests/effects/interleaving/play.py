@@ -164,7 +164,7 @@ class World(Processes):
                 if how == "other" and approval.cause == "policy":
                     arguments = dict(approval.arguments, script=[["value"]])
                 resolved = await member.runtime.approve(approval.key, arguments=arguments, always=always)
-            named = member.runtime._shared.effects.read_key(approval.key)
+            named = member.runtime._parts.shared.effects.read_key(approval.key)
             self.ledger.resolved(named, resolved.status, resolved.value)
 
     async def _cancel_waits(self) -> None:
@@ -224,7 +224,7 @@ class World(Processes):
         while True:
             await asyncio.sleep(0.3)
             for wait in await memory.waiting():
-                key = runtime._shared.effects.write_key(wait.key)
+                key = runtime._parts.shared.effects.write_key(wait.key)
                 decides = wait.key.kind in ("approval", "crash")
                 await self._guarded(member, runtime.approve(key) if decides else runtime.resolve(key, "helped"))
             for named in sorted(self.ledger.listening):

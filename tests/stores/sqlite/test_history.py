@@ -104,7 +104,7 @@ async def test_calls_of_nothing_in_particular_are_refused(file):
 
 async def test_a_visitor_who_only_looks_can_not_write(file):
     await SqliteStore(file).close()
-    with pytest.raises(StoreError, match="it can not be written to"):
+    with pytest.raises(StoreError, match="it cannot be written to"):
         await visit(file, lambda connection: connection.execute("DELETE FROM meta").fetchall())
 
 

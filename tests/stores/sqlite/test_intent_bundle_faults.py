@@ -120,11 +120,11 @@ async def test_a_call_of_a_bundle_whose_outcome_could_not_be_written_is_let_go_o
         batch = first.session("s").start_batch(asked)
         await begun.wait()
         assert rows(file, COUNTS) == [(1, 0)]
-        await let_write(first._store, False)
+        await let_write(first._parts.storage.store, False)
         leave.set()
         with pytest.raises(StoreError):
             await batch
-        await let_write(first._store, True)
+        await let_write(first._parts.storage.store, True)
         again = second.session("s").start_batch(asked)
         while not again.done:
             await clock.advance(0.1)
@@ -164,7 +164,7 @@ async def test_a_bundle_that_can_not_be_read_is_reported(store, file, intents_re
     await store.waits.resolve(WaitKey(key(1), "event", "early"), Resolution("ok", 12.0))
     assert await check(file) == []
     rows(file, f"UPDATE bundles SET intents = '{intents_read}'")
-    assert await check(file) == ["1 bundles of intents can not be read"]
+    assert await check(file) == ["1 bundles of intents cannot be read"]
 
 
 @pytest.mark.promise("EFF-07")
@@ -177,7 +177,7 @@ async def test_an_outcome_that_no_store_can_write_is_a_fault_for_its_batch_and_f
         session = (await open_runtime(file, draw)).session("s")
         asked = [ToolCall(id=f"c{n}", name="draw", arguments={"n": n}) for n in range(2 * MANY)]
         odd, even = session.start_batch(asked[:MANY]), session.start_batch(asked[MANY:])
-        with pytest.raises(StoreError, match="outcome of call 'c0' can not be written"):
+        with pytest.raises(StoreError, match="outcome of call 'c0' cannot be written"):
             await odd
         assert [one.value for one in await even] == list(range(MANY, 2 * MANY))
         rest = await session.run_batch(asked[1:MANY])
@@ -206,7 +206,7 @@ async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_
         return way
 
     async with fail_after(30), Runtime.open(file, tools=[look]) as runtime:
-        store = runtime._store
+        store = runtime._parts.storage.store
 
         async def run(number: int, round: str) -> None:
             way = ways[number % len(ways)]

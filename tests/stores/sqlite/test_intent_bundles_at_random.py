@@ -1,7 +1,7 @@
 """Random verbs on two files at once, of which one has bundles: whatever happens, nobody can tell them apart.
 
 Unlike in the conformance suite, what is asked is not awaited before the next is, some of it fails, and the store may
-be one that can not write for a while.
+be one that cannot write for a while.
 """
 
 import asyncio
@@ -178,8 +178,8 @@ async def play(chance: random.Random, worlds: list[World], said: list[Any]) -> N
             unfinished = rows(worlds[1].file, "SELECT session, scope, call_id, owner FROM calls WHERE outcome IS NULL")
             own = [CallKey(*row[:3]) for row in unfinished if row[3] == worlds[1].stores[number].owner]
             acts, fault = [act(chance, float(at), own) for _ in range(chance.choice((1, 1, 3, 6)))], what > 0.85
-            said.append((number, "which can not write" if fault else "", acts))
+            said.append((number, "which cannot write" if fault else "", acts))
             both = [await world.play(number, acts, fault) for world in worlds]
-        assert fault or both[0] == both[1]  # what can not be written fails sooner where more must be
+        assert fault or both[0] == both[1]  # what cannot be written fails sooner where more must be
         bundled, plain = [world.state() for world in worlds]
         assert bundled == plain

@@ -10,10 +10,11 @@ from tests.stores.sqlite.older_schemas import make_version_1, rows
 from tests.support import fail_after
 from toolwright import ToolCall, tool
 from toolwright.errors import StoreError, ToolwrightError
+from toolwright.stores.contracts.inspection import Pruned, Retention
 from toolwright.stores.contracts.journal import CallKey, Intent, Kept
 from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin import pruning
-from toolwright.stores.sqlite.admin.maintenance import Pruned, Retention, check, prune, stats
+from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.tools.outcome import ToolOutcome
 

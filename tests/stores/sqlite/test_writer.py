@@ -30,10 +30,10 @@ async def test_a_batch_costs_few_commits(file, open_runtime, name, count, most):
         return n
 
     runtime = await open_runtime(file, read, pay)
-    before = runtime._store.commits
+    before = runtime._parts.storage.store.commits
     await runtime.session("s").run_batch([{"name": name, "arguments": {"n": n}} for n in range(count)])
 
-    assert runtime._store.commits - before <= most
+    assert runtime._parts.storage.store.commits - before <= most
 
 
 @pytest.mark.promise("EFF-11")
@@ -45,10 +45,10 @@ async def test_a_replayed_batch_costs_one_commit(file, open_runtime):
     runtime = await open_runtime(file, pay)
     calls = [ToolCall(id=f"c{n}", name="pay", arguments={"n": n}) for n in range(10)]
     await runtime.session("s").run_batch(calls)
-    before = runtime._store.commits
+    before = runtime._parts.storage.store.commits
     await runtime.session("s").run_batch(calls)
 
-    assert runtime._store.commits - before == 1
+    assert runtime._parts.storage.store.commits - before == 1
 
 
 async def test_many_batches_of_many_sessions_at_once_are_all_recorded(file, open_runtime):

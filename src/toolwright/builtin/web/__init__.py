@@ -1,4 +1,4 @@
-"""`web_fetch`: read a page of the web. Owns the tool and what its owner may set; see docs/web-fetch.md for its limits.
+"""`web_fetch`: read a page of the web. Owns the tool and its settings; see docs/web-fetch.md for its limits.
 
 A call is somebody's request for one page, as a click is; so robots.txt, which speaks to crawlers, is asked only where
 the owner wants it. No credential is ever sent.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_PORTS = (80, 443, 8080, 8443)
 USER_AGENT = "toolwright-web-fetch/0.1 (a tool call, not a crawler)"
 _DEFAULT_BYTES = 1024 * 1024
-_SPARE = 5.0  # seconds that the runtime waits beyond our own bounds, which say more when they are met
+_SPARE = 5.0  # seconds that the runtime waits beyond our own limits, whose messages say more
 
 Format = Literal["markdown", "text", "html"]
 
@@ -53,7 +53,7 @@ _RESULT = {
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What the owner of a `web_fetch` decided."""
+    """The settings of a `web_fetch` tool."""
 
     reach: Reach
     ports: frozenset[int] | None

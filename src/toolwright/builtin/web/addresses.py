@@ -1,6 +1,6 @@
 """Which addresses a tool may reach. Owns the kinds of address and the owner's exceptions; does not own resolution.
 
-The tables are our own: what `ipaddress` calls global differs from one Python to the next.
+The tables are our own: the addresses that `ipaddress` calls global differ between Python versions.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ _V6 = [
     )
 ]
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
-# What an owner means by an intranet. The rest, above all link-local with its metadata services, is named or refused.
+# The networks that an owner means by an intranet. All others, above all link-local with its metadata services, must be
+# named or are refused.
 _INTRANET = frozenset({"private", "loopback", "carrier-grade NAT"})
 
 
 def kind_of(address: Address) -> str | None:
-    """What kind of address this is, or None for one that anybody on the internet may reach."""
+    """The kind of an address, or None for a public one."""
     if isinstance(address, ipaddress.IPv4Address):
         return next((kind for network, kind in _V4 if address in network), None)
     if address.scope_id is not None:
@@ -79,7 +80,7 @@ def kind_of(address: Address) -> str | None:
 
 
 class Reach(Struct, frozen=True):
-    """What the owner allows beyond the public internet: hosts by name, networks, or all that is private."""
+    """The addresses that the owner allows beyond the public internet: hosts by name, networks, or all private ones."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()

@@ -1,4 +1,4 @@
-"""Decodes and converts one web page in a limited child. Owns what becomes of a page; does not own how long it may take.
+"""Decodes and converts one web page in a limited child. Owns decoding and conversion; does not own the time limit.
 
 A page can keep a decoder or a parser busy for a long time inside one call of the interpreter, where no thread could be
 stopped and no other would run. This file is loaded on its own, and so imports nothing of the package.
@@ -24,7 +24,7 @@ _CHARSETS = {"utf-8", "utf-16-le", "utf-16-be", "cp1252", "gbk", "gb18030", "big
 }
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
-# What stands in a head, and not the head itself: where nobody closes it, the whole page stands in it.
+# The content of a head, and not the head itself: if it is never closed, the whole page stands in it.
 _NOT_CONTENT = ("script", "style", "noscript", "template", "title", "svg", "iframe", "object", "embed", "canvas")
 _DEEPEST = 20_000  # frames; unclosed paragraphs of old pages nest by the thousand
 _LONGEST_LINK = 2_000
@@ -32,7 +32,7 @@ _GROWTH = 4
 _STACK = 256 * 1024 * 1024
 
 
-def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
+def work(request: dict[str, Any], link: object) -> dict[str, Any]:
     """The text of a page, converted where it is HTML and something else is asked for."""
     text = decode(request["content"], request["content_type"], request["html"], request["truncated"])
     if not request["html"] or request["format"] == "html":
@@ -58,7 +58,7 @@ def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
 
 
 def decode(content: bytes, content_type: str, html: bool, truncated: bool) -> str:
-    """The text of a body by its mark, its header or its own word; what no encoding explains becomes U+FFFD."""
+    """The text of a body by its byte order mark, its header or its own declaration; undecodable bytes become U+FFFD."""
     for mark, marked in MARKS:
         if content.startswith(mark):
             return _decode(content[len(mark) :], marked, truncated)

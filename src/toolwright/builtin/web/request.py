@@ -1,4 +1,4 @@
-"""One guarded request and its redirects. Owns the checks at each hop; does not own what a body means.
+"""One guarded request and its redirects. Owns the checks at each hop; does not own the meaning of a body.
 
 A name is resolved once for each hop, every address is checked, and the connection goes to a checked address while TLS
 and the Host header keep the name. So an answer that changes between check and use changes nothing. There is no proxy,
@@ -124,7 +124,7 @@ async def _find(target: Target, manners: Manners) -> list[Address]:
             found = await manners.resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolError(
-                f"Host {host!r} can not be found; check its spelling.",
+                f"Host {host!r} cannot be found; check its spelling.",
                 category="external",
                 code="name_not_resolved",
                 retry=True,
@@ -136,7 +136,7 @@ async def _find(target: Target, manners: Manners) -> list[Address]:
 async def _ask(
     target: Target, addresses: list[Address], manners: Manners, open_things: AsyncExitStack
 ) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
-    """Send the request and read the head of the response. What it opens is closed with `open_things`."""
+    """Send the request and read the head of the response. Everything that it opens is closed with `open_things`."""
     pool = httpcore.AsyncConnectionPool(
         ssl_context=manners.ssl_context,
         network_backend=Pinned(addresses, manners.connect),

@@ -22,7 +22,7 @@ _TEXTUAL = re.compile(
     r"x-sh|sql|graphql|x-www-form-urlencoded|x-tex|x-httpd-php|rtf)"
 )
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
-_ENOUGH = 64 * 1024  # bytes that tell text from other content
+_ENOUGH = 64 * 1024  # bytes that are enough to distinguish text from other content
 _PICTURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -32,14 +32,14 @@ _PICTURES = {
 
 
 class Body(Struct, frozen=True):
-    """What was read: the bytes as the server meant them, and whether there was more."""
+    """The bytes that were read, unpacked, and whether there was more."""
 
     content: bytes
     truncated: bool
 
 
 async def read_body(chunks: AsyncIterator[bytes], headers: Mapping[str, str], limit: int) -> Body:
-    """Read a body up to a limit, which holds for what came over the wire and for what it unpacks to.
+    """Read a body up to a limit, which holds for the bytes on the wire and for the unpacked bytes.
 
     Raises:
         ToolError: it is packed in a way that was not asked for, or is damaged.
@@ -67,7 +67,7 @@ async def read_body(chunks: AsyncIterator[bytes], headers: Mapping[str, str], li
                     content += unpacker.decompress(chunk, room)
                 except zlib.error as error:
                     raise ToolError(
-                        "The page is damaged: it can not be unpacked; try again later.",
+                        "The page is damaged: it cannot be unpacked; try again later.",
                         category="external",
                         code="bad_encoding",
                         detail=str(error)[:500],
@@ -86,7 +86,7 @@ def media_type_of(headers: Mapping[str, str]) -> str | None:
 
 
 def kind_of(headers: Mapping[str, str], content: bytes) -> Literal["html", "text", "image", "binary"]:
-    """What a body is. A server's claim is believed only as far as the bytes bear it out."""
+    """The kind of a body. A server's claim is used only as far as the bytes confirm it."""
     media_type = media_type_of(headers)
     if media_type in _PICTURES:
         right = content.startswith(_PICTURES[media_type])

@@ -25,7 +25,7 @@ class RobotRules:
         """Let a URL pass.
 
         Raises:
-            ToolError: its host asks not to, or can not be asked.
+            ToolError: its host asks not to, or cannot be asked.
         """
         if not self._wanted:
             return

@@ -1,4 +1,4 @@
-"""One connection. Owns finding addresses, connecting to a checked one, and what the failures of that are called."""
+"""One connection. Owns finding addresses, connecting to a checked one, and the names of connection failures."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class Pinned(httpcore.AsyncNetworkBackend):
 
 @asynccontextmanager
 async def mapped(host: str) -> AsyncIterator[None]:
-    """Turn what the network does to us into failures. Their text is ours: a library's may quote what was sent."""
+    """Turn network errors into failures. Their text is ours: a library's text may quote the data that was sent."""
     try:
         yield
     except httpcore.RemoteProtocolError as error:
         raise ToolError(
-            f"Host {host!r} does not speak proper HTTP; it can not be fetched from.",
+            f"Host {host!r} does not speak proper HTTP; it cannot be fetched from.",
             category="external",
             code="protocol_error",
             detail=str(error)[:500],
         ) from None
     except httpcore.LocalProtocolError as error:
         raise ToolError(
-            "The URL can not be sent; check what it is made of.",
+            "The URL cannot be sent; check what it is made of.",
             category="invalid_arguments",
             code="invalid_url",
             detail=str(error)[:500],
@@ -68,13 +68,13 @@ async def mapped(host: str) -> AsyncIterator[None]:
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
         if _by_tls(error):
             raise ToolError(
-                f"Host {host!r} can not prove who it is (TLS), and is not fetched from.",
+                f"Host {host!r} cannot prove who it is (TLS), and is not fetched from.",
                 category="external",
                 code="tls_failed",
                 detail=str(error)[:500],
             ) from None
         raise ToolError(
-            f"Host {host!r} can not be connected to; try again later.",
+            f"Host {host!r} cannot be connected to; try again later.",
             category="external",
             code="connection_failed",
             retry=True,
@@ -105,5 +105,5 @@ async def resolve_by_system(host: str, port: int) -> list[str]:
 
 @functools.cache
 def usual_tls() -> ssl.SSLContext:
-    """What TLS trusts unless the owner says otherwise. The environment may not add an authority of its own."""
+    """The certificates that TLS trusts unless the owner chooses others. The environment may not add an authority."""
     return httpx.create_ssl_context(trust_env=False)

@@ -1,4 +1,4 @@
-"""User names and passwords in URLs. Owns finding them before a call is recorded, and what is recorded in their place.
+"""User names and passwords in URLs. Owns finding them before a call is recorded, and their replacement in the record.
 
 It errs on the side of finding: a URL that is written so oddly that parsers differ is not fetched either.
 """
@@ -19,8 +19,8 @@ _ENDS = "|".join(_AT)
 # Some sign that there may be credentials: an @ in any of its spellings.
 _SIGNS = (b"@", b"40", b"a0", b"A0", "\N{FULLWIDTH COMMERCIAL AT}".encode())
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-# The URL that an argument is, with any number of slashes, or none. A password may have a slash in it: what follows the
-# first colon is no port then.
+# The URL that an argument is, with any number of slashes, or none. A password may have a slash in it: then the text
+# after the first colon is not a port.
 _WHOLE = re.compile(
     rf"(\s*(?:[a-z][a-z0-9+.-]*:)?[/\\]*)"
     rf"(?:[^/\\?#]*(?:{_ENDS})|[^/\\?#@:\[\]]+:(?!\d{{0,5}}(?:[/\\?#]|$)).*(?:{_ENDS}))",

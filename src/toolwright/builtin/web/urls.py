@@ -1,7 +1,7 @@
 """URLs that a model wrote. Owns which spellings are fetched; does not own which hosts may be reached.
 
 A spelling that two parsers might read in two ways is refused, not interpreted. No message repeats the URL: it may hold
-what its sender should have kept.
+a secret.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Target(Struct, frozen=True):
         try:
             joined = urljoin(str(self.url), location)
         except ValueError:
-            raise refused("can not be read") from None
+            raise refused("cannot be read") from None
         return read_url(joined)
 
 
@@ -58,7 +58,7 @@ def read_url(text: str) -> Target:
     """Read a URL.
 
     Raises:
-        ToolError: it is not one that is fetched.
+        ToolError: the URL cannot be fetched.
     """
     _check_text(text)
     shape = _SHAPE.fullmatch(text)
@@ -79,7 +79,7 @@ def read_url(text: str) -> Target:
         url = httpx.URL(text).copy_with(fragment=None)
         host = url.raw_host.decode("ascii")
     except (httpx.InvalidURL, UnicodeError, ValueError):
-        raise refused("has a host or path that can not be read") from None
+        raise refused("has a host or path that cannot be read") from None
     _check_host(host, authority["host"].startswith("["))
     if url.scheme != scheme or (url.port or _DEFAULT_PORTS[scheme]) != port or url.userinfo:
         raise refused("can be read in two ways")

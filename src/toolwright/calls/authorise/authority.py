@@ -79,7 +79,7 @@ def require_allowed(
         RunRefused: a rule denies it, or it needs an approval that nobody is asked for, or a rule could not be decided.
     """
     entry = PreparedCall()
-    entry.tool, entry.name, entry.call_id = tool, tool.name, id
+    entry.tool, entry.name, entry.call_id = tool, tool.definition.name, id
     entry.arguments = tool.validate(arguments)
     entry.source = source or origin.source
     entry.parent_id = None if origin.call is None else origin.call.call_id
@@ -138,7 +138,7 @@ class RuleBook:
 
         Raises:
             RuleUnknown: a rule with a function is not among theirs.
-            PolicyError: what is stored can not be used here.
+            PolicyError: what is stored cannot be used here.
         """
         if not stored:
             return ()

@@ -154,7 +154,7 @@ def broke(call: ActiveCall, error: Exception) -> None:
 
 
 @coroutine
-def resume(started: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
+def resume(started: Coroutine[Any, Any, Any], waiting: object) -> Generator[Any, Any, Any]:
     """Await a coroutine whose first step was taken already and that waits for `waiting`."""
     while True:
         try:

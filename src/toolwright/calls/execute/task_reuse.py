@@ -39,26 +39,22 @@ class LentTask(asyncio.Task[None]):
     touched = False
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Part of `asyncio.Task`."""
         object.__setattr__(self, "touched", True)
         return super().cancel(msg)
 
     def uncancel(self) -> int:
-        """Part of `asyncio.Task`."""
         object.__setattr__(self, "touched", True)
         return super().uncancel()
 
     def add_done_callback(self, *args: Any, **options: Any) -> None:
-        """Part of `asyncio.Task`."""
         object.__setattr__(self, "touched", True)
         super().add_done_callback(*args, **options)
 
     def set_name(self, value: object) -> None:
-        """Part of `asyncio.Task`."""
         object.__setattr__(self, "touched", True)
         super().set_name(value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, "touched", True)
         super().__setattr__(name, value)
 

@@ -197,19 +197,19 @@ class ThreadPool:
                 # Nobody is idle by the count: a job is on its way to this thread.
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None] | None, *args: Any) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None] | None, *args: object) -> None:
     if callback is not None:
         with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             loop.call_soon_threadsafe(callback, *args)
 
 
-def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _deliver(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     if future.done():
         return
     if error is None:
         future.set_result(result)
     elif isinstance(error, (StopIteration, GeneratorExit, KeyboardInterrupt)):
-        # A coroutine can not be thrown the first two as errors of what it awaits. The third would end the program,
+        # A coroutine cannot be thrown the first two as errors of what it awaits. The third would end the program,
         # and on a thread it is never the user's, for signals reach only the main one.
         wrapped = RuntimeError(f"the tool raised {type(error).__name__}")
         wrapped.__cause__ = error

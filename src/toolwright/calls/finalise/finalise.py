@@ -64,7 +64,13 @@ def settle(run: ActiveCall, result: Any) -> ToolOutcome | None:
         return None
     if redactor is not None:
         return _settle_redacted(run, result, redactor)
-    if not run.owner.context.hooked and kind not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+    tool = run.tool
+    if (
+        not run.owner.context.hooked
+        and kind not in SPECIAL
+        and tool is not None
+        and (kind is tool.output_type or tool.check_output is None)
+    ):
         # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
         try:
             if payload is None:
@@ -83,10 +89,12 @@ def settle(run: ActiveCall, result: Any) -> ToolOutcome | None:
     return _settle_outcome(run, result, _outcome(run, result))
 
 
-def _settle_redacted(run: ActiveCall, result: Any, redactor: Redactor) -> ToolOutcome | None:
+def _settle_redacted(run: ActiveCall, result: object, redactor: Redactor) -> ToolOutcome | None:
     """The same in a session that has secrets: nothing leaves without being looked through for them."""
     outcome = _outcome(run, result)
-    checked = run.tool is not None and run.tool.check_output is not None
+    # Against its schema the value is held as the tool gave it: a handle might not fit.
+    tool = run.tool
+    checked = tool is not None and tool.check_output is not None and type(result) is not tool.output_type
     if outcome.status == "success" and (checked or weight(outcome) > AT_ONCE):
         return None
     if outcome.status == "failure" and weight(outcome) > AT_ONCE:
@@ -95,7 +103,7 @@ def _settle_redacted(run: ActiveCall, result: Any, redactor: Redactor) -> ToolOu
     return settled if settled is None else _redact_projected(run, settled, redactor)
 
 
-def _settle_outcome(run: ActiveCall, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
+def _settle_outcome(run: ActiveCall, result: object, outcome: ToolOutcome) -> ToolOutcome | None:
     if type(result) is Pending and run.key_taken:
         return None
     if run.owner.context.hooked and (run.attempt or run.owner.context.hooks.project is not None):
@@ -107,7 +115,7 @@ def _settle_outcome(run: ActiveCall, result: Any, outcome: ToolOutcome) -> ToolO
     return outcome if is_plain(outcome, run.tool, run.owner.policy) else None
 
 
-async def finish(run: ActiveCall, result: Any) -> ToolOutcome:
+async def finish(run: ActiveCall, result: object) -> ToolOutcome:
     """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
     outcome = await _whole_outcome(run, result)
     payload = outcome.payload
@@ -205,7 +213,7 @@ def _is_short(result: Any) -> bool:
     return kind is not Failure or not isinstance(result.message, str) or len(result.message) <= SMALL
 
 
-def _outcome(run: ActiveCall, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
+def _outcome(run: ActiveCall, result: object, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
     outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by, encode)
     if run.decision is not None and outcome.decision is None:
         outcome = replace(outcome, decision=run.decision)

@@ -81,7 +81,7 @@ def save_output(folder: Path, call_id: str, data: bytes) -> str:
     """Write a new file named after a call, and return its path. It is on the disk by then: the outcome will name it.
 
     Raises:
-        OSError: it can not be written; nothing of it is there.
+        OSError: it cannot be written; nothing of it is there.
     """
     name = _UNSAFE.sub("_", call_id)[:100]
     if name != call_id or name.startswith("."):

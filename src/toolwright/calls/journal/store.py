@@ -246,9 +246,7 @@ class StoreJournal:
             else:
                 job = self._store.finish(identity(run), outcome, run.record.started_at, self._clock.now())
         except Exception as error:  # at what a tool put into its outcome
-            told = StoreError(
-                f"The outcome of call {run.call_id!r} can not be written: {type(error).__name__}: {error}"
-            )
+            told = StoreError(f"The outcome of call {run.call_id!r} cannot be written: {type(error).__name__}: {error}")
             job = asyncio.get_running_loop().create_future()
             job.set_exception(told)
         self._when_done(run, job, functools.partial(self._committed, run, outcome, then))

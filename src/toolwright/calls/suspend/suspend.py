@@ -56,7 +56,7 @@ def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -
 
 
 def complete(run: ActiveCall, news: Resolution | Exception) -> None:
-    """The call's completion has come, or can not be waited for."""
+    """The call's completion has come, or cannot be waited for."""
     run.watch = None
     run.owner.call_waits(run, False)
     if isinstance(news, Exception):

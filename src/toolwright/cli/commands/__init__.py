@@ -1,1 +1,1 @@
-"""The commands, one file each. Each owns its arguments and the order of what it does."""
+"""The commands, one file each. Each owns its arguments and the order of its actions."""

@@ -1,4 +1,4 @@
-"""`toolwright approvals`: what waits for a person, and the person's decisions."""
+"""`toolwright approvals`: calls that wait for a person, and the person's decisions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import getpass
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -96,9 +95,9 @@ def approve(
     yes: Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Let calls run that wait for it. Whoever decides first, decides.
+    """Approve calls that wait for approval. The first decision counts.
 
-    A call goes on where it waits; where nobody runs it any more, when its batch is run again or by `recover`.
+    A call continues where it waits; if no process runs it any more, when its batch is run again or by `recover`.
     """
     with reported():
         given = None if arguments is None else read_object(arguments, "given")
@@ -121,7 +120,7 @@ def deny(
     yes: Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Keep calls from running that wait for leave. Whoever decides first, decides."""
+    """Deny calls that wait for approval. The first decision counts."""
     with reported():
         said = {"reason": reason, "always": _pattern(always, matching)}
         _decide("deny", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app))
@@ -133,7 +132,7 @@ def _pattern(always: bool, matching: str | None) -> dict[str, Any] | None:
     return {} if always else None
 
 
-def _list_decided(store: Path, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
+def _list_decided(store: str, session: str | None, limit: int, before: int | None, as_json: bool) -> None:
     found = asyncio.run(_read_decided(store, session, limit, before))
     if as_json:
         print_json([data_of(request) for request in found])
@@ -145,12 +144,12 @@ def _list_decided(store: Path, session: str | None, limit: int, before: int | No
         Screen(stderr=True).print("Nothing was decided.")
 
 
-async def _read_decided(store: Path, session: str | None, limit: int, before: int | None) -> list[Approval]:
+async def _read_decided(store: str, session: str | None, limit: int, before: int | None) -> list[Approval]:
     async with opened(store) as runtime:
         return await runtime.decisions(session, limit=limit, before=before)
 
 
-async def _read(store: Path, session: str | None) -> list[Approval]:
+async def _read(store: str, session: str | None) -> list[Approval]:
     async with opened(store) as runtime:
         return await runtime.approvals(session)
 
@@ -192,7 +191,7 @@ def _data(one: Chosen, end: Resolved | KeyRefused) -> dict[str, Any]:
     return {**known, **({"refused": str(end)} if isinstance(end, KeyRefused) else data_of(end))}
 
 
-async def _choose(store: Path, words: Sequence[str], session: str | None) -> list[Chosen]:
+async def _choose(store: str, words: Sequence[str], session: str | None) -> list[Chosen]:
     requests = await _read(store, session)
     chosen = [await choose(store, requests, word, session) for word in words]
     return list({one.key: one for one in chosen}.values())
@@ -213,7 +212,7 @@ def _confirm(verb: Verb, counted: Sequence[Chosen]) -> None:
 
 
 async def _settle(
-    verb: Verb, store: Path, app: App, chosen: Sequence[Chosen], said: dict[str, Any]
+    verb: Verb, store: str, app: App, chosen: Sequence[Chosen], said: dict[str, Any]
 ) -> list[Resolved | KeyRefused]:
     ends: list[Resolved | KeyRefused] = []
     async with opened(store, app) as runtime:
@@ -244,7 +243,7 @@ def _told(one: Chosen, stands: Resolved) -> str:
 
 
 def approval_table(requests: Sequence[Approval], now: float) -> Table:
-    """A numbered line for each request, with what it would be run with below."""
+    """A numbered line for each request, with its arguments below."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)
@@ -272,7 +271,7 @@ def approval_table(requests: Sequence[Approval], now: float) -> Table:
 
 
 def _subject(request: Approval) -> list[str]:
-    """A line that says what the call would run or touch, where that is more than its tool."""
+    """A line with the command or the resources of the call, where that is more than its tool."""
     subject = request.subject
     if subject is None or subject.text == request.tool:
         return []
@@ -282,7 +281,7 @@ def _subject(request: Approval) -> list[str]:
 
 
 def decision_table(requests: Sequence[Approval]) -> Table:
-    """A line for each decision, with the arguments that were asked about, and those that a person gave."""
+    """A line for each decision, with the arguments that were asked about, and those that a person gave instead."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)

@@ -54,7 +54,8 @@ def batch(
 
     With --json, or into a pipe: JSON in the shape the calls came in, ready to be sent back.
 
-    With --db: durable. Run again, what has an outcome is not run again; what needs approval waits for it.
+    With --db: durable. When the batch is run again, calls with an outcome are not; calls that need approval wait for
+    it.
     """
     with reported():
         screen, log = Screen(), Screen(stderr=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,8 +15,8 @@ from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import reported
 from toolwright.cli.input import options
 from toolwright.cli.input.stores import require_store
-from toolwright.stores.sqlite.admin import history
-from toolwright.stores.sqlite.admin.history import PastBatch, PastCall
+from toolwright.stores.contracts.inspection import PastBatch, PastCall
+from toolwright.stores.opening import inspect_store
 
 _ALL = 1 << 40
 
@@ -29,7 +28,7 @@ def batches(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """List the batches of a store, the newest first; `batches show` tells of one.
+    """List the batches of a store, the newest first; `batches show` shows one.
 
     Those with unfinished calls were cut off, wait for something, or run now.
     """
@@ -38,7 +37,7 @@ def batches(
         return
     with reported():
         store = require_store(db)
-        found = asyncio.run(history.batches(store, session, limit=limit))
+        found = asyncio.run(inspect_store(store).batches(session, limit=limit))
         if as_json:
             print_json([batch_data(batch) for batch in found])
         elif found:
@@ -54,7 +53,7 @@ def show(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the calls of a batch: how each stands, what it was given, what came of it, and what it waits for."""
+    """Show the calls of a batch: the state, arguments, outcome and waits of each."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
         one, found = asyncio.run(_read(require_store(given.db), batch, given.session))
@@ -70,7 +69,8 @@ def show(
         console.print(call_table(found))
 
 
-async def _read(store: Path, word: str, session: str | None) -> tuple[PastBatch, list[PastCall]]:
-    one = find_batch(await history.batches(store, session, limit=_ALL), word)
-    found = await history.calls(store, batch=one.batch, session=one.session)
+async def _read(store: str, word: str, session: str | None) -> tuple[PastBatch, list[PastCall]]:
+    inspector = inspect_store(store)
+    one = find_batch(await inspector.batches(session, limit=_ALL), word)
+    found = await inspector.calls(batch=one.batch, session=one.session)
     return one, [call for call in found if call.key.scope == one.scope]

@@ -46,11 +46,11 @@ def call(
     events: options.Events = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """Call one tool and print what a model would read.
+    """Call one tool and print the text that a model would read.
 
     The text goes to stdout as it is, and how it went to stderr.
 
-    With --json the whole outcome goes to stdout. With --db it waits for what it needs from outside.
+    With --json the whole outcome goes to stdout. With --db the call waits for approvals and events.
     """
     with reported():
         console = Screen(stderr=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -18,15 +17,15 @@ from toolwright.cli.exits import DAMAGED, BadInput, complain, is_damage, reporte
 from toolwright.cli.input import options
 from toolwright.cli.input.stores import require_store
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.admin import maintenance as care
-from toolwright.stores.sqlite.core import migrate as upgrade
+from toolwright.stores.contracts.inspection import Pruned, Stats
+from toolwright.stores.opening import inspect_store
 
 
 def stats(db: options.Db = None, as_json: options.Json = False) -> None:
-    """Count what a store has."""
+    """Count the records of a store."""
     with reported():
         store = require_store(db)
-        found = asyncio.run(care.stats(store))
+        found = asyncio.run(inspect_store(store).stats())
         if as_json:
             print_json(msgspec.to_builtins(found))
         else:
@@ -38,7 +37,7 @@ def check(db: options.Db = None, as_json: options.Json = False) -> None:
     with reported():
         store = require_store(db)
         try:
-            told = asyncio.run(care.check(store))
+            told = asyncio.run(inspect_store(store).check())
         except StoreError as error:
             if not is_damage(error):
                 raise
@@ -68,13 +67,13 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove old finished calls and background runs, with what belongs to them. A call that is removed would run again.
+    """Remove old finished calls and background runs with their records. A call that is removed would run again.
 
-    What is unfinished stays, and what it needs to go on.
+    Unfinished work and the records that it needs stay.
     """
     with reported():
         store, instant = require_store(db), read_moment(before, "--before")
-        planned = asyncio.run(care.prune(store, instant, sessions=session, dry_run=True))
+        planned = asyncio.run(inspect_store(store).prune(instant, sessions=session, dry_run=True))
         if not as_json:
             echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
         something = bool(planned.calls or planned.processes or planned.firings or vacuum)
@@ -85,7 +84,7 @@ def prune(
                 raise BadInput("Nothing was removed")
         removed = planned
         if not dry_run and something:
-            removed = asyncio.run(care.prune(store, instant, sessions=session, vacuum=vacuum))
+            removed = asyncio.run(inspect_store(store).prune(instant, sessions=session, vacuum=vacuum))
         if as_json:
             print_json({"before": instant, "dry_run": dry_run, **msgspec.to_builtins(removed)})
         elif not dry_run and not something:
@@ -98,7 +97,7 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
     """Bring the store of an older version up to date, all of it or nothing; opening it with a runtime does the same."""
     with reported():
         store = require_store(db)
-        was, now = asyncio.run(upgrade.migrate(store))
+        was, now = asyncio.run(inspect_store(store).migrate())
         if as_json:
             print_json({"before": was, "after": now})
         elif was == now:
@@ -107,7 +106,7 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
             echo(f"{store} went from version {was} to {now}.")
 
 
-def _pruned(counts: care.Pruned) -> str:
+def _pruned(counts: Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
     runs = f", {counts.processes} background runs" if counts.processes else ""
     fired = f", {counts.firings} firings of schedules" if counts.firings else ""
@@ -115,14 +114,14 @@ def _pruned(counts: care.Pruned) -> str:
     return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{more}"
 
 
-def _stats_table(store: Path, found: care.Stats) -> Table:
+def _stats_table(store: str, found: Stats) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     calls = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.calls.items()))
     runs = ", ".join(f"{count} {status}" for status, count in sorted(found.processes.items()))
     rows = {
-        "store": str(store),
+        "store": store,
         "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free",
         "sessions": str(found.sessions),
         "calls": calls or "none",

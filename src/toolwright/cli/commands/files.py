@@ -37,7 +37,7 @@ def ls(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """List what stands in a directory of a session."""
+    """List a directory of a session."""
     with reported():
         found = _use(require_store(db), session, lambda files: _list(files, path))
         if as_json:
@@ -76,9 +76,9 @@ def put(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a file of a session, in place of what was there: all of it or nothing.
+    """Write a file of a session, replacing the old one: all of it or nothing.
 
-    A directory is added to what is there, one file after the other.
+    A directory is merged into the existing one, one file after the other.
     """
     with reported():
         store = require_store(db)
@@ -160,9 +160,7 @@ async def _place(files: Files, path: str, name: str) -> str:
     return f"{path}/{name}" if path.endswith("/") or (found is not None and found.directory) else path
 
 
-def _put_directory(
-    store: Path, session: str, source: str, name: str, path: str, recursive: bool, as_json: bool
-) -> None:
+def _put_directory(store: str, session: str, source: str, name: str, path: str, recursive: bool, as_json: bool) -> None:
     if not recursive:
         raise BadInput(f"{source!r} is a directory; add --recursive to put all that is in it")
     found = look_through(source, store)
@@ -175,7 +173,7 @@ def _put_directory(
     _tell(session, {"path": place}, place, written, as_json)
 
 
-def _get_directory(store: Path, session: str, path: str, place: Path, force: bool, as_json: bool) -> None:
+def _get_directory(store: str, session: str, path: str, place: Path, force: bool, as_json: bool) -> None:
     top = _use(store, session, lambda files: files.list(path))
     written = _use(store, session, lambda files: get_tree(files, top, place, force=force))
     _tell(session, {"path": path, "to": str(place)}, str(place), written, as_json)
@@ -191,7 +189,7 @@ def _tell(session: str, where: dict[str, str], place: str, written: Written, as_
         echo(f"Left out, for they are links, devices or the store itself: {', '.join(written.left_out)}", err=True)
 
 
-def _use(store: Path, session: str, what: Callable[[Files], Awaitable[T]]) -> T:
+def _use(store: str, session: str, what: Callable[[Files], Awaitable[T]]) -> T:
     return use_session(store, session, lambda runtime: what(runtime.session(session).files))
 
 

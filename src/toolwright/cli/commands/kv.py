@@ -1,9 +1,8 @@
-"""`toolwright kv`: what a session keeps under names."""
+"""`toolwright kv`: the named values of a session."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -59,7 +58,7 @@ def set_(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write the value of a key, in place of what was there."""
+    """Write the value of a key, replacing the old one."""
     with reported():
         store, found = require_store(db), read_json(value)
         _use(store, session, lambda kv: kv.set(key, found))
@@ -80,5 +79,5 @@ def rm(key: Key, session: Of, db: options.Db = None, as_json: options.Json = Fal
             echo(f"{key} is removed")
 
 
-def _use(store: Path, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
+def _use(store: str, session: str, what: Callable[[KeyValue], Awaitable[T]]) -> T:
     return use_session(store, session, lambda runtime: what(runtime.session(session).kv))

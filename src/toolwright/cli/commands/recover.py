@@ -1,10 +1,9 @@
-"""`toolwright recover`: finish what a crash cut off."""
+"""`toolwright recover`: finish calls that a crash cut off."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +31,7 @@ MEANINGS = {
     "waiting": "went on waiting",
     "left": "left as it is",
 }
-"""What was done, for people; --json has the word itself."""
+"""The action for people; --json has the word itself."""
 
 
 def recover(
@@ -47,9 +46,9 @@ def recover(
     spill_dir: options.SpillDir = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """Finish what a crash cut off, each call as its tool says, and tell what was done for each.
+    """Finish calls that a crash cut off, each by the crash policy of its tool, and show the action for each.
 
-    Calls that other processes run now are not touched. What waits for a person or for something outside stays so.
+    Calls that other processes run now are not touched. Calls that wait for a person or an event continue to wait.
     """
     with reported():
         set_up_log(verbose)
@@ -71,7 +70,7 @@ def recover(
         raise typer.Exit(exit_code([one.outcome for one in done]))
 
 
-async def _recover(store: Path, app: App, session: str | None, scope: str | None) -> list[Recovered]:
+async def _recover(store: str, app: App, session: str | None, scope: str | None) -> list[Recovered]:
     async with opened(store, app) as runtime:
         return await runtime.recover(session, scope=scope)
 
@@ -81,7 +80,7 @@ def _data(one: Recovered) -> dict[str, Any]:
 
 
 def recovered_table(done: Sequence[Recovered]) -> Table:
-    """One line for each call: what was done, and the outcome it has now."""
+    """One line for each call: the action, and the outcome it has now."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("call", no_wrap=True)
     table.add_column("session", no_wrap=True)

@@ -1,10 +1,9 @@
-"""`toolwright resolve`: what a call waits for has come."""
+"""`toolwright resolve`: complete a wait of a call."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -37,9 +36,9 @@ def resolve(
     cancel: Annotated[str | None, typer.Option(metavar="REASON", help="It will not come.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Complete a call, or an event that it waits for, by its key. Whoever comes first, decides.
+    """Complete a call, or an event that it waits for, by its key. The first answer counts.
 
-    The call goes on where it waits; where nobody runs it any more, when its batch is run again or by `recover`.
+    The call continues where it waits; if no process runs it any more, when its batch is run again or by `recover`.
     """
     with reported():
         if sum(given is not None for given in (value, error, cancel)) > 1:
@@ -55,7 +54,7 @@ def resolve(
 
 
 async def _settle(
-    store: Path, app: App, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    store: str, app: App, key: str, value: object, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     async with opened(store, app) as runtime:
         try:
@@ -70,7 +69,7 @@ async def _settle(
 
 
 async def _resolve(
-    runtime: Runtime, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    runtime: Runtime, key: str, value: object, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     if error is not None:
         return await runtime.reject(key, code=error[0], message=error[1])

@@ -1,4 +1,4 @@
-"""`toolwright runs`: what runs in the background, looked at, followed and steered from the shell."""
+"""`toolwright runs`: background runs, shown, followed and controlled from the shell."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,7 +39,7 @@ def runs(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """List what runs or ran in the background, the newest first; the other commands look at one, or steer it."""
+    """List background runs, the newest first; the other commands show one, or control it."""
     if context.invoked_subcommand is not None:
         context.obj = options.Before(db, session, as_json)
         return
@@ -61,7 +60,7 @@ def show(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show all that is known of a run: its facts, the runs that it started, its events, and what came of it."""
+    """Show everything about a run: its facts, the runs that it started, its events, and its outcome."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
         tree, events = asyncio.run(_show(require_store(given.db), run, given.session))
@@ -98,9 +97,10 @@ def follow(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Follow runs with progress bars until they are over, with those that they start. Ctrl-C leaves them running.
+    """Follow runs with progress bars until they are finished, with the runs that they start. Ctrl-C leaves them
+    running.
 
-    Without a terminal: a line for each thing that happens. With --json: the runs, once they are over.
+    Without a terminal: a line for each event. With --json: the runs, once they are finished.
     """
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
@@ -122,7 +122,7 @@ def wait(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Wait until a run is over, and print what a model would read of it.
+    """Wait until a run is finished, and print the text that a model would read.
 
     Ends with 0 when it completed, with 1 when it failed, was cancelled or abandoned, with 5 when it is not over yet.
     """
@@ -149,7 +149,7 @@ def cancel(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Ask a run, and all that it started, to stop. Ends with 3 when it was over already."""
+    """Ask a run, and all runs that it started, to stop. Ends with 3 when it was finished already."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
         asked, process = asyncio.run(_cancel(require_store(given.db), run, given.session, reason))
@@ -174,9 +174,9 @@ def resume(
     session: options.OfSession = None,
     as_json: options.Json = False,
 ) -> None:
-    """Let an abandoned run continue: its finished steps stay finished, and what a crash cut off runs again.
+    """Let an abandoned run continue: its finished steps stay finished, and the step that a crash cut off runs again.
 
-    Do this when you know that what was cut off may happen again. A worker takes it up.
+    Do this when you know that the step may happen twice. A worker then continues the run.
     """
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
@@ -211,25 +211,25 @@ def signal(
 
 
 @asynccontextmanager
-async def _run(store: Path, word: str, session: str | None) -> AsyncIterator[tuple[Runtime, Run]]:
+async def _run(store: str, word: str, session: str | None) -> AsyncIterator[tuple[Runtime, Run]]:
     id = await find_run(store, word, session)
     async with opened(store, worker=False) as runtime:
         yield runtime, await runtime.run(id)
 
 
-async def _list(store: Path, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
+async def _list(store: str, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
     async with opened(store, worker=False) as runtime:
         return [run.process for run in await runtime.runs(session, active=active, limit=limit)]
 
 
-async def _show(store: Path, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
+async def _show(store: str, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
     async with _run(store, word, session) as (_, run):
         below = [child.process for child in await run.children()]
         events = [event async for event in run.events() if event.type != "output"]
         return [await run.refresh(), *below], events
 
 
-async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> None:
+async def _logs(store: str, word: str, given: options.Before, follow: bool) -> None:
     async with _run(store, word, given.session) as (_, run):
         if given.as_json:
             async for event in run.follow() if follow else run.events():
@@ -247,7 +247,7 @@ async def _logs(store: Path, word: str, given: options.Before, follow: bool) -> 
                 pieces.append(Piece(**event.payload))
         _write(render(pieces, (await run.refresh()).log_chars))
         text = LogText()
-        text.of(pieces)  # so that what follows goes on in the same line, of the same stream
+        text.of(pieces)  # so that the next text continues in the same line, of the same stream
         async for event in run.follow(last):
             if event.type == "output":
                 _write(text.of([Piece(**event.payload)]))
@@ -261,7 +261,7 @@ def _write(text: str) -> None:
         print_text(text, nl=False)
 
 
-async def _follow(store: Path, words: Sequence[str], given: options.Before) -> list[BackgroundRun]:
+async def _follow(store: str, words: Sequence[str], given: options.Before) -> list[BackgroundRun]:
     ids = [await find_run(store, word, given.session) for word in words]
     console = Screen()
     async with opened(store, worker=False) as runtime:
@@ -279,27 +279,27 @@ async def _follow(store: Path, words: Sequence[str], given: options.Before) -> l
         return [await run.refresh() for run in ended]
 
 
-async def _wait(store: Path, word: str, session: str | None, timeout: float | None) -> BackgroundRun:
+async def _wait(store: str, word: str, session: str | None, timeout: float | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         with suppress(TimeoutError):
             await run.wait(timeout)
         return run.process
 
 
-async def _cancel(store: Path, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
+async def _cancel(store: str, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
     if not reason.strip():
         raise BadInput("--reason is empty; say why, or leave it out")
     async with _run(store, word, session) as (_, run):
         return await run.cancel(reason), run.process
 
 
-async def _resume(store: Path, word: str, session: str | None, by: str | None) -> BackgroundRun:
+async def _resume(store: str, word: str, session: str | None, by: str | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         await run.resume(by=by)
         return run.process
 
 
-async def _signal(store: Path, word: str, session: str | None, name: str, value: Any) -> tuple[str, int]:
+async def _signal(store: str, word: str, session: str | None, name: str, value: object) -> tuple[str, int]:
     async with _run(store, word, session) as (_, run):
         return run.id, await run.signal(name, value)
 

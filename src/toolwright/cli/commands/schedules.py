@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -30,7 +29,7 @@ from toolwright.errors import ScheduleError
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.schedules.zones import find_zone
 from toolwright.stores.contracts.schedule import Fired, Schedule
-from toolwright.stores.sqlite.admin.history import schedules_called
+from toolwright.stores.opening import inspect_store
 
 Result = TypeVar("Result")
 Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule; its beginning is enough.")]
@@ -121,7 +120,7 @@ def next_(id: Id, count: Count = 5, db: options.Db = None, as_json: options.Json
 
 
 def history(id: Id, count: Count = 20, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Show what a schedule did for its instants, the newest first."""
+    """Show the runs and skipped instants of a schedule, the newest first."""
     with reported():
         schedule, found = _with(db, id, lambda handle: handle.history(count))
         if as_json:
@@ -139,13 +138,13 @@ def pause(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
 
 
 def resume(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Let a schedule go on with its next instant from now. Ends with 3 when it was not paused."""
+    """Let a schedule continue with its next instant from now. Ends with 3 when it was not paused."""
     with reported():
         _change(db, id, as_json, lambda handle: handle.resume(), "active again")
 
 
 def rm(id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
-    """End a schedule; runs that it started go on. Ends with 3 when it was over already."""
+    """End a schedule; runs that it started continue. Ends with 3 when it was finished already."""
     with reported():
         _change(db, id, as_json, lambda handle: handle.cancel(), "removed")
 
@@ -161,7 +160,7 @@ def run_now(id: Id, app: options.AppName = None, db: options.Db = None, as_json:
 
 
 def _change(
-    db: Path | None, id: str, as_json: bool, change: Callable[[ScheduleHandle], Awaitable[bool]], told: str
+    db: str | None, id: str, as_json: bool, change: Callable[[ScheduleHandle], Awaitable[bool]], told: str
 ) -> None:
     schedule, done = _with(db, id, change)
     if as_json:
@@ -172,11 +171,11 @@ def _change(
 
 
 def _with(
-    db: Path | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]], app: App | None = None
+    db: str | None, word: str, do: Callable[[ScheduleHandle], Awaitable[Result]], app: App | None = None
 ) -> tuple[Schedule, Result]:
-    """Do something with the schedule that a word means; return it as it is then, and what was given."""
+    """Do something with the schedule that a word means; return the schedule afterwards, and the result."""
 
-    async def work(store: Path) -> tuple[Schedule, Result]:
+    async def work(store: str) -> tuple[Schedule, Result]:
         async with _schedule(store, word, app) as handle:
             done = await do(handle)
             return await handle.refresh(), done
@@ -185,13 +184,13 @@ def _with(
 
 
 @asynccontextmanager
-async def _schedule(store: Path, word: str, app: App | None) -> AsyncIterator[ScheduleHandle]:
-    id = the_one("schedule", await schedules_called(store, word), word, None)
+async def _schedule(store: str, word: str, app: App | None) -> AsyncIterator[ScheduleHandle]:
+    id = the_one("schedule", await inspect_store(store).find_schedules(word), word, None)
     async with opened(store, app, worker=False) as runtime:
         yield await runtime.scheduled(id)
 
 
-async def _list(store: Path, session: str | None, active: bool) -> list[ScheduleHandle]:
+async def _list(store: str, session: str | None, active: bool) -> list[ScheduleHandle]:
     async with opened(store, worker=False) as runtime:
         return await runtime.schedules(session, active=active)
 
@@ -214,7 +213,7 @@ def _in_options(message: str) -> str:
 def _table(found: Sequence[Schedule], now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     names = short_ids([schedule.id for schedule in found])
-    # What names a schedule and how it stands is never cut; of the others the widest is broken first.
+    # The id and state of a schedule are never cut; of the other columns the widest is wrapped first.
     table.add_column("schedule", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", overflow="fold")
     table.add_column("title", overflow="fold")

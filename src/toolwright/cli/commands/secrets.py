@@ -17,7 +17,7 @@ from toolwright.cli.input.apps import app_of_store
 from toolwright.cli.input.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime.runtime import Runtime
-from toolwright.session.secrets.secrets import LONGEST
+from toolwright.session.secrets.encodings import LONGEST
 from toolwright.tools.service_protocols import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
@@ -34,9 +34,9 @@ def set_(
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a secret, in place of what was there. Its value is asked for, or read from stdin.
+    """Write a secret, replacing the old one. Its value is asked for, or read from stdin.
 
-    Of what comes from stdin, one end of line is left out.
+    One line ending at the end of stdin is removed.
     """
     with reported():
         if context.args or "=" in name:  # `token=value` is how others take one
@@ -79,10 +79,10 @@ def rm(name: Name, session: Of, db: options.Db = None, as_json: options.Json = F
 
 
 def _asked(name: str) -> str:
-    """What somebody types at a terminal, which does not show it."""
+    """Text typed at a terminal that does not show it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", getpass.GetPassWarning)  # It would go on, and show what is typed.
+            warnings.simplefilter("error", getpass.GetPassWarning)  # It would continue, and show the typed text.
             return getpass.getpass(f"Value of {name}: ", stream=sys.stderr)
     except EOFError:
         raise BadInput("No value was given; nothing was set") from None
@@ -91,7 +91,7 @@ def _asked(name: str) -> str:
 
 
 def _from_stdin(name: str) -> str:
-    """What is on stdin, without the end of line that `echo` and editors add."""
+    """The text on stdin, without the line ending that `echo` and editors add."""
     data = sys.stdin.buffer.read(LONGEST + len(b"\r\n") + 1)
     if len(data) > LONGEST + len(b"\r\n"):
         raise BadInput(f"The value of secret {name!r} on stdin is too long; use at most {LONGEST} bytes")
@@ -111,7 +111,7 @@ async def _set(runtime: Runtime, session: str, name: str, value: str) -> None:
 async def _require_key(runtime: Runtime, session: str, name: str) -> None:
     """Refuse a master key that opens nothing in the store: the program that has the right one could not open more.
 
-    The secret itself does not count: one whose key is lost is mended by setting it again.
+    The secret itself does not count: if its key is lost, it is repaired by setting it again.
     """
     refusal: SecretsError | None = None
     for info in await runtime.sessions():

@@ -32,7 +32,7 @@ _LAST = 10
 
 
 def list_(db: options.Db = None, as_json: options.Json = False) -> None:
-    """List the sessions of a store, with what they keep."""
+    """List the sessions of a store, with the number of their records."""
     with reported():
         found = asyncio.run(_list(require_store(db)))
         if as_json:
@@ -44,7 +44,7 @@ def list_(db: options.Db = None, as_json: options.Json = False) -> None:
 
 
 def show(session_id: Id, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Show what a session keeps: its latest messages, keys, resources, attachments and connections."""
+    """Show the contents of a session: its latest messages, keys, resources, attachments and connections."""
     with reported():
         info, found = asyncio.run(_show(require_store(db), session_id))
         if as_json:
@@ -60,7 +60,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write all that a session keeps into one archive. Secrets stay sealed in it; calls are not part of it."""
+    """Write the contents of a session into one archive. Secrets stay sealed in it; calls are not part of it."""
     with reported():
         written = asyncio.run(_export(require_store(db), session_id, file, force))
         if as_json:
@@ -93,7 +93,7 @@ def import_(
             return
         echo(f"{plain(read.session)} is there ({_counted(read.counts)})")
         if read.secrets_left_out:
-            echo(f"Left out, for they can not be opened here: {', '.join(read.secrets_left_out)}", err=True)
+            echo(f"Left out, for they cannot be opened here: {', '.join(read.secrets_left_out)}", err=True)
 
 
 def delete(
@@ -102,7 +102,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove a session that has nothing unfinished, with its calls and all it keeps."""
+    """Remove a session that has nothing unfinished, with its calls and contents."""
     with reported():
         store = require_store(db)
         info = asyncio.run(_find(store, session_id))
@@ -119,19 +119,19 @@ def delete(
             echo(f"{plain(session_id)} is removed")
 
 
-async def _list(store: Path) -> list[SessionInfo]:
+async def _list(store: str) -> list[SessionInfo]:
     async with opened(store) as runtime:
         return await runtime.sessions()
 
 
-async def _find(store: Path, session_id: str) -> SessionInfo:
+async def _find(store: str, session_id: str) -> SessionInfo:
     found = next((info for info in await _list(store) if info.id == session_id), None)
     if found is None:
         raise BadInput(f"There is no session {session_id!r} in the store; see toolwright session list")
     return found
 
 
-async def _show(store: Path, session_id: str) -> tuple[SessionInfo, dict[str, Sequence[Any]]]:
+async def _show(store: str, session_id: str) -> tuple[SessionInfo, dict[str, Sequence[Any]]]:
     info = await _find(store, session_id)
     async with opened(store) as runtime:
         session = runtime.session(session_id)
@@ -146,17 +146,17 @@ async def _show(store: Path, session_id: str) -> tuple[SessionInfo, dict[str, Se
     return info, found
 
 
-async def _export(store: Path, session_id: str, file: Path, force: bool) -> Exported:
+async def _export(store: str, session_id: str, file: Path, force: bool) -> Exported:
     async with opened(store) as runtime:
         return await runtime.export_session(session_id, file, replace=force)
 
 
-async def _import(store: Path, app: App, file: Path, as_id: str | None, replace: bool) -> Imported:
+async def _import(store: str, app: App, file: Path, as_id: str | None, replace: bool) -> Imported:
     async with opened(store, app, made=True) as runtime:
         return await runtime.import_session(file, as_id=as_id, replace=replace)
 
 
-async def _delete(store: Path, session_id: str) -> None:
+async def _delete(store: str, session_id: str) -> None:
     async with opened(store) as runtime:
         await runtime.delete_session(session_id)
 
@@ -197,7 +197,7 @@ def _details(found: dict[str, Any]) -> Table:
     for message in found["messages"]:
         content = message["content"]
         text = content if isinstance(content, str) else jsonx.encode(content).decode()
-        # What is in a message is data: no markup of it is followed.
+        # The content of a message is data: markup in it is not interpreted.
         about = Text(f"{moment(message['at'])} {plain(message['sender'])}: {_short(text)}")
         table.add_row(f"message {message['number']}", about)
     for info in found["keys"]:

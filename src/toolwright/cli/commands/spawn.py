@@ -15,7 +15,7 @@ from toolwright.cli.input.spawn_arguments import Start, read_start
 from toolwright.cli.input.stores import opened
 from toolwright.cli.run_calls import shown_command
 from toolwright.stores.contracts.background_run import BackgroundRun
-from toolwright.stores.sqlite.admin.history import workers
+from toolwright.stores.opening import inspect_store
 
 
 def spawn(
@@ -42,7 +42,7 @@ def spawn(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` tells of it."""
+    """Start a tool in the background, and print the id of its run. A worker runs it; `toolwright runs` shows it."""
     with reported():
         start = read_start(db, app, tools, session, name, arguments)
         said: dict[str, Any] = {
@@ -72,4 +72,4 @@ async def _spawn(start: Start, said: dict[str, Any]) -> tuple[BackgroundRun, boo
     async with opened(start.store, start.app, made=True, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)
-    return found.process, bool(await workers(start.store))
+    return found.process, bool(await inspect_store(start.store).workers())

@@ -1,4 +1,4 @@
-"""`toolwright tools`: what there is to call."""
+"""`toolwright tools`: the tools that can be called."""
 
 from __future__ import annotations
 

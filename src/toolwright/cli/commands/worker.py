@@ -1,4 +1,4 @@
-"""`toolwright worker`: runs what waits in the background, until it is told to stop."""
+"""`toolwright worker`: runs queued background work until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from toolwright.app import App
-from toolwright.background.worker_counts import Deed
+from toolwright.background.worker_counts import WorkerAction
 from toolwright.cli.display.output import echo, set_up_log, stdout_kept_clean
 from toolwright.cli.display.styles import plain, seconds, short
 from toolwright.cli.display.time_format import moment
@@ -27,6 +26,7 @@ from toolwright.cli.input import options
 from toolwright.cli.input.apps import load_app
 from toolwright.cli.input.stores import opened, store_to_fill
 from toolwright.stores.contracts.background_run import BackgroundRun
+from toolwright.stores.opening import inspect_store
 from toolwright.tools.registry import Catalogue
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ _SAME = 0.25
 """Seconds within which signals are one: a supervisor may send it to the program and to its group."""
 _LINGER = 2.0
 """Seconds that tasks and threads of tools get to end, once their runs are handed over."""
-_TOLD: dict[Deed, str] = {
+_TOLD: dict[WorkerAction, str] = {
     "started": "started",
     "completed": "completed",
     "failed": "failed",
@@ -72,10 +72,10 @@ def worker(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of runs, only what goes wrong.")] = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Run what waits in the background, and what is scheduled, until SIGTERM or Ctrl-C.
+    """Run queued and scheduled background work until SIGTERM or Ctrl-C.
 
-    Then it takes nothing more, gives what runs its grace, hands the rest over to other workers, and ends with 0.
-    A second signal ends it at once: other workers take over what it ran.
+    Then it starts nothing more, gives active runs their grace time, hands the rest over to other workers, and ends with
+    0. A second signal ends it at once: other workers take its runs over.
 
     Any number of workers may share a store, and may be killed and started again at any time.
     """
@@ -96,7 +96,7 @@ def worker(
         stack.enter_context(stdout_kept_clean())
         say = _silent if quiet else _say
         # A worker may be started before the program that first writes to the store.
-        made = not store.exists()
+        made = not asyncio.run(inspect_store(store).exists())
         asyncio.run(_to_the_end(_work(store, made, used, grace, health, say)))
 
 
@@ -123,7 +123,7 @@ async def _to_the_end(work: Coroutine[None, None, None]) -> None:
         code = end.exit_code
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     if await _any_goes_on(tasks) or _any_thread_goes_on(before, pool):
-        # asyncio and Python would wait for it without end, and whoever stops a worker would have to kill it.
+        # asyncio and Python would wait for it without end, and the operator would have to kill the worker.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
@@ -146,7 +146,7 @@ def _any_thread_goes_on(before: set[threading.Thread], pool: ThreadPoolExecutor)
     return any(thread.is_alive() for thread in threads)
 
 
-async def _work(store: Path, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
+async def _work(store: str, made: bool, app: App, grace: float, health: Health | None, say: Say) -> None:
     with told_to_stop() as stop:
         told = asyncio.ensure_future(stop.wait())
         manager = opened(store, app, made=made, worker=True)
@@ -163,7 +163,7 @@ async def _work(store: Path, made: bool, app: App, grace: float, health: Health 
         try:
             worker = runtime.worker
             assert worker is not None
-            worker.tally.listen(_Teller(say))
+            worker.counts.listen(_Teller(say))
             if health is not None:
                 health.watch(worker)
                 say(f"Health and metrics: {health.url}/healthz, {health.url}/metrics")
@@ -174,7 +174,7 @@ async def _work(store: Path, made: bool, app: App, grace: float, health: Health 
                 # Nothing that it runs can be recorded: a supervisor must see that, and start another.
                 raise worker.lost.result()
             draining, running = asyncio.ensure_future(runtime.drain(grace)), worker.running
-            await asyncio.sleep(0)  # it stops before it says so
+            await asyncio.sleep(0)  # it stops before it prints so
             if running:
                 say(f"Stopping: {running} may end within {seconds(grace)}; a second signal ends them at once")
             await draining
@@ -190,13 +190,13 @@ async def _work(store: Path, made: bool, app: App, grace: float, health: Health 
 
 
 class _Teller:
-    """Says what a worker does, a line for each start and end."""
+    """Prints the work of a worker, a line for each start and end."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self._began: dict[str, float] = {}
 
-    def __call__(self, deed: Deed, process: BackgroundRun) -> None:
+    def __call__(self, deed: WorkerAction, process: BackgroundRun) -> None:
         told = _TOLD.get(deed)
         if told is None:
             return
@@ -216,7 +216,7 @@ def told_to_stop() -> Iterator[asyncio.Event]:
     first: list[float] = []
 
     def handle(number: int, frame: object) -> None:
-        # Also while a tool keeps the loop busy: this runs between two steps of whatever runs.
+        # Also while a tool blocks the loop: this runs between two steps of other code.
         first.append(time.monotonic())
         if first[-1] - first[0] > _SAME:
             signal.signal(number, signal.SIG_DFL)

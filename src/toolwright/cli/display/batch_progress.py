@@ -1,4 +1,4 @@
-"""The state of a batch as its events tell it. Owns following events; does not own how it is shown."""
+"""The state of a batch, read from its events. Owns following events; does not own how it is shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Row:
-    """One call: where it stands and what is to be said of it. Instants are seconds since the epoch."""
+    """One call: its state and the text to show for it. Instants are seconds since the epoch."""
 
     call_id: str
     tool: str
@@ -59,7 +59,7 @@ class Board:
         return Counter(row.state for row in self)
 
     def follow(self, event: AnyEvent) -> None:
-        """Take in what happened next."""
+        """Apply the next event."""
         if isinstance(event, BatchStarted):
             self._add(event)
             return

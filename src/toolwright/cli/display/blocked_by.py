@@ -1,6 +1,6 @@
 """Why a call waits. Owns naming the earlier calls it conflicts with; the schedule owns the waiting itself.
 
-A record says what a call waited for once it is over. A live table wants to know now, and what is left of it.
+A record says why a call waited only once it is finished. A live table shows it now, with the remaining reasons.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches and calls of a store as they are shown. Owns their tables and plain data; the store owns what they are."""
+"""Batches and calls of a store as they are shown. Owns their tables and plain data; the store owns the records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolwright.cli.display.output import data_of, instant
 from toolwright.cli.display.styles import Name, look_of, place, plain, readable, seconds, state_text
 from toolwright.cli.display.time_format import moment
 from toolwright.cli.exits import BadInput
-from toolwright.stores.sqlite.admin.history import PastBatch, PastCall
+from toolwright.stores.contracts.inspection import PastBatch, PastCall
 
 _PREFIX = "batch_"
 _SHOWN = 12
@@ -52,7 +52,7 @@ def _counts(statuses: dict[str, int]) -> Text:
 
 
 def call_table(calls: Sequence[PastCall]) -> Table:
-    """Two lines for each call: how it stands and what it was given, then what came of it or what it waits for."""
+    """Two lines for each call: its state and arguments, then its outcome or the reason why it waits."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("call", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")
@@ -70,7 +70,7 @@ def call_table(calls: Sequence[PastCall]) -> Table:
 
 
 def result(call: PastCall) -> Text:
-    """What came of a call, or why nothing did yet."""
+    """The outcome of a call, or the reason why it has none yet."""
     if call.outcome is None:
         if call.waits_for:
             gone = ", and nobody runs it" if call.cut_off else ""

@@ -1,4 +1,4 @@
-"""The table that moves while a batch runs. Owns drawing the board again and again; not what is on it."""
+"""The table that is updated while a batch runs. Owns drawing the board repeatedly; not its content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _URGENCY = {"running": 0, "waiting": 1, "failure": 2, "cancelled": 3}
 
 
 def live_table(console: Console) -> Watch:
-    """A watch that shows a batch as a table on this console until it is over."""
+    """A watch that shows a batch as a table on this console until it is finished."""
 
     async def watch(runtime: Runtime, batch: Batch, events: Subscription) -> None:
         board = Board()
@@ -50,12 +50,12 @@ def live_table(console: Console) -> Watch:
 
 
 async def _end_of(batch: Batch) -> None:
-    with contextlib.suppress(BatchFailed):  # Whoever runs the batch hears it too.
+    with contextlib.suppress(BatchFailed):  # The caller that runs the batch gets it too.
         await batch
 
 
 def draw(board: Board, waits: Waits, *, height: int, now: float) -> RenderableType:
-    """The board as a table of at most this height; what does not fit is counted."""
+    """The board as a table of at most this height; rows that do not fit are counted."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("call", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")

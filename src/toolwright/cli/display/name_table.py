@@ -1,4 +1,4 @@
-"""Names that a session keeps things under, as they are shown. Owns their table."""
+"""A table of names in a session. Owns how it is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of each call, for a person. Owns the table of outcomes; the model reads their whole text."""
+"""The outcomes of calls, for a person. Owns the table of outcomes; the model reads their whole text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolwright.tools.outcome import ToolOutcome
 
 
 def outcome_table(outcomes: Sequence[ToolOutcome], *, most: int = 200) -> Table:
-    """One line for each outcome, with what the model reads. Of too many, failures come first."""
+    """One line for each outcome, with the text for the model. If there are too many, failures come first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("call", no_wrap=True)
     table.add_column("tool", no_wrap=True, style="cyan")
@@ -30,7 +30,7 @@ def outcome_table(outcomes: Sequence[ToolOutcome], *, most: int = 200) -> Table:
 
 
 def first_line(outcome: ToolOutcome) -> Text:
-    """The first line of an outcome's text, after how much more there is: what comes last may be cut off."""
+    """The first line of an outcome's text, after the size of the rest: the end of a line may be cut off."""
     first, *rest = outcome.text.split("\n")
     if outcome.spilled_to is not None:
         extent = f"[{_size(len(outcome.payload))}, whole in a file] "

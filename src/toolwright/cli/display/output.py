@@ -1,4 +1,4 @@
-"""What goes to stdout and stderr. Owns how wide it is, that nothing in it steers a terminal, and keeping stdout clean.
+"""Output to stdout and stderr. Owns its width, removing control characters, and a clean stdout.
 
 Names, texts and messages come from tools, models and stores. Every command prints through here, and nowhere else.
 """
@@ -24,7 +24,7 @@ from toolwright.clock import rfc3339
 
 
 class Screen(Console):
-    """Where tables and lines in colour are printed: as wide as a terminal, and else as wide as what they hold.
+    """Prints tables and coloured lines: as wide as a terminal, or as wide as their content if there is none.
 
     Where `COLUMNS` is set, somebody wants that width.
     """
@@ -48,7 +48,7 @@ class Screen(Console):
         typer.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False, err=self.stderr)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What rich prints of something, without what could steer a terminal; what rich itself steers it by stays."""
+        """The text that rich prints, without control characters of the content; those of rich itself stay."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable() or segment.text == "\n":
                 yield segment
@@ -56,22 +56,22 @@ class Screen(Console):
                 yield Segment(readable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Let the command end as it does whoever wrote; rich would end it as if a call had failed."""
+        """Let the command end with its own exit code; rich would end it as if a call had failed."""
         raise BrokenPipeError
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print lines, without what could steer a terminal."""
+    """Print lines without control characters."""
     typer.echo(readable(text).encode("utf-8", "replace"), err=err, nl=nl)
 
 
 def echo_error(message: str) -> None:
-    """Say on stderr what is wrong."""
+    """Print an error to stderr."""
     typer.secho("Error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
     echo(message, err=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON: indented for a person on a terminal, one line for a program."""
     data = safe_json(value)
     typer.echo(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
@@ -84,7 +84,7 @@ _INSTANTS = {
 """Fields of our values that hold seconds since the epoch."""
 
 
-def data_of(value: Any) -> Any:
+def data_of(value: object) -> Any:
     """A value of ours as plain data, with instants as RFC 3339 text. Data of a tool or a model stays as it is."""
     if isinstance(value, msgspec.Struct):
         return {name: _field(name, getattr(value, name)) for name in value.__struct_fields__}
@@ -95,7 +95,7 @@ def data_of(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _field(name: str, value: Any) -> Any:
+def _field(name: str, value: object) -> object:
     if name in _INSTANTS and isinstance(value, (int, float)):
         return instant(value)
     return data_of(value)
@@ -109,12 +109,12 @@ def instant(seconds: float | None) -> str | None:
         return f"{seconds:g}"
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """Print a value as one line of JSON."""
     typer.echo(safe_json(value))
 
 
-def safe_json(value: Any) -> bytes:
+def safe_json(value: object) -> bytes:
     """JSON in which every character that cannot be seen is escaped. It means the same."""
     data = jsonx.encode(value)
     text = data.decode()
@@ -142,7 +142,7 @@ class StderrHandler(logging.Handler):
 
 
 def set_up_log(verbose: bool, *, warnings: bool = False) -> None:
-    """Show the library's log on stderr, or its warnings, or keep it away from a person who reads outcomes."""
+    """Show the library's log on stderr, or its warnings only, or hide it from a person who reads outcomes."""
     log = logging.getLogger("toolwright")
     log.handlers.clear()
     log.propagate = False
@@ -155,7 +155,7 @@ def set_up_log(verbose: bool, *, warnings: bool = False) -> None:
 
 @contextmanager
 def stdout_kept_clean() -> Iterator[None]:
-    """Send what tools print, and what the programs they start print, to stderr."""
+    """Send the output of tools, and of the programs they start, to stderr."""
     sys.stdout.flush()
     kept: int | None = None
     if sys.stdout is sys.__stdout__:

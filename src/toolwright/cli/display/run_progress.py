@@ -43,7 +43,7 @@ _STATES = {
 
 
 class Followed:
-    """One run as its events tell it."""
+    """One run, read from its events."""
 
     def __init__(self, process: BackgroundRun) -> None:
         self.process = process
@@ -54,7 +54,7 @@ class Followed:
         self.note = ""
 
     def take(self, event: RunEvent) -> None:
-        """Take in what happened next."""
+        """Apply the next event."""
         payload = event.payload
         self.state = _STATES.get(event.type, self.state)
         if event.type == "tracked":
@@ -80,7 +80,7 @@ class Followed:
 
 
 async def follow_runs(find: Found, console: Console, *, told: Callable[[str], None] | None = None) -> list[Run]:
-    """Follow runs until all are over: with a table that moves, or by lines to `told`. Returns them."""
+    """Follow runs until all are finished: in a table that is updated, or by lines to `told`. Returns them."""
     following = _Following(find, told)
     work = asyncio.ensure_future(following.work())
     try:
@@ -96,7 +96,7 @@ async def follow_runs(find: Found, console: Console, *, told: Callable[[str], No
         await work
     finally:
         work.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):  # whoever awaited it was told
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # the task that awaited it got the error
             await work
     return list(following.runs.values())
 
@@ -111,7 +111,7 @@ class _Following:
         self.rows: dict[str, Followed] = {}
 
     async def work(self) -> None:
-        """Follow what is found, and what is found later, until all of it is over."""
+        """Follow the runs that are found now and later, until all are finished."""
         try:
             while True:
                 for run in await self._find():
@@ -155,7 +155,7 @@ def _line(event: RunEvent) -> str:
 
 
 def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
-    """The runs as a table of at most this height; what does not fit is counted."""
+    """The runs as a table of at most this height; rows that do not fit are counted."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     names = short_ids([row.process.id for row in rows])
     table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values()), default=0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,9 +19,10 @@ from toolwright.cli.display.styles import Name, plain, readable, seconds, state_
 from toolwright.cli.display.time_format import length, moment, until
 from toolwright.cli.exits import BadInput
 from toolwright.stores.contracts.background_run import PREFIX, BackgroundRun, Progress
+from toolwright.stores.contracts.inspection import Named
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.schedule import PREFIX as SCHEDULE
-from toolwright.stores.sqlite.admin.history import Named, runs_called
+from toolwright.stores.opening import inspect_store
 from toolwright.tools.outcome import ToolOutcome
 
 _SHOWN = 12
@@ -31,18 +31,18 @@ _EVENTS = 30
 """How many of the last events are shown."""
 
 
-async def find_run(store: Path, word: str, session: str | None) -> str:
+async def find_run(store: str, word: str, session: str | None) -> str:
     """The id of the run that a word means: its id, or the beginning of it.
 
     Raises:
         BadInput: there is none, or more than one.
-        StoreError: the store can not be read.
+        StoreError: the store cannot be read.
     """
-    return the_one("run", await runs_called(store, word, session), word, session)
+    return the_one("run", await inspect_store(store).find_runs(word, session), word, session)
 
 
 def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -> str:
-    """The id of the one that was found.
+    """The id of the only match.
 
     Raises:
         BadInput: it is none, or more than one.
@@ -59,7 +59,7 @@ def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
-    """As much of each id as tells it from the others; all are cut alike."""
+    """The shortest prefixes that distinguish the ids; all have the same length."""
     bare = {id: id.removeprefix(PREFIX).removeprefix(SCHEDULE) for id in ids}
     longest = max(map(len, bare.values()), default=0)
     room = next((room for room in range(_SHOWN, longest) if len({one[:room] for one in bare.values()}) == len(bare)), 0)
@@ -69,7 +69,7 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
 def run_table(processes: Sequence[BackgroundRun], now: float) -> Table:
     """One line for each run."""
     names = short_ids([process.id for process in processes])
-    # What names a run and how it stands is never cut; titles and labels share what room is left.
+    # The id and state of a run are never cut; titles and labels share the remaining width.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
     table.add_column("session", no_wrap=True)
@@ -102,7 +102,7 @@ def _status(process: BackgroundRun, now: float, gone: str) -> Text:
 
 
 def progress_text(progress: Progress | None) -> str:
-    """How far a run says it is, in a few words."""
+    """The progress of a run in a few words."""
     if progress is None:
         return ""
     unit = f" {progress.unit}" if progress.unit else ""
@@ -140,7 +140,7 @@ def event_data(event: RunEvent) -> dict[str, Any]:
 
 
 def run_details(tree: Sequence[BackgroundRun], events: Sequence[RunEvent], now: float) -> RenderableType:
-    """All there is to say of a run: facts, the runs below it, what happened to it, what came of it."""
+    """Everything about a run: facts, the runs below it, its events, and its outcome."""
     process = tree[0]
     parts: list[RenderableType] = [_facts(process, now)]
     if len(tree) > 1:
@@ -231,7 +231,7 @@ def _events(events: Sequence[RunEvent]) -> Table:
 
 
 def event_text(event: RunEvent) -> str:
-    """What an event says, in one line."""
+    """An event in one line."""
     payload = event.payload
     if not isinstance(payload, dict):  # a tool may declare events of its own
         return plain(jsonx.encode(payload).decode())
@@ -246,7 +246,7 @@ def event_text(event: RunEvent) -> str:
 
 
 def outcome_text(outcome: ToolOutcome) -> Text:
-    """What became of a run: the text that a model reads, or why there is none."""
+    """The outcome of a run: the text that a model reads, or why there is none."""
     if outcome.ok:
         return Text(readable(outcome.text))
     message = outcome.failure.message if outcome.failure is not None else ""

@@ -1,4 +1,4 @@
-"""How calls are shown in little room. Owns signs and colours of states, short names, and what is left out."""
+"""Calls shown in little space. Owns signs and colours of states, short names, and which details are omitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 Item = TypeVar("Item")
 ENDLESS = 1 << 30
-"""The columns of what is no screen, where nothing may be cut."""
+"""The width of output that is not a terminal, where nothing may be cut."""
 
 
 class Look(NamedTuple):
@@ -39,7 +39,7 @@ LOOKS = {
 
 
 def look_of(state: str) -> Look:
-    """The look of a state; one that is not known looks plain."""
+    """The look of a state; an unknown state looks plain."""
     return LOOKS.get(state, Look("·", ""))
 
 
@@ -50,7 +50,7 @@ def state_text(state: str) -> Text:
 
 
 def seconds(duration: float) -> str:
-    """A duration in as few characters as tell it."""
+    """A duration in as few characters as possible."""
     if duration < 1:
         return f"{duration * 1000:.0f} ms"
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.0f} s"
@@ -63,7 +63,7 @@ def short(name: str, room: int = 22) -> str:
 
 
 class Name:
-    """A name, or some with what stands between them, in a table: each is short on a screen, and whole where none is."""
+    """One name or several joined names in a table: short on a screen, and complete elsewhere."""
 
     def __init__(self, *parts: str, room: int = 22) -> None:
         self._parts = parts
@@ -86,12 +86,12 @@ def place(session: str, scope: str) -> Name:
 
 
 def plain(text: str) -> str:
-    """A text in one line, without what could steer a terminal: a tool or a model may have written it."""
+    """A text in one line without control characters: a tool or a model may have written it."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def readable(text: str) -> str:
-    """A text of many lines without what could steer a terminal."""
+    """A text of many lines without control characters."""
     return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
 
 

@@ -125,7 +125,7 @@ def _label(at: float) -> str:
 
 
 def timeline(records: Sequence[CallRecord], *, most: int = 200) -> Table:
-    """A table with a bar for each call, and what it waited for. Of too many, the longest are shown."""
+    """A table with a bar for each call, and the reason of its wait. If there are too many, the longest are shown."""
     span = _span(records)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("call", no_wrap=True)
@@ -153,7 +153,7 @@ def _why(record: CallRecord, records: Sequence[CallRecord]) -> str:
         return ""
     if len(names) < _NAMED or record.started_at is None:
         return f"for {join_some(names)}"
-    # A record names the first few of many: more telling is the one whose end let this one start.
+    # A record names the first few of many reasons; more useful is the call whose end let this one start.
     start = record.started_at
     ended = [(other.finished_at, other.call_id) for other in records if (other.finished_at or start) <= start]
     last = max(ended)[1] if ended else names[0]
@@ -161,7 +161,7 @@ def _why(record: CallRecord, records: Sequence[CallRecord]) -> str:
 
 
 def _nested(records: Sequence[CallRecord]) -> Iterator[tuple[int, CallRecord]]:
-    """Each record with its depth, those of the calls that a call ran below its own."""
+    """Each record with its depth; nested calls come below the call that made them."""
     below: dict[str | None, list[CallRecord]] = {}
     known = {record.call_id for record in records}
     for record in records:

@@ -54,7 +54,7 @@ def definition_table(definitions: list[ToolDefinition]) -> Table:
 
 
 def traits(definition: ToolDefinition) -> list[str]:
-    """What a tool says of itself beside its schema, in short words."""
+    """The properties of a tool beside its schema, in short words."""
     concurrency = definition.concurrency
     found = ["readonly"] if definition.hints.readonly else []
     if concurrency.exclusive:

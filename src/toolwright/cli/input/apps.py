@@ -30,7 +30,8 @@ def load_app(named: str | None, tools: Sequence[str] | None, *, directory: Path 
         directory = directory if project is None else project.directory
     if named is not None:
         return _import_app(named, directory or Path.cwd())
-    return App(tools=load_tools(tools, directory=directory).snapshot().values())
+    found = load_tools(tools, directory=directory)
+    return App(tools=found.tools.snapshot().values(), capabilities=found.capabilities)
 
 
 def app_of_store(named: str | None) -> App:

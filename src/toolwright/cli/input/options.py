@@ -1,4 +1,4 @@
-"""The options that commands share. Owns their names, help and what they mean for the policy."""
+"""The options that commands share. Owns their names, help and effect on the policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Tools = Annotated[
         "--tools",
         "-t",
         metavar="SOURCE",
-        help="Tools in place of an app: module, module:attribute, tools.py or tools.py:attribute. Repeatable. "
+        help="Tools in place of an app: module, module:attribute, tools.py, tools.py:attribute, or a built-in "
+        "capability such as files or web. Repeatable. "
         "Without it: the app, or else the tools, of the nearest pyproject.toml, under \\[tool.toolwright].",
     ),
 ]
@@ -46,29 +47,26 @@ Arguments = Annotated[
     ),
 ]
 Db = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--db",
         metavar="FILE",
-        dir_okay=False,
         help="The store. Without it: the db of the nearest pyproject.toml, under \\[tool.toolwright].",
     ),
 ]
 Filled = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--db",
         metavar="FILE",
-        dir_okay=False,
         help="The store, made if need be. Without it: the db of the nearest pyproject.toml.",
     ),
 ]
 KeptIn = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--db",
         metavar="FILE",
-        dir_okay=False,
         help="Keep what happens in this store, made if need be: calls with ids can be run again, and what needs "
         "approval waits for it. Without it: the db of the project, if it has one; :memory: keeps nothing.",
         rich_help_panel=_STORE,
@@ -135,14 +133,15 @@ Events = Annotated[
 
 
 class Before(NamedTuple):
-    """What was said before the verb, as in `approvals --session s1 approve c1`: it holds unless the verb says more."""
+    """The options before the verb, as in `approvals --session s1 approve c1`: they apply unless the verb has its
+    own."""
 
-    db: Path | None
+    db: str | None
     session: str | None
     as_json: bool
 
-    def then(self, db: Path | None, session: str | None, as_json: bool) -> Before:
-        """What holds for the verb."""
+    def then(self, db: str | None, session: str | None, as_json: bool) -> Before:
+        """The options that apply to the verb."""
         return Before(db or self.db, self.session if session is None else session, as_json or self.as_json)
 
 
@@ -187,13 +186,13 @@ def with_policy(
             said["rules"] = _approved(policy.rules, Rule("allow", tools=tuple(approve), name="--approve"))
         return app.but(policy=policy.but(**said))
     except PolicyError as error:
-        # It names the setting; whoever reads this typed the option.
+        # The error names the setting; the person who reads it typed the option.
         message = re.sub(r"Policy\.(\w+)", lambda found: "--" + found[1].replace("_", "-"), str(error))
         raise BadInput(message) from None
 
 
 def _approved(rules: Sequence[Rule], approval: Rule) -> list[Rule]:
-    """The rules, and one that lets tools run; a rule that asks a person about these tools no longer does."""
+    """The rules with one that lets tools run; a rule that asks a person about these tools no longer does."""
 
     def not_approved(rule: Rule) -> Rule:
         when = rule.when

@@ -33,7 +33,7 @@ def read_payload(name: str, provider: str | None) -> Payload:
     """Read the calls in a file, or on stdin for `-`, in the named shape or the one they show.
 
     Raises:
-        BadInput: the file can not be read or is not JSON, or the provider is not known.
+        BadInput: the file cannot be read or is not JSON, or the provider is not known.
         ConversionError: the JSON does not have the shape.
     """
     shape = None if provider is None else provider_named(provider)
@@ -42,14 +42,14 @@ def read_payload(name: str, provider: str | None) -> Payload:
         content = jsonx.decode(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"The batch {name!r} can not be read ({reason}); name a file, or - for stdin") from None
+        raise BadInput(f"The batch {name!r} cannot be read ({reason}); name a file, or - for stdin") from None
     except (jsonx.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
             f"The batch {where} is not JSON ({error}); give a list of calls or a provider's response"
         ) from None
     shape = shape or PROVIDERS[detect(content)]
     calls = shape.read_calls(content)
-    if shape is PROVIDERS["mcp"]:  # as a server reads them: what is run are the tools of the command, of any kind
+    if shape is PROVIDERS["mcp"]:  # as a server reads them: the command runs its tools, of any kind
         calls = [replace(call, kind=None) for call in calls]
     return Payload(calls, shape)
 

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
-
-import apsw
 
 from toolwright import jsonx
 from toolwright.calls.authorise.approvals import Approval
 from toolwright.cli.exits import BadInput
-from toolwright.effects.wait_keys import KeyRing
-from toolwright.stores.contracts.journal import CallKey
-from toolwright.stores.contracts.waits import INBOX, WaitKey
-from toolwright.stores.sqlite.core.schema import secret_of
-from toolwright.stores.sqlite.core.side_connection import visit
+from toolwright.stores.opening import inspect_store
 
 _KEY = "twk1."
 
 
 class Chosen(NamedTuple):
-    """One request. `request` is None where it does not wait any more; `by_number` says that a list was counted on."""
+    """One request. `request` is None if it does not wait any more; `by_number` is true if it was named by a list
+    number."""
 
     key: str
     call_id: str | None
@@ -29,8 +23,9 @@ class Chosen(NamedTuple):
     by_number: bool = False
 
 
-async def choose(store: Path, requests: Sequence[Approval], word: str, session: str | None) -> Chosen:
-    """The request that a word means. One that was decided meanwhile is found, too: who decides it then is told so.
+async def choose(store: str, requests: Sequence[Approval], word: str, session: str | None) -> Chosen:
+    """The request that a word means. One that was decided meanwhile is found, too: then the decision is reported as
+    late.
 
     Raises:
         BadInput: there is none, or more than one.
@@ -47,7 +42,7 @@ async def choose(store: Path, requests: Sequence[Approval], word: str, session: 
         return Chosen(key, request.call_id, request, by_number=word not in (request.call_id, key))
     if word.startswith(_KEY):
         return Chosen(word, None)
-    decided = await _decided(store, word, session)
+    decided = await inspect_store(store).decided_key(word, session)
     if decided is not None:
         return Chosen(decided, word)
     raise BadInput(f"Nothing that waits for a person is called {word!r}; toolwright approvals lists what does")
@@ -57,19 +52,3 @@ def _described(request: Approval) -> str:
     scope = f", scope {request.scope!r}" if request.scope else ""
     arguments = jsonx.encode(request.arguments).decode()
     return f"{request.call_id} of session {request.session!r}{scope}: {request.tool} {arguments:.60}"
-
-
-async def _decided(store: Path, call_id: str, session: str | None) -> str | None:
-    """The key of the newest request of a call that was decided."""
-
-    def work(connection: apsw.Connection) -> str | None:
-        row = connection.execute(
-            "SELECT session, scope, call_id, kind, name FROM waits WHERE call_id = ?1 AND (?2 IS NULL OR session = ?2)"
-            " AND kind IN (SELECT value FROM json_each(?3)) AND resolution IS NOT NULL ORDER BY arrived DESC LIMIT 1",
-            (call_id, session, jsonx.encode(INBOX).decode()),
-        ).fetchone()
-        if row is None:
-            return None
-        return KeyRing(secret_of(connection)).write(WaitKey(CallKey(*row[:3]), row[3], row[4]))
-
-    return await visit(store, work)

@@ -1,4 +1,4 @@
-"""What a project says of its tools and its store. Owns reading `[tool.toolwright]` in pyproject.toml; opens nothing."""
+"""The project's settings for tools and store. Owns reading `[tool.toolwright]` in pyproject.toml; opens nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolwright.cli.exits import BadInput
+from toolwright.stores.contracts.scheme import is_url
 
 
 class Project(NamedTuple):
-    """A directory and what its pyproject.toml says under `[tool.toolwright]`; paths are relative to it."""
+    """A directory and the settings in its pyproject.toml under `[tool.toolwright]`; paths are relative to it."""
 
     directory: Path
     table: dict[str, Any]
@@ -44,18 +45,18 @@ class Project(NamedTuple):
             )
         return app
 
-    def store(self) -> Path | None:
-        """The file of its store, if it names one.
+    def store(self) -> str | None:
+        """Where its store is, if it names one: a path, or a URL.
 
         Raises:
-            BadInput: it does so in another way than by a path.
+            BadInput: it does so in another way than by text.
         """
         db = self.table.get("db")
         if db is None:
             return None
         if not isinstance(db, str) or not db:
             raise BadInput(f'[tool.toolwright] in {self._file!r} has db = {db!r}; write a path, as in db = "agent.db"')
-        return self.directory / Path(db).expanduser()
+        return db if is_url(db) else str(self.directory / Path(db).expanduser())
 
     @property
     def _file(self) -> str:
@@ -66,7 +67,7 @@ def find_project(start: Path) -> Project | None:
     """The project around a directory: the nearest pyproject.toml upwards that has `[tool.toolwright]`.
 
     Raises:
-        BadInput: that file can not be read.
+        BadInput: that file cannot be read.
     """
     for directory in (start, *start.parents):
         file = directory / "pyproject.toml"
@@ -87,7 +88,7 @@ def _table(file: Path) -> dict[str, Any] | None:
     except OSError as error:
         reason = error.strerror or error
         raise BadInput(
-            f"{str(file)!r} can not be read ({reason}); name tools with --tools and the store with --db"
+            f"{str(file)!r} cannot be read ({reason}); name tools with --tools and the store with --db"
         ) from None
     tools = content.get("tool", {})
     table = tools.get("toolwright") if isinstance(tools, dict) else None

@@ -1,32 +1,45 @@
-"""Where tools come from. Owns reading `--tools` and finding tools in what it names; not importing it."""
+"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in what it names."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from toolwright.app_options import AppSettings
+from toolwright.builtin.capabilities import NAMES
 from toolwright.cli.exits import BadInput
 from toolwright.cli.input.project import find_project
 from toolwright.cli.input.tool_import import import_file, import_name
 from toolwright.errors import RegistryError, ToolDefinitionError
+from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import ToolDeclaration, as_tool
 from toolwright.tools.registry import Catalogue, ToolRegistry, nearest
 from toolwright.tools.tool import Tool
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>[\w.]+))?")
+_MAKES = re.compile(r"\b(Tool|ToolDeclaration|ToolRegistry|ScopedRegistry|RegistryView|Catalogue|Capability|App)\b")
 _MODULE = re.compile(r"(?P<module>\w+(?:\.\w+)*)(?::(?P<attribute>[\w.]+))?")
 
 
-def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) -> ToolRegistry:
-    """The tools that `--tools` names, or those of the project around the directory when it names none.
+class Sources(NamedTuple):
+    """The tools and the capabilities that sources name."""
+
+    tools: ToolRegistry
+    capabilities: list[str | Capability]
+
+
+def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) -> Sources:
+    """The tools and capabilities that `--tools` names, or those of the project around the directory if it names none.
 
     Raises:
-        BadInput: there are no tools, or some can not be loaded.
+        BadInput: there are none, or some cannot be loaded.
     """
     directory = directory or Path.cwd()
     if not sources:
@@ -37,10 +50,17 @@ def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) 
                 'or write app = "module:app" under [tool.toolwright] in pyproject.toml'
             )
         directory, sources = project.directory, project.sources()
-    registry = ToolRegistry()
+    registry, capabilities = ToolRegistry(), list[str | Capability]()
     origins: dict[str, str] = {}
     for source in sources:
-        for tool in _load(source, directory):
+        if _is_capability(source, directory):
+            capabilities.append(source)
+            continue
+        for found in _load(source, directory):
+            if isinstance(found, Capability):
+                capabilities.append(found)
+                continue
+            tool = found
             if registry.get(tool.name) is tool:
                 continue
             try:
@@ -51,7 +71,12 @@ def load_tools(sources: Sequence[str] | None, *, directory: Path | None = None) 
                     "rename one, or load only one of them with module:attribute"
                 ) from None
             origins[tool.name] = source
-    return registry
+    return Sources(registry, capabilities)
+
+
+def _is_capability(source: str, directory: Path) -> bool:
+    """True for the name of a built-in capability; a module of that name in the directory comes first."""
+    return source in NAMES and not (directory / f"{source}.py").is_file() and not (directory / source).is_dir()
 
 
 def import_source(
@@ -71,19 +96,19 @@ def import_source(
     return module, found["attribute"]
 
 
-def _load(source: str, directory: Path) -> list[Tool]:
+def _load(source: str, directory: Path) -> list[Tool | Capability]:
     module, attribute = import_source(
         source,
         directory,
         subject=f"The tools {source!r}",
         option="--tools",
-        use="tools.py, tools.py:attribute, package.module or package.module:attribute",
+        use=f"tools.py, tools.py:attribute, package.module, package.module:attribute, or one of {', '.join(NAMES)}",
     )
     try:
         given = _tools_of(module) if attribute is None else _tools_in(_attribute(module, attribute, source))
         tools = list(given)
     except ToolDefinitionError as error:
-        raise BadInput(f"The tools {source!r} can not be used: {error}") from error
+        raise BadInput(f"The tools {source!r} cannot be used: {error}") from error
     if not tools:
         raise BadInput(
             f"The tools {source!r} are none at all; decorate a function with @tool, "
@@ -106,8 +131,8 @@ def _attribute(module: ModuleType, path: str, source: str) -> Any:
     return thing
 
 
-def _tools_of(module: ModuleType) -> Iterator[Tool]:
-    """Every tool of a module, those in its registries among them. A leading underscore hides one."""
+def _tools_of(module: ModuleType) -> Iterator[Tool | Capability]:
+    """Every tool and capability of a module, and the tools in its registries. A leading underscore hides one."""
     seen: set[int] = set()
     for name, thing in vars(module).items():
         if not name.startswith("_") and _is_tool(thing):
@@ -117,25 +142,64 @@ def _tools_of(module: ModuleType) -> Iterator[Tool]:
                     yield tool
 
 
-def _is_tool(thing: Any) -> bool:
-    if isinstance(thing, (Tool, ToolDeclaration, Catalogue)):
+def _is_tool(thing: object) -> bool:
+    if isinstance(thing, (Tool, ToolDeclaration, Catalogue, Capability)):
         return True
     if isinstance(thing, type):
         return False
     return isinstance(getattr(thing, "definition", None), ToolDefinition) and hasattr(thing, "run")
 
 
-def _tools_in(thing: Any) -> Iterator[Tool]:
-    if isinstance(thing, Catalogue):
+def _tools_in(thing: object) -> Iterator[Tool | Capability]:
+    if isinstance(thing, Capability):
+        yield thing
+    elif isinstance(thing, Catalogue):
         yield from thing.snapshot().values()
     elif isinstance(thing, ModuleType):
         yield from _tools_of(thing)
     elif isinstance(thing, Mapping):
-        yield from (as_tool(item) for item in thing.values())
+        yield from (_one(item) for item in thing.values())
     elif isinstance(thing, Iterable) and not isinstance(thing, (str, bytes)) and not _is_tool(thing):
-        yield from (as_tool(item) for item in thing)
+        yield from (_one(item) for item in thing)
     else:
-        yield as_tool(thing)
+        yield _one(thing)
+
+
+def _one(thing: object) -> Tool | Capability:
+    if isinstance(thing, Capability):
+        return thing
+    if inspect.isroutine(thing) and not _is_tool(thing):
+        _require_no_factory(thing)
+    return as_tool(thing)
+
+
+def _require_no_factory(function: object) -> None:
+    """Refuse a plain function that makes tools, or may do so: it would be taken for a tool itself.
+
+    Raises:
+        ToolDefinitionError: it does.
+    """
+    name = getattr(function, "__name__", repr(function))
+    try:
+        result = typing.get_type_hints(function).get("return", inspect.Parameter.empty)
+    except Exception:  # a user's annotations, such as a name that does not exist
+        result = getattr(function, "__annotations__", {}).get("return", inspect.Parameter.empty)
+    if result is inspect.Parameter.empty:
+        raise ToolDefinitionError(
+            f"The function {name!r} does not say what it returns, so that it may be one that makes tools; decorate it "
+            f"with @tool if it is a tool, or name what it makes, as in tools = {name}()"
+        )
+    if _makes_tools(result):
+        raise ToolDefinitionError(f"The function {name!r} makes tools, and is none; name them, as in tools = {name}()")
+
+
+def _makes_tools(result: object) -> bool:
+    """True for the type of a tool, a registry, a capability or an app, and for a container of these."""
+    if isinstance(result, str):
+        return bool(_MAKES.search(result))
+    if isinstance(result, type) and issubclass(result, (Tool, ToolDeclaration, Catalogue, Capability, AppSettings)):
+        return True
+    return any(map(_makes_tools, typing.get_args(result)))
 
 
 def require_tool(registry: Catalogue, name: str) -> Tool:

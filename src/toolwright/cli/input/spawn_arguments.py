@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolwright.app import App
@@ -14,9 +13,9 @@ from toolwright.cli.input.stores import store_to_fill
 
 
 class Start(NamedTuple):
-    """What is to be started, and where: the store is made if need be."""
+    """The tool to start in the background, and the store, which is made if needed."""
 
-    store: Path
+    store: str
     app: App
     session: str
     name: str
@@ -24,14 +23,14 @@ class Start(NamedTuple):
 
 
 def read_start(
-    db: Path | None,
+    db: str | None,
     app: str | None,
     sources: list[str] | None,
     session: str,
     name: str,
     words: Sequence[str] | None,
 ) -> Start:
-    """What is to be started.
+    """Read the arguments of a start.
 
     Raises:
         BadInput: no store or no such tool is named, or the words are no arguments.

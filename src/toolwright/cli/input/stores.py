@@ -1,4 +1,4 @@
-"""Which store a command works on. Owns reading `--db` and what a project says; does not own the store."""
+"""Which store a command works on. Owns reading `--db` and the project's setting; does not own the store."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from toolwright.cli.exits import BadInput
 from toolwright.cli.input.project import find_project
 from toolwright.errors import ServiceError
 from toolwright.runtime.runtime import Runtime
-from toolwright.stores.sqlite.core.migrate import version
+from toolwright.stores.opening import MEMORY, inspect_store
 
 T = TypeVar("T")
-MEMORY = ":memory:"
 
 
-def named_store(db: Path | None) -> Path | None:
-    """The store that `--db` names, or else the project; None where nothing is to be kept.
+def named_store(db: str | None) -> str | None:
+    """The store that `--db` or the project names; None for a command that stores nothing.
 
     Raises:
-        BadInput: what the project says of it is not a path.
+        BadInput: what the project says of it is not text.
     """
     if db is not None:
-        return None if str(db) == MEMORY else db
+        return None if db == MEMORY else db
     project = find_project(Path.cwd())
     return None if project is None else project.store()
 
 
-def require_store(db: Path | None) -> Path:
+def require_store(db: str | None) -> str:
     """The store that `--db` or the project names, which must be there.
 
     Raises:
-        BadInput: none is named, or there is no such file.
+        BadInput: none is named, or there is no such store.
     """
     found = named_store(db)
     if found is None:
@@ -46,12 +45,12 @@ def require_store(db: Path | None) -> Path:
             'There is no store to look at; name one with --db FILE, or write db = "agent.db" under [tool.toolwright] '
             "in pyproject.toml"
         )
-    if not found.is_file():
-        raise BadInput(f"There is no store {str(found)!r}; check the path")
+    if not asyncio.run(inspect_store(found).exists()):
+        raise BadInput(f"There is no store {found!r}; check the path")
     return found
 
 
-def store_to_fill(db: Path | None) -> Path:
+def store_to_fill(db: str | None) -> str:
     """The store that `--db` or the project names, which may be made.
 
     Raises:
@@ -68,21 +67,21 @@ def store_to_fill(db: Path | None) -> Path:
 
 @asynccontextmanager
 async def opened(
-    store: Path, app: App | None = None, *, made: bool = False, **options: Unpack[OpenOptions]
+    store: str, app: App | None = None, *, made: bool = False, **options: Unpack[OpenOptions]
 ) -> AsyncIterator[Runtime]:
     """The app, or one without anything, over a store that exists, unless it may be `made`: then a file that is empty
     is a store, too.
 
     Raises:
-        StoreError: it is another program's or a newer toolwright's, or can not be read or written.
+        StoreError: it is another program's or a newer toolwright's, or cannot be read or written.
     """
     if not made:
-        await version(store)
+        await inspect_store(store).version()
     async with (app or App()).open(store, **options) as runtime:
         yield runtime
 
 
-def use_session(store: Path, session_id: str, what: Callable[[Runtime], Awaitable[T]], app: App | None = None) -> T:
+def use_session(store: str, session_id: str, what: Callable[[Runtime], Awaitable[T]], app: App | None = None) -> T:
     """Do something with a session of a store, which must exist.
 
     Raises:
@@ -91,7 +90,7 @@ def use_session(store: Path, session_id: str, what: Callable[[Runtime], Awaitabl
 
     async def work() -> T:
         if threading.current_thread() is threading.main_thread():
-            # A Ctrl-C must end also what waits for stdin or stdout, which asyncio would let go on.
+            # A Ctrl-C must also end a read of stdin or a write to stdout, which asyncio would let continue.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         async with opened(store, app) as runtime:
             try:

@@ -74,7 +74,7 @@ def _prefer(directory: Path) -> None:
 
 def _run(load: Callable[[], Result], subject: str, name: str = "", option: str = "") -> Result:
     try:
-        # What a module prints while it is imported is not part of the command's output.
+        # The output of a module while it is imported is not part of the command's output.
         with redirect_stdout(sys.stderr):
             return load()
     except ModuleNotFoundError as error:

@@ -17,14 +17,14 @@ from toolwright.session.archive.format import FORMAT, MANIFEST, VERSION, Exporte
 from toolwright.stores.contracts.archives import TABLES, SessionRows
 
 JUST_MADE = 5.0
-"""Seconds after which a file that nobody writes to is not one that is just being made."""
+"""Seconds without a write after which a file does not belong to a running export."""
 
 
 def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, replace: bool) -> Exported:
-    """Write all that a session keeps into a file that only its owner may read, one row and one piece at a time.
+    """Write the contents of a session into a file that only its owner may read, one row and one piece at a time.
 
     Raises:
-        ArchiveError: the file exists and is not to be replaced, or can not be written.
+        ArchiveError: the file exists and is not to be replaced, or cannot be written.
     """
     if path.exists() and not replace:
         raise ArchiveError(f"There is a file {str(path)!r} already; choose another name, or say that it is to go")
@@ -32,9 +32,9 @@ def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, re
     try:
         _remove_left(path)
         try:
-            # Sealed or not, it is a conversation: nobody else is to read it.
+            # Sealed or not, it is a conversation: only its owner may read it.
             with create_private(partial) as file:
-                # Held until the file is whole: without this lock, it is what a killed export left.
+                # Held until the file is complete: a file without this lock is the rest of a killed export.
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 counts = _fill(file, session, rows, now)
                 file.flush()
@@ -45,12 +45,12 @@ def write_archive(path: Path, session: str, rows: SessionRows, now: float, *, re
             partial.unlink(missing_ok=True)
             raise
     except (OSError, zipfile.LargeZipFile) as error:
-        raise ArchiveError(f"The archive {str(path)!r} can not be written: {error}; choose another place") from error
+        raise ArchiveError(f"The archive {str(path)!r} cannot be written: {error}; choose another place") from error
     return Exported(session, counts, size)
 
 
 def _remove_left(path: Path) -> None:
-    """Remove what exports to the same file left that were killed. One that is still under way holds its lock."""
+    """Remove the files of killed exports to the same target. A running export holds its lock."""
     beginning = f".{path.name}.part_"
     for name in os.listdir(path.parent):
         if not name.startswith(beginning):

@@ -1,8 +1,8 @@
-"""The archive of a session. Owns its format; the rows in it are those of `stores/contracts/archives.py`.
+"""The archive of a session. Owns its format; its rows are those of `stores/contracts/archives.py`.
 
 An archive is a zip: `manifest.json`, a file of JSON lines for each service, and the content of files and attachments
-under `blobs/`, by hash. It has no calls: what a session did stays in the journal where it was done. It has no schedules
-either: the copy of a session would start everything a second time.
+under `blobs/`, by hash. It has no calls: they stay in the journal. It has no schedules either: the copy of a session
+would start everything a second time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOB = re.compile(r"blobs/([0-9a-f]{64})")
 
 
 class Manifest(Struct, frozen=True):
-    """What an archive says of itself. `counts` is how many rows each service has there."""
+    """The index of an archive. `counts` has the number of rows of each service."""
 
     format: str
     version: int
@@ -37,24 +37,24 @@ class Manifest(Struct, frozen=True):
 
 
 class Exported(Struct, frozen=True):
-    """What was written to an archive: rows by service, the secrets among them sealed."""
+    """The result of an export: rows by service, the secrets among them sealed."""
 
     session: str
     counts: dict[str, int]
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """What was written as plain data."""
+        """The result as plain data."""
         return plain_data(self)
 
 
 class Imported(Struct, frozen=True):
-    """What was read from an archive. `secrets_left_out` names those that could not be opened here."""
+    """The result of an import. `secrets_left_out` names the secrets that could not be opened here."""
 
     session: str
     counts: dict[str, int]
     secrets_left_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """What was read as plain data."""
+        """The result as plain data."""
         return plain_data(self)

@@ -1,7 +1,7 @@
 """Reading the archive of a session. Owns trusting nothing in it: names, sizes, hashes, counts; runs on a thread.
 
-Nothing is unpacked to the disk. What is read at once is bounded by the quotas of a session, whatever the archive says
-of its sizes, and one wrong byte keeps all of it out.
+Nothing is unpacked to the disk. Each read is bounded by the quotas of a session, whatever sizes the archive states, and
+one wrong byte refuses all of it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Archive:
         return manifest
 
     def fill(self, sink: SessionSink, session: str) -> Imported:
-        """Write what the archive has, checked, into a session of this id."""
+        """Write the checked content of the archive into a session of this id."""
         counts: dict[str, int] = dict.fromkeys(TABLES, 0)
         left_out: list[str] = []
         contents: dict[str, int] = {}
@@ -118,7 +118,7 @@ class Archive:
                 try:
                     sink.add(table, row)
                 except (OverflowError, ValueError) as error:
-                    raise ArchiveError(f"A row of {table} can not be kept: {error}; export it again") from error
+                    raise ArchiveError(f"A row of {table} cannot be kept: {error}; export it again") from error
                 counts[table] += 1
                 if counts[table] % 100 == 0:
                     self._require_room(sink, table, room)
@@ -186,7 +186,7 @@ def opened_archive(path: Path, quotas: Quotas) -> Iterator[Archive]:
     except FileNotFoundError:
         raise ArchiveError(f"There is no archive {str(path)!r}; check the path") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        raise ArchiveError(f"The archive {str(path)!r} can not be read: {error}; export it again") from error
+        raise ArchiveError(f"The archive {str(path)!r} cannot be read: {error}; export it again") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArchiveError(f"The archive {str(path)!r} has a row of another shape: {error}; export it again") from error
 
@@ -199,7 +199,7 @@ def _check_directory(file: IO[bytes], quotas: Quotas) -> None:
         raise ArchiveError("The file is too short to be an archive; check the path")
     file.seek(size - 42)
     locator, end = file.read(20), file.read(22)
-    # The wider format says its sizes elsewhere, and a comment may hide another end: we write neither.
+    # The zip64 format has its sizes elsewhere, and a comment may hide another end: we write neither.
     if end[:4] != b"PK\x05\x06" or end[20:] != b"\0\0" or locator[:4] == b"PK\x06\x07":
         raise ArchiveError("The file is not an archive of a session; check the path, or export it again")
     (count,), (length,) = struct.unpack("<H", end[10:12]), struct.unpack("<L", end[12:16])
@@ -209,7 +209,7 @@ def _check_directory(file: IO[bytes], quotas: Quotas) -> None:
 
 
 def _check_row(row: Row, directories: set[str]) -> None:
-    """What the services themselves would check, so that nothing comes in that they would have refused."""
+    """The checks of the services themselves, so that the import accepts nothing that they would refuse."""
     for field in ("created_at", "updated_at", "at", "connected_at"):
         instant: Any = getattr(row, field, 0.0)
         if not 0 <= instant < 1e12:
@@ -250,7 +250,7 @@ def _check_file(row: FileRow, directories: set[str]) -> None:
     fine = fine and names[1] != "workspace" and all(map(_is_name, names[1:]))
     if not fine:
         raise ArchiveError(f"The archive has a file at {row.path!r:.200}, which is no path in a session")
-    # Directories come before what is in them: rows are in the order of their paths.
+    # Directories come before their content: rows are in the order of their paths.
     if (row.path.rpartition("/")[0] or "/") not in directories:
         raise ArchiveError(f"The file {row.path!r:.200} stands in no directory of the archive; export it again")
     if row.directory != (row.hash is None) or row.size < 0 or (row.directory and row.size):

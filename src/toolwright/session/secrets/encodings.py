@@ -1,4 +1,4 @@
-"""The forms of a secret. Owns in which encodings a value is looked for in what a tool gives."""
+"""The forms of a secret. Owns the encodings in which a value is searched for in a tool's output."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from toolwright import jsonx
 
 SHORTEST = 4
 """Characters of the shortest value that can be told from other text."""
+LONGEST = 16 * 1024
+"""Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
 _DEPTH = 3
 """How often a value may have been escaped."""
 _LONG = 2_048
@@ -26,7 +28,7 @@ _SHORTEST_LINE = 12
 
 
 class Forms(NamedTuple):
-    """The encodings of a value: those that stand as they are, and those that may have line breaks in them."""
+    """The encodings of a value: forms without line breaks, and forms that may have line breaks in them."""
 
     whole: frozenset[bytes]
     broken: frozenset[bytes]
@@ -111,7 +113,7 @@ def _percent_table(safe: bytes, escape: str, blank: str | None = None) -> list[s
     return table
 
 
-# Browsers and libraries differ in what they leave as it is.
+# Browsers and libraries differ in the characters that they leave as they are.
 _PERCENT = [
     *(
         _percent_table(safe, escape)
@@ -137,7 +139,7 @@ def _armoured(data: bytes) -> Iterator[bytes]:
     """The bytes in base64 and hex, which programs break into lines, at any place of a longer text."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         for before in range(3):
-            # Only what no neighbour has a part in: of the characters at both ends some bits are another's.
+            # Only characters that no neighbour shares: at both ends some bits belong to another byte.
             whole = encode(bytes(before) + data)
             yield whole[(8 * before + 5) // 6 : 8 * (before + len(data)) // 6]
     digits = data.hex()

@@ -1,4 +1,4 @@
-"""Secrets and logs. Owns the filter that keeps known secrets out of what our own loggers write.
+"""Secrets and logs. Owns the filter that removes known secrets from the records of our own loggers.
 
 A traceback has whatever a tool put into its exception, so from the first secret on tracebacks are written as text.
 """
@@ -56,7 +56,7 @@ def _redacted(redactor: _Redacts, text: str) -> str:
     """A text without secrets. Of a very long one only the beginning is written, for a record is made on the loop."""
     if len(text) <= MOST_LOGGED:
         return redactor.text(text)
-    # What may be the beginning of a secret at the cut is held back.
+    # The possible beginning of a secret at the cut is held back.
     shown = redactor.stream().feed(text[:MOST_LOGGED])
     return f"{shown}[… {len(text) - MOST_LOGGED} characters omitted …]"
 
@@ -65,7 +65,7 @@ _FILTER = SecretsFilter()
 
 
 def guard_logs(redactor: _Redacts) -> None:
-    """Keep what this redactor knows out of the logs, until `unguard_logs`, or until nobody holds it."""
+    """Remove the secrets that this redactor knows from the logs, until `unguard_logs`, or until it is garbage."""
     _known.add(redactor)
     made = [name for name in list(logging.root.manager.loggerDict) if name.startswith("toolwright.")]
     for name in {*LOGGERS, *made}:

@@ -1,7 +1,7 @@
-"""Master keys. Owns where they come from; does not own what is sealed with them.
+"""Master keys. Owns where they come from; does not own the data sealed with them.
 
-A key is 32 bytes, and its id is derived from it. Whoever loses a key loses what is sealed with it, so a key stays known
-until `Runtime.rotate_secrets` has moved every secret to the current one.
+A key is 32 bytes, and its id is derived from it. Data sealed with a lost key is lost, so a key stays known until
+`Runtime.rotate_secrets` has moved every secret to the current one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KeyProvider(Protocol):
     """Where master keys come from; write your own for a key service."""
 
     def current(self) -> str:
-        """The id of the key that seals what is written from now on."""
+        """The id of the key that seals new data."""
         ...
 
     def key(self, key_id: str) -> bytes | None:
@@ -36,7 +36,7 @@ class KeyProvider(Protocol):
 
 
 class GivenKeys:
-    """Keys that the program has in hand; the first is the current one. Without any, one that ends with the process."""
+    """Keys that the program passes in; the first is the current one. Without any, a key that ends with the process."""
 
     __slots__ = ("_keys",)
 
@@ -47,11 +47,9 @@ class GivenKeys:
         self._keys = {key_id(key): key for key in keys or (secrets.token_bytes(SIZE),)}
 
     def current(self) -> str:
-        """Part of `KeyProvider`."""
         return next(iter(self._keys))
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         return self._keys.get(key_id)
 
     def __repr__(self) -> str:
@@ -74,11 +72,9 @@ class EnvironmentKeys:
         self._keys: GivenKeys | None = None
 
     def current(self) -> str:
-        """Part of `KeyProvider`."""
         return self._read().current()
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         return self._read().key(key_id)
 
     def _read(self) -> GivenKeys:
@@ -115,7 +111,6 @@ class KeyFile:
         self._keys: dict[str, bytes] = {}
 
     def current(self) -> str:
-        """Part of `KeyProvider`."""
         if not self.path.exists():
             self._create()
         self._read()  # each time: another process may have renewed it
@@ -124,7 +119,6 @@ class KeyFile:
         return next(reversed(self._keys))
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         if key_id not in self._keys and self.path.exists():
             self._read()
         return self._keys.get(key_id)
@@ -185,7 +179,7 @@ class KeyFile:
             yield
         except OSError as error:
             raise SecretsError(
-                f"The key file {str(self.path)!r} can not be used ({error.strerror}); check its permissions"
+                f"The key file {str(self.path)!r} cannot be used ({error.strerror}); check its permissions"
             ) from error
 
     def __repr__(self) -> str:
@@ -195,15 +189,39 @@ class KeyFile:
         return KeyFile, (str(self.path),)
 
 
-def default_keys(store: Path | None) -> KeyProvider:
-    """The keys of a runtime that was told of none: the environment's, else a file beside the store."""
+class MissingKeys:
+    """No keys: for a store that is not a file, where no key can lie beside it. Secrets cannot be set without one."""
+
+    def current(self) -> str:
+        """Part of `KeyProvider`.
+
+        Raises:
+            SecretsError: always, with the remedy.
+        """
+        raise SecretsError(
+            f"The store is not a file, so that no master key lies beside it; set {VARIABLE}, or open the runtime with "
+            "master_key="
+        )
+
+    def key(self, key_id: str) -> bytes | None:
+        """Part of `KeyProvider`."""
+        return None
+
+
+def default_keys(store: Path | None, *, lasting: bool = False) -> KeyProvider:
+    """The keys of a runtime that was told of none: the environment's, else a file beside the store.
+
+    Without a file, they end with the process; where what they seal is `lasting`, there are none then.
+    """
     if os.environ.get(VARIABLE, "").strip():
         return EnvironmentKeys()
-    return GivenKeys() if store is None else KeyFile(store.with_name(f"{store.name}.key"))
+    if store is not None:
+        return KeyFile(store.with_name(f"{store.name}.key"))
+    return MissingKeys() if lasting else GivenKeys()
 
 
 def key_id(key: bytes) -> str:
-    """The id of a key, which tells nothing of it."""
+    """The id of a key, from which the key cannot be derived."""
     return hashlib.sha256(b"toolwright master key\0" + key).hexdigest()[:16]
 
 

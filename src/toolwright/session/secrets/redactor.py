@@ -1,8 +1,9 @@
-"""The secrets of a session that this process knows. Owns what is redacted, and when it is read from the store.
+"""The secrets of a session that this process knows. Owns which values are redacted, and when they are read from the
+store.
 
-A secret that is written or read here becomes known, and so does one that a call gives to its tool. One that was
-replaced or deleted, or given to a call, stays known for a while: a tool may still hold it. What is known is compiled in
-a thread, before anybody can use it, and only the new part of it.
+A secret that is written or read here becomes known, and so does one that a call gives to its tool. A secret that was
+replaced or deleted, or given to a call, stays known for a while: a tool may still hold it. Known secrets are compiled
+in a thread, before anything can use them, and only the new ones.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from toolwright.calls.redact import AT_ONCE
 from toolwright.calls.redactor import AtOnce, Redactor
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.large_json import decode_text, encode_in_pieces
-from toolwright.session.secrets.encodings import SHORTEST
+from toolwright.session.secrets.encodings import LONGEST, SHORTEST
 from toolwright.session.secrets.log_filter import guard_logs
 from toolwright.session.secrets.secret_search import Pair, Patterns, Scrubber, Shard, compiled, require_library
-from toolwright.session.secrets.secrets import LONGEST, keep_fingerprints, read_sealed, write_sealed
-from toolwright.session.secrets.vault import Vault
+from toolwright.session.secrets.vault import Vault, keep_fingerprints, read_sealed, write_sealed
 from toolwright.stores.contracts.sessions import Sealed, SecretStore
 from toolwright.tools.outcome import encodable, told
 
@@ -38,9 +38,9 @@ MOST_TO_FIND = 40_000
 """How much can be looked for in one pass: a short secret counts for about 20, and each line of a long one for as many
 as 10."""
 _SEARCHED = 8
-"""How many long values are remembered with what came of searching them."""
+"""How many long values are remembered with the result of searching them."""
 _BY_CHANCE = 6
-"""Bytes of the shortest form that does not turn up by chance where all bytes are as likely."""
+"""The length of the shortest form that is not found by chance in random bytes."""
 
 
 class KnownSecrets:
@@ -63,7 +63,7 @@ class KnownSecrets:
         self._arguments: set[Pair] = set()
         self._loading: asyncio.Future[None] | None = None
         self._turn = asyncio.Lock()
-        # Where the secrets of the session are kept; None in memory, where a key of fingerprints need not be.
+        # Where the secrets of the session are stored; None in memory, where a key of fingerprints need not be stored.
         self._store = store
         self._searched: dict[tuple[Patterns, bytes], bytes | None] = {}
 
@@ -123,11 +123,11 @@ class KnownSecrets:
     def _new(self, pairs: Iterable[Pair]) -> list[Pair]:
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._own]
         if new:
-            require_library()  # What could not be redacted must not be known.
+            require_library()  # A secret that could not be redacted must not be known.
         return new
 
     def _with(self, new: list[Pair]) -> tuple[dict[Pair, None], set[Pair]]:
-        """What is known once the new ones are, and which of the former are not any more."""
+        """The known secrets after adding the new ones, and the former ones that are no longer known."""
         own = dict.fromkeys([*self._own, *new])
         named = self._named(own)
         gone = {pair for pair in self._arguments if pair[1] in named and self._current.get(pair[0]) != pair[1]}
@@ -150,10 +150,9 @@ class KnownSecrets:
         self._arguments = {pair for pair in self._arguments if pair in own or pair in self._given}
         self._redact_all()
 
-    # --- what calls give to their tools
+    # --- secrets that calls give to their tools
 
-    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
-        """Part of `Keeper`."""
+    def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
         texts = list(_texts(value))
         if len(texts) > FORMER or sum(map(len, texts)) > LONGEST:
             raise ServiceError(
@@ -164,35 +163,34 @@ class KnownSecrets:
         named = self._named(self._own)
         pairs = [(name, text) for text in texts if len(text.strip()) >= SHORTEST and text not in named]
         self._arguments.update(pair for pair in pairs if pair not in self._own)
-        with contextlib.suppress(SecretsError):  # Without the library, a tool that takes secrets must not tell them.
+        with contextlib.suppress(SecretsError):  # Without the library, a tool that takes secrets must not reveal them.
             if at_once is not None:
                 new = self._new(pairs)
                 at_once.take([text for _, text in new])
                 self.learn_at_once(new)
             else:
                 self._given += self._new(pairs)
-        # The fingerprint of the call's arguments is made next, and its key must be kept before the call is journaled.
+        # The fingerprint of the call's arguments is made next, and its key must be stored before the call is journaled.
         return not self._given and (self._store is None or self.vault.keeps_fingerprints)
 
     @property
     def behind(self) -> bool:
-        """Part of `Keeper`."""
         return bool(self._given)
 
     async def catch_up(self) -> None:
-        """Part of `Keeper`."""
         if self._store is not None and not self.vault.keeps_fingerprints:
             await keep_fingerprints(self._store, self.vault)
         async with self._turn:
             while self._given:
                 given, self._given = self._given, []
-                # No more than what stays known, or a batch could give any number to be compiled.
+                # At most the number that stays known, or a batch could give any number to be compiled.
                 await self._compile(given[-FORMER:])
 
-    # --- what a child session knows of its parent's
+    # --- secrets of its parent that a child session knows
 
     def pass_on(self, heir: Any) -> None:
-        """From now on what is redacted here is redacted there, too: a tool takes what it knows into a child session."""
+        """From now on values that are redacted here are redacted there, too: a tool takes its knowledge into a child
+        session."""
         self._heirs.add(heir)
         heir._inherit(self, self._all())
 
@@ -225,11 +223,11 @@ class KnownSecrets:
 
     @property
     def redactor(self) -> Redactor | None:
-        """What takes them out of things; None for as long as there is nothing to take out."""
+        """Removes the secrets from values; None as long as there are none."""
         return self if self._shards or self._inherited else None
 
     async def load(self, store: SecretStore) -> None:
-        """Read what the session has, once.
+        """Read the secrets of the session, once.
 
         Raises:
             StoreError: the store could not be read.
@@ -252,42 +250,36 @@ class KnownSecrets:
             try:
                 found[name] = self.vault.open(self._session, name, row)
             except SecretsError as error:
-                # What this process cannot open, no tool of it can have from here.
+                # A secret that this process cannot open is out of reach of its tools.
                 log.warning("A secret cannot be redacted: %s", error)
         return found
 
     # --- `Keeper`
 
     def seal(self, name: str, payload: bytes) -> bytes:
-        """Part of `Keeper`."""
         row = self.vault.seal(self._session, f"step {name}", payload.decode())
         return write_sealed(row)
 
     def unseal(self, name: str, payload: bytes) -> bytes:
-        """Part of `Keeper`."""
         return self.vault.open(self._session, f"step {name}", read_sealed(payload)).encode()
 
     def fingerprint(self, name: str, payload: bytes) -> str:
-        """Part of `Keeper`."""
         return self.vault.fingerprint(self._session, f"argument {name}", payload.decode())
 
     # --- `Redactor`
 
     def text(self, text: str) -> str:
-        """Part of `Redactor`."""
         data = text.encode("utf-8", "surrogatepass")
         redacted = self.patterns().redact(data)
         return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
     def content(self, data: bytes, *, sparing: bool) -> bytes:
-        """Part of `Redactor`."""
         return self.patterns().redact(data, _BY_CHANCE if sparing else 0)
 
     def json(self, payload: bytes) -> bytes:
-        """Part of `Redactor`."""
         if len(payload) <= AT_ONCE:
             return self._json(payload)
-        # What is long is searched in a thread, once: others that need it afterwards may be on the loop.
+        # Long values are searched in a thread, once: later users may be on the loop.
         key = (self.patterns(), payload)
         searched = self._searched
         if key in searched:
@@ -299,7 +291,7 @@ class KnownSecrets:
 
     def _json(self, payload: bytes) -> bytes:
         patterns = self.patterns()
-        escaped = b"\\" in payload  # What is escaped looks different in JSON, and only there.
+        escaped = b"\\" in payload  # Escaped text looks different in JSON, and only there.
         one_text = payload[:1] == b'"'
         clean = (escaped and one_text) or patterns.redact(payload) is payload
         if clean and not escaped:
@@ -318,8 +310,7 @@ class KnownSecrets:
         # It stands across the parts of the value, or is one that has no letters to change, such as `true`.
         return jsonx.encode(self.text(redacted.decode()))
 
-    def value(self, value: Any) -> Any:
-        """Part of `Redactor`."""
+    def value(self, value: object) -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -333,8 +324,9 @@ class KnownSecrets:
             return {self.value(key): self.value(each) for key, each in value.items()}
         return self._shown(value)
 
-    def _shown(self, value: Any) -> Any:
-        """Something that a tool reports and that is no JSON: as it is where it shows nothing, else what it shows."""
+    def _shown(self, value: object) -> Any:
+        """A value that a tool reports and that is not JSON: unchanged if its text has no secret, else its redacted
+        text."""
         try:
             written = encodable(repr(value))
         except Exception as error:  # the tool's code
@@ -342,11 +334,10 @@ class KnownSecrets:
         return value if (shown := self.text(written)) is written else shown
 
     def stream(self) -> TextStream:
-        """Part of `Redactor`."""
         return TextStream(self)
 
     def patterns(self) -> Patterns:
-        """What to look for now."""
+        """The patterns to search for now."""
         return self._patterns
 
     def __reduce__(self) -> NoReturn:
@@ -354,7 +345,7 @@ class KnownSecrets:
 
 
 class TextStream:
-    """`Stream` over what a session knows, also what it learns while the stream goes on."""
+    """`Stream` over the secrets of a session, also those it learns while the stream is open."""
 
     __slots__ = ("_known", "_scrubber")
 
@@ -363,17 +354,15 @@ class TextStream:
         self._scrubber = Scrubber()
 
     def feed(self, text: str) -> str:
-        """Part of `Stream`."""
         data = text.encode("utf-8", "surrogatepass")
         return self._scrubber.feed(self._known.patterns(), data).decode("utf-8", "surrogatepass")
 
     def end(self) -> str:
-        """Part of `Stream`."""
         return self._scrubber.end(self._known.patterns()).decode("utf-8", "surrogatepass")
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """The texts of what was given as JSON, and its numbers as they are written."""
+def _texts(value: object) -> Iterator[str]:
+    """The texts of a value given as JSON, and its numbers as they are written."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, dict)):

@@ -16,17 +16,17 @@ from toolwright.session.secrets.encodings import Forms, forms
 Pair = tuple[str, str]
 """The name of a secret and its value."""
 Found = tuple[int, int, bytes]
-"""Where a secret begins and ends, and what is put there."""
+"""The position of a secret, and its replacement."""
 
 _BLOCK = 64 * 1024
-"""Bytes that are searched at a time, so that what is found in them fits into memory whatever a tool prints, and so that
-other threads have their turn in between."""
+"""Bytes that are searched at a time, so that the matches fit into memory whatever a tool prints, and so that other
+threads run in between."""
 _HEAD = 6
 """Bytes of a form that the automaton looks for."""
 _FEW = 1_000
 """Up to so many heads, the fastest machine takes a few megabytes at most; beyond, a smaller one is made."""
 MOST_HEADS = 4_000
-"""How many heads one automaton has. To build one of that size takes about as long as a turn of the loop may take."""
+"""How many heads one automaton has. Building one of that size takes about as long as one tick of the loop may take."""
 _UNSAFE = re.compile(r'["\\\[\]<>&%\'\s]')
 _BREAKS = re.compile(rb"[\r\n]")
 _ARMOUR = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_=-"
@@ -34,7 +34,7 @@ _ARMOURED = (re.compile(rb"\n(?<=[A-Za-z0-9+/_=-]{32}\n)"), re.compile(rb"\n(?<=
 
 
 def handle(name: str) -> str:
-    """What stands in the place of a secret. It fits into JSON, HTML and a URL as it is."""
+    """The handle of a secret, which stands in its place. It fits into JSON, HTML and a URL as it is."""
     return f"[secret:{_UNSAFE.sub('_', name)}]"
 
 
@@ -52,16 +52,16 @@ class Table:
         heads: dict[bytes, dict[int, dict[bytes, bytes]]] = {}
         for form in sorted(owners, key=len, reverse=True):
             heads.setdefault(form[:_HEAD], {}).setdefault(len(form), {})[form] = owners[form]
-        # Of those with the same head, the longest first, and those of one length together: there may be a great many.
+        # Of forms with the same head, the longest first, and those of one length together: there may be a great many.
         self._heads = [list(each.items()) for each in heads.values()]
         library = require_library()
         kind = library.Implementation.DFA if len(heads) <= _FEW else library.Implementation.ContiguousNFA
         self._automaton = library.BytesAhoCorasick(list(heads), implementation=kind)
-        # What the last bytes of a piece may be, if too few of a form have come to be a head.
+        # The possible forms at the end of a piece, if too few bytes have come for a head.
         self._begun = {form[:size] for form in owners for size in range(1, min(_HEAD, len(form)))}
 
     def find(self, data: bytes, shortest: int) -> list[Found]:
-        """Where forms stand; of those that begin at the same place, the longest."""
+        """The positions of forms; of forms that begin at the same position, the longest."""
         found: list[Found] = []
         mark: bytes | None
         for index, start, _ in self._automaton.find_matches_as_indexes(data, overlapping=True):
@@ -99,7 +99,7 @@ class Table:
 
 
 class Shard:
-    """Some secrets, compiled. What a session knows is in several of these, so that a new one costs little."""
+    """Some secrets, compiled. The secrets of a session are in several of these, so that a new one costs little."""
 
     __slots__ = ("broken", "marks", "pairs", "size", "whole")
 
@@ -127,7 +127,7 @@ def _tables(owners: dict[bytes, bytes]) -> tuple[Table, ...]:
 
 
 def heads_of(known: Iterable[Forms]) -> int:
-    """How much there is to look for: what an automaton has a path for."""
+    """The size of the search: the number of paths in an automaton."""
     return sum(len({form[:_HEAD] for form in each.whole}) + len(each.broken) for each in known)
 
 
@@ -166,14 +166,14 @@ class Patterns:
         self._marks: re.Pattern[bytes] | None = None
 
     def without_handles(self, data: bytes) -> bytes:
-        """The data with nothing in the place of secrets that were taken out: a name is no secret, whatever it says."""
+        """The data without the handles of redacted secrets: a name is not a secret, whatever its text."""
         if self._marks is None:
             marks = sorted({mark for shard in self._shards for mark in shard.marks}, key=len, reverse=True)
             self._marks = re.compile(b"|".join(map(re.escape, marks)))
         return self._marks.sub(b"\0", data)
 
     def spans(self, data: bytes, shortest: int = 0) -> list[Found]:
-        """Where secrets stand, and what to put there; those that overlap are one."""
+        """The positions of secrets and their replacements; overlapping ones are joined."""
         found: list[Found] = []
         for table in self._whole:
             found += table.find(data, shortest)
@@ -253,7 +253,7 @@ def _place_from_end(data: bytes, count: int) -> int:
 
 
 class _Places:
-    """The places in some data of what stands in it once its line breaks are taken out."""
+    """Maps positions in data without line breaks to positions in the data."""
 
     __slots__ = ("_removed",)
 
@@ -265,25 +265,25 @@ class _Places:
 
 
 class Scrubber:
-    """Data without secrets, piece by piece: one that is split across pieces is found too.
+    """Data without secrets, piece by piece: a secret that is split across pieces is found too.
 
-    It holds back what may be the beginning of a secret, and nothing else.
+    It holds back only the possible beginning of a secret.
     """
 
     __slots__ = ("_covered", "_held", "changed")
 
     def __init__(self) -> None:
         self._held = b""
-        self._covered = 0  # of what is held, how much belongs to a secret whose handle was given out
+        self._covered = 0  # of the held data, how much belongs to a secret whose handle was given out
         self.changed = False
 
     def feed(self, patterns: Patterns, data: bytes, shortest: int = 0) -> bytes:
-        """What can be given out now."""
+        """The data that can be given out now."""
         data = self._held + data
         return self._give(patterns, data, patterns.tail(data), shortest)
 
     def end(self, patterns: Patterns, shortest: int = 0) -> bytes:
-        """What is left."""
+        """The remaining data."""
         return self._give(patterns, self._held, len(self._held), shortest)
 
     def _give(self, patterns: Patterns, data: bytes, cut: int, shortest: int) -> bytes:

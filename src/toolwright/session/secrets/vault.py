@@ -1,6 +1,6 @@
 """Sealed values. Owns their encryption: AES-256-GCM, a fresh key for each value, that key sealed by a master key.
 
-What a value and its key are bound to is authenticated: a row that was changed, or put in another's place, is refused.
+The name and owner of a value are authenticated: a row that was changed, or put in the place of another, is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import hmac
 import secrets
 from typing import Any, NoReturn
 
+import msgspec
+
 from toolwright import jsonx
+from toolwright.calls.redact import SEALED
 from toolwright.errors import SecretsError
 from toolwright.session.secrets.master_keys import SIZE, KeyProvider
-from toolwright.stores.contracts.sessions import Sealed
+from toolwright.stores.contracts.sessions import Sealed, SecretStore
 
 _NONCE = 12
 _FINGERPRINTS = ("", "key of fingerprints")  # no session has this id
@@ -70,8 +73,8 @@ class Vault:
     def fingerprint(self, session: str, name: str, value: str) -> str:
         """A keyed hash: equal values have equal fingerprints, and without the master key no guess can be checked.
 
-        The key of fingerprints is derived from the master key that was current when one was first needed. It is kept
-        under the master key from then on, so that fingerprints stay the same when that is renewed.
+        The key of fingerprints is derived from the master key that was current when one was first needed. It is stored
+        under the master key from then on, so that fingerprints stay the same when the master key is renewed.
 
         Raises:
             SecretsError: there is no usable key.
@@ -94,14 +97,15 @@ class Vault:
         return self._kept is not None
 
     def fingerprints_to_keep(self) -> tuple[Sealed | None, Sealed] | None:
-        """The key of fingerprints, as it is kept and as it must be kept now; None where nothing is to be written."""
+        """The key of fingerprints, as it is stored and as it must be stored now; None where nothing is to be
+        written."""
         if self._kept is None:
             return (None, self.seal(*_FINGERPRINTS, self._fingerprints.hex())) if self._fingerprints else None
         changed = self.rewrap(*_FINGERPRINTS, self._kept)
         return None if changed is None else (self._kept, changed)
 
     def keep_fingerprints(self, row: Sealed) -> None:
-        """It is kept so. Where another process was first, its key holds from now on."""
+        """It is stored so. If another process was first, its key is used from now on."""
         self._kept, self._fingerprints = row, b""
 
     def _current(self) -> tuple[str, bytes]:
@@ -127,7 +131,7 @@ class Vault:
 
 
 def _bound(*parts: str) -> bytes:
-    """What a sealed text is bound to; as JSON, so that no two lists of parts look alike."""
+    """The data that a sealed text is bound to; as JSON, so that no two lists of parts look alike."""
     return jsonx.encode(["toolwright", 1, *parts])
 
 
@@ -137,14 +141,14 @@ def _encrypt(key: bytes, text: bytes, bound: bytes) -> bytes:
 
 
 def _decrypt(key: bytes, data: bytes, bound: bytes, session: str, name: str, master: str) -> bytes:
-    cipher = _cipher(key)  # first: it says which library is missing
+    cipher = _cipher(key)  # first: its error names the missing library
     from cryptography.exceptions import InvalidTag
 
     try:
         return bytes(cipher.decrypt(data[:_NONCE], data[_NONCE:], bound))
     except (InvalidTag, ValueError):
         raise SecretsError(
-            f"The secret {name!r} of session {session!r} can not be opened: its row was changed, or the key given as "
+            f"The secret {name!r} of session {session!r} cannot be opened: its row was changed, or the key given as "
             f"{master!r:.100} is another one; provide the key that sealed it, or set the secret again"
         ) from None
 
@@ -155,3 +159,26 @@ def _cipher(key: bytes) -> Any:
     except ImportError as error:
         raise SecretsError("Secrets need the library 'cryptography'; pip install 'toolwright[secrets]'") from error
     return AESGCM(key)
+
+
+async def keep_fingerprints(store: SecretStore, vault: Vault) -> None:
+    """Write down the key of fingerprints if it was made, or must be moved to the current master key."""
+    if (change := vault.fingerprints_to_keep()) is not None:
+        vault.keep_fingerprints(await store.keep_fingerprints(*change))
+
+
+def write_sealed(row: Sealed) -> bytes:
+    """The result of a step that is sealed, as JSON."""
+    return SEALED + jsonx.encode(row) + b"}"
+
+
+def read_sealed(payload: bytes) -> Sealed:
+    """What `write_sealed` wrote.
+
+    Raises:
+        SecretsError: it is not that.
+    """
+    try:
+        return msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
+    except msgspec.MsgspecError as error:
+        raise SecretsError(f"The sealed result of a step cannot be read ({error}); the row was changed") from error

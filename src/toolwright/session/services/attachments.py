@@ -50,7 +50,7 @@ class Attachments:
         self._room = room
 
     async def put(self, content: bytes, *, name: str, media_type: str) -> AttachmentInfo:
-        """Keep content. What the session has already is not kept twice, and gets the new name and type.
+        """Store content. Content that the session has already is not stored twice, and gets the new name and type.
 
         Raises:
             ServiceError: something of it is not usable, or the session's quota is used up.
@@ -74,7 +74,7 @@ class Attachments:
         return await self._store.get_attachment(self._session, _digest(hash))
 
     async def list(self) -> builtins.list[AttachmentInfo]:
-        """What the session has, the oldest first."""
+        """The attachments of the session, the oldest first."""
         return await self._store.list_attachments(self._session)
 
     async def delete(self, hash: str) -> bool:
@@ -83,10 +83,10 @@ class Attachments:
         return await self._store.delete_attachment(self._session, digest, self._marker.mark("attachments.delete", hash))
 
     async def fill_in(self, outcomes: Iterable[ToolOutcome]) -> builtins.list[ToolOutcome]:
-        """The outcomes with the content of what they name by hash, as it must be before they go to a provider.
+        """The outcomes with the content of attachments that they name by hash, as a provider needs them.
 
-        The content is redacted: it is as a tool kept it, and a model reads it now. What the session no longer has is
-        left without content, and a model reads that it is gone.
+        The content is redacted: it is as a tool stored it, and a model reads it now. An attachment that the session no
+        longer has is left without content, and a model reads that it is gone.
         """
         await self._known.load(self._secrets)
         contents: dict[str, str | None] = {}
@@ -112,7 +112,7 @@ class Attachments:
         return base64.b64encode(content if redactor is None else redact_content(redactor, content)).decode("ascii")
 
 
-def _digest(hash: Any) -> bytes:
+def _digest(hash: object) -> bytes:
     if not isinstance(hash, str) or not _HASH.fullmatch(hash):
         raise ServiceError(f"The hash {hash!r:.200} is not usable; use the 64 hexadecimal digits of a SHA-256")
     return bytes.fromhex(hash)

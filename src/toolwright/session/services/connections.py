@@ -1,13 +1,12 @@
 """Connections. Owns which providers a session is connected to, and the verbs a store must offer for it.
 
-What a connection needs to be used, a token for one, is a secret and kept there; `detail` is what tools and models may
-read of it.
+The credentials of a connection, such as a token, are secrets and stored there; `detail` is data that tools and models
+may read.
 """
 
 from __future__ import annotations
 
 import builtins
-from typing import Any
 
 from toolwright import jsonx
 from toolwright.errors import ServiceError
@@ -38,7 +37,7 @@ class Connections:
         return [Connection(provider, jsonx.decode(detail), at) for provider, detail, at in rows]
 
 
-def require_provider(provider: Any) -> str:
+def require_provider(provider: object) -> str:
     """The name of a provider.
 
     Raises:
@@ -47,8 +46,8 @@ def require_provider(provider: Any) -> str:
     return require_name("provider", provider)
 
 
-def to_detail(provider: str, detail: Any) -> bytes:
-    """What is kept of a connection, as JSON.
+def to_detail(provider: str, detail: object) -> bytes:
+    """The stored detail of a connection, as JSON.
 
     Raises:
         ServiceError: it has no JSON form, or is too long.

@@ -6,15 +6,14 @@ import asyncio
 import hashlib
 import tempfile
 from collections.abc import AsyncIterable
-from typing import Any
 
 from toolwright.errors import ServiceError, StoreError
 from toolwright.stores.contracts.sessions import PIECE, Content
 from toolwright.tools.outcome import encodable
 
 
-def to_bytes(path: str, content: Any) -> bytes:
-    """Text or bytes as the bytes that are kept.
+def to_bytes(path: str, content: object) -> bytes:
+    """Text or bytes as the bytes that are stored.
 
     Raises:
         ServiceError: it is neither, or has no form in UTF-8.
@@ -43,11 +42,11 @@ async def hold(path: str, data: bytes, limit: int) -> Content:
 
 
 async def spool(path: str, chunks: AsyncIterable[bytes], limit: int) -> Content:
-    """Content that comes in pieces of any size, kept aside until all of it is there.
+    """Content that comes in pieces of any size, buffered until all of it is there.
 
     Raises:
         ServiceError: it is larger than a file may be, or not made of bytes.
-        StoreError: there is no room on the disk to keep it aside.
+        StoreError: the disk has no space to buffer it.
     """
     file = tempfile.SpooledTemporaryFile(max_size=PIECE)  # noqa: SIM115 (it is closed with the content)
     hasher, size, waiting = hashlib.sha256(), 0, bytearray()
@@ -70,7 +69,7 @@ async def spool(path: str, chunks: AsyncIterable[bytes], limit: int) -> Content:
         put_aside(waiting)
     except OSError as error:
         file.close()
-        raise StoreError(f"The stream for {path!r} can not be kept aside: {error.strerror}; free some space") from error
+        raise StoreError(f"The stream for {path!r} cannot be kept aside: {error.strerror}; free some space") from error
     except BaseException:
         file.close()
         raise

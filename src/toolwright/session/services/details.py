@@ -1,11 +1,9 @@
-"""What people call a session, and the language they speak in it. Owns its title and locale, kept among its key-values.
+"""The title of a session, and its language. Owns these, stored among its named values.
 
 They lie under reserved keys, so that they go into an archive with the rest and count for its quota.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from toolwright.errors import ServiceError
 from toolwright.session.services.keyvalue import KeyValue
@@ -21,11 +19,11 @@ class Details:
         self._kv = kv
 
     async def get(self) -> SessionDetails:
-        """The title and the locale; None for what was not set."""
+        """The title and the locale; None for one that was not set."""
         return details_of({key: await self._kv.get(key) for key in (TITLE_KEY, LOCALE_KEY)})
 
     async def set(self, *, title: str | None = None, locale: str | None = None) -> SessionDetails:
-        """Set the title, the locale, or both; what is not given stays, and empty text removes.
+        """Set the title, the locale, or both; a missing argument changes nothing, and empty text removes.
 
         Raises:
             ServiceError: the title or the locale is not usable.
@@ -42,7 +40,7 @@ class Details:
         return await self.get()
 
 
-def _require_title(title: Any) -> str:
+def _require_title(title: object) -> str:
     if not isinstance(title, str) or encodable(title) != title:
         raise ServiceError(f"The title {title!r:.200} of a session is not usable; use text")
     line = " ".join(title.split())

@@ -1,4 +1,4 @@
-"""Files. Owns what a session may do with its files, and the verbs a store must offer for it.
+"""Files. Owns the rules for a session's files, and the verbs a store must offer for them.
 
 The rules of a change are functions here, which a store applies inside its transaction: each store has the same.
 """
@@ -65,10 +65,10 @@ class Files:
     async def write(
         self, path: str, content: str | bytes, *, expected: str | None = None, readonly: bool | None = None
     ) -> FileInfo:
-        """Write a file, as `FilesClient` says.
+        """Write a file, see `FilesClient`.
 
-        To write what is there already is a write like any other. With `expected` it is refused as any other, too:
-        who makes a file that must not exist has to learn that somebody else made it, even with the same content.
+        Writing the same content again is a write like any other. With `expected` it is refused as any other, too: a
+        caller that makes a file that must not exist has to learn that another made it, even with the same content.
 
         Raises:
             ServiceError: the path or content is not usable (code "invalid_arguments"), the file has other content than
@@ -118,7 +118,7 @@ class Files:
             yield piece
 
     async def make_directory(self, path: str) -> FileInfo:
-        """Make a directory, and those above it; one that is there already is left as it is.
+        """Make a directory, and those above it; an existing one is not changed.
 
         Raises:
             ServiceError: a file is in the way ("not_directory"), or the quota is used up.
@@ -130,7 +130,7 @@ class Files:
         return await self._store.make_directory(self._session, path, self._clock.now(), self._room, mark)
 
     async def list(self, path: str = ROOT) -> builtins.list[FileInfo]:
-        """What stands in a directory, by name.
+        """The entries of a directory, by name.
 
         Raises:
             ServiceError: there is no such directory.
@@ -142,11 +142,11 @@ class Files:
         return listed
 
     async def stat(self, path: str) -> FileInfo | None:
-        """What is at a path; None when there is nothing."""
+        """The file or directory at a path; None when there is nothing."""
         return await self._find(clean_path(path))
 
     async def delete(self, path: str, recursive: bool = False) -> int:
-        """Remove a file or directory, as `FilesClient` says; of the root, what stands in it.
+        """Remove a file or directory, see `FilesClient`; for the root, its content.
 
         Raises:
             ServiceError: it is a directory with something in it and not `recursive` ("not_empty"), or a file is
@@ -188,7 +188,7 @@ class Files:
 
 
 THE_ROOT = FileInfo(ROOT, True, 0, None, False, 0.0, 0.0)
-"""What every session has from its beginning, and nothing removes."""
+"""The directories that every session has from its beginning, and that cannot be removed."""
 
 
 # --- the rules of a change
@@ -207,7 +207,7 @@ def require_directory(found: FileInfo) -> None:
 
 
 def require_writable(path: str, found: FileInfo | None, writing: Writing) -> None:
-    """Refuse to write what is a directory, read-only, or not as expected."""
+    """Refuse to write a path that is a directory, read-only, or not as expected."""
     if path == ROOT:
         require_file(THE_ROOT)
     if found is not None:

@@ -22,7 +22,7 @@ MAX_PATTERN = 4096
 MAX_GLOB = 200
 MAX_LIMIT = 100_000
 MAX_PROGRAM = 20_000
-"""Instructions of a pattern: what a byte may cost at worst."""
+"""Instructions of a pattern: the highest cost of a byte."""
 SHOWN = 2_000
 """Bytes of a line that are shown."""
 LONGEST = 8 * 1024 * 1024
@@ -34,7 +34,7 @@ _NEWLINE = 10
 class Search:
     """One search: fed with portions, it collects the lines that match. Used on one thread at a time."""
 
-    def __init__(self, pattern: Any, limit: Any, glob: Any = None) -> None:
+    def __init__(self, pattern: object, limit: object, glob: object = None) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
             raise ServiceError(f"The limit {limit!r:.100} is not usable; use 1 to {MAX_LIMIT} lines")
         self.pattern = pattern
@@ -59,7 +59,8 @@ class Search:
         return time.monotonic() >= self.until
 
     def feed(self, portion: Portion) -> bool:
-        """Search what was read, until it is full; False when it ended before that, for it was late."""
+        """Search the read content, until the list is full; False when it ended before that, because of the time
+        limit."""
         for piece in portion.pieces:
             if self.full:
                 return True
@@ -124,7 +125,7 @@ async def run_search(
             # While this one is searched, the next is read.
             upcoming = None if portion.final else asyncio.ensure_future(read(portion))
             job = asyncio.ensure_future(asyncio.to_thread(search.feed, portion))
-            # Not cancelled but left: a thread can not be stopped, and ends soon by itself.
+            # Not cancelled but left: a thread cannot be stopped, and ends soon by itself.
             await asyncio.wait((job,), timeout=max(0.0, search.until - time.monotonic()))
             if not job.done() or not job.result():
                 raise _late(search, seconds, portion)
@@ -133,7 +134,7 @@ async def run_search(
         if upcoming is not None:
             upcoming.cancel()
             await asyncio.wait((upcoming,))
-            _ = upcoming.cancelled() or upcoming.exception()  # nobody needs what it read, or why it could not
+            _ = upcoming.cancelled() or upcoming.exception()  # its result and its error are not needed any more
     return search.found
 
 
@@ -147,7 +148,7 @@ def _late(search: Search, seconds: float, last: Portion) -> ServiceError:
     )
 
 
-def _path_filter(glob: Any) -> Callable[[str], bool]:
+def _path_filter(glob: object) -> Callable[[str], bool]:
     """True for the paths of files that a shell-style pattern means: a name, or a whole path if it has a slash."""
     if glob is None:
         return lambda path: True
@@ -159,7 +160,7 @@ def _path_filter(glob: Any) -> Callable[[str], bool]:
     return lambda path: matches(path.rpartition("/")[2]) is not None
 
 
-def _compile(pattern: Any) -> Any:
+def _compile(pattern: object) -> Any:
     if not isinstance(pattern, str) or not pattern or encodable(pattern) != pattern or len(pattern) > MAX_PATTERN:
         raise ServiceError(f"The pattern {pattern!r:.200} is not usable; use 1 to {MAX_PATTERN} characters of text")
     try:
@@ -177,7 +178,7 @@ def _compile(pattern: Any) -> Any:
     except re2.error as error:
         why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
         raise ServiceError(f"The pattern {pattern!r:.200} is not a regular expression of RE2: {why}") from error
-    re2.purge()  # It would keep the last 128 patterns, each with some MiB that it needs while it runs.
+    re2.purge()  # It would hold the last 128 patterns, each with some MiB that it needs while it runs.
     if compiled.programsize > MAX_PROGRAM:
         raise ServiceError(f"The pattern {pattern!r:.200} is too large once its repetitions are written out; use fewer")
     return compiled

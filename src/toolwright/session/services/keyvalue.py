@@ -1,4 +1,4 @@
-"""Key-value. Owns what a session keeps under names it chose, as JSON, and the verbs a store must offer for it."""
+"""Named values. Owns the key-values of a session, as JSON, and the verbs a store must offer for them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class KeyValue:
         self._clock = clock
         self._room = room
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """The value of a key, or `default`."""
         value = await self._store.get_value(self._session, require_name("key", key))
         return default if value is None else jsonx.decode(value)
 
-    async def set(self, key: str, value: Any) -> None:
-        """Write a value that has a JSON form, in place of what was there.
+    async def set(self, key: str, value: object) -> None:
+        """Write a value that has a JSON form, replacing the old one.
 
         Raises:
             ServiceError: the key or the value is not usable, or the session's quota is used up.

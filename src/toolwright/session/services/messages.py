@@ -1,4 +1,4 @@
-"""Messages. Owns a session's conversation, who may say what in it, and the verbs a store must offer for it."""
+"""Messages. Owns a session's conversation, its senders, and the verbs a store must offer for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Messages:
         self._known = known
 
     async def append(
-        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+        self, content: object, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
     ) -> Message:
         """Add a message that has a JSON form at the end.
 
@@ -71,7 +71,7 @@ class Messages:
             for number, one in enumerate(new, first)
         ]
 
-    async def _checked(self, message: Any) -> NewMessage:
+    async def _checked(self, message: object) -> NewMessage:
         known = {"content", "sender", "metadata"}
         if not isinstance(message, Mapping) or "content" not in message or not known.issuperset(message):
             raise ServiceError(
@@ -91,7 +91,7 @@ class Messages:
         about = to_json("metadata of a message", {} if metadata is None else dict(metadata))
         redactor = None if isinstance(self._marker, Unmarked) else self._known.redactor
         if redactor is not None:
-            # What is said in a conversation is read by a model. The host says what it wants to.
+            # A model reads the messages of a conversation. The host may write any message.
             size = len(data) + len(about)
             data = await off_loop(size, redactor.json, data)
             about = to_json("metadata", await off_loop(size, redactor.value, jsonx.decode(about)))
@@ -107,7 +107,7 @@ class Messages:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ServiceError(f"{name}={value!r:.200} is not usable; use a whole number of at least 0")
         found: builtins.list[Message] = []
-        # A number beyond what a store can hold is beyond every message.
+        # A number beyond the range of a store is beyond every message.
         after = min(after, 2**62)
         while limit is None or len(found) < limit:
             page = PAGE if limit is None else min(PAGE, limit - len(found))

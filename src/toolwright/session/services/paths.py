@@ -1,4 +1,4 @@
-"""Paths in a session. Owns their one spelling, and what is not a path; knows nothing of files.
+"""Paths in a session. Owns their one spelling, and which texts are not paths; knows nothing of files.
 
 A path is a list of names from the root of the session: no name leads up, out or elsewhere, for there are no links and
 `..` is refused. Names are compared as they are written, case and all, after they were brought to one form of Unicode
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from typing import Any
 
 from toolwright.errors import ServiceError
 
@@ -26,20 +25,20 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 SLASHES = frozenset(
     "/\\"
-    # as they are, and what a reader takes for one of them
+    # the names themselves, and spellings that a reader takes for one of them
     "\u1735\u2041\u2044\u2215\u2571\u27cb\u29f8\u2cc6\u2f03\u3033\u31d3\uff0f\U0001d23a"
     "\u2216\u2572\u27cd\u29f5\u29f9\u2f02\u31d4\ufe68\uff3c\U0001d20f\U0001d23b"
 )
-"""What stands between names, in the eyes of somebody: only the first may, and only there."""
+"""Separators of names, for some readers: only the first is allowed, and only there."""
 
 
-def clean_path(path: Any) -> str:
+def clean_path(path: object) -> str:
     """The one spelling of a path: it begins with a slash and has no empty name, no `.` and no `/workspace`.
 
     A path that does not begin with a slash is taken from the root.
 
     Raises:
-        ServiceError: it is not a path of a session, whoever wrote it.
+        ServiceError: it is not a path of a session.
     """
     if not isinstance(path, str) or not path:
         raise _refused(path, "use some text such as '/notes/a.txt'")
@@ -80,8 +79,8 @@ def _require_name(path: str, name: str) -> None:
     if "\\" in name:
         raise _refused(path, "it has a backslash; use / between names")
     if any(unicodedata.category(character) in _HIDDEN for character in name):
-        raise _refused(path, "it has characters that can not be seen; use printable ones")
-    # What others may read as dots or slashes, such as the full-width ones, is judged by what they would read.
+        raise _refused(path, "it has characters that cannot be seen; use printable ones")
+    # Characters that others may read as dots or slashes, such as the full-width ones, are judged by that reading.
     plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
     if not plain.strip(" ."):
         raise _refused(path, "a name may not be made of dots and spaces; there is no way up, so use the whole path")
@@ -91,5 +90,5 @@ def _require_name(path: str, name: str) -> None:
         raise _refused(path, f"the name {name[:40]!r}… is longer than {MAX_NAME} bytes; use a shorter one")
 
 
-def _refused(path: Any, why: str) -> ServiceError:
+def _refused(path: object, why: str) -> ServiceError:
     return ServiceError(f"The path {path!r:.200} is not usable: {why}")

@@ -1,8 +1,6 @@
-"""What the services of a session have in common: marks of changes, quotas, names. Owns no service."""
+"""The common parts of a session's services: marks of changes, quotas, names. Owns no service."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from toolwright import jsonx
 from toolwright.errors import ServiceError
@@ -14,7 +12,7 @@ from toolwright.tools.outcome import encodable
 class Marks:
     """Names the changes of one attempt of a call: another attempt that makes the same changes gives the same names.
 
-    A change is named by what it does. Only changes that are alike in everything have an order among each other.
+    A change is named by its content. Only changes that are equal in everything have an order among each other.
     """
 
     def __init__(self, call: CallKey, within: str = "") -> None:
@@ -23,8 +21,8 @@ class Marks:
         self._within = within
         self._counts: dict[str, int] = {}
 
-    def mark(self, verb: str, *what: Any) -> Mark | None:
-        """The mark of a change: its verb, such as "kv.set", and everything that decides what it does."""
+    def mark(self, verb: str, *what: object) -> Mark | None:
+        """The mark of a change: its verb, such as "kv.set", and all its arguments."""
         what = (self._within, *what) if self._within else what
         stem = f"{verb}:{jsonx.digest(jsonx.canonical(what))[:32]}"
         self._counts[stem] = count = self._counts.get(stem, 0) + 1
@@ -32,9 +30,9 @@ class Marks:
 
 
 class Unmarked:
-    """For the host, each of whose changes is made for itself."""
+    """For the host, each of whose changes is made separately."""
 
-    def mark(self, verb: str, *what: Any) -> Mark | None:
+    def mark(self, verb: str, *what: object) -> Mark | None:
         """There is nothing to remember it by."""
         return None
 
@@ -42,7 +40,7 @@ class Unmarked:
 Marker = Marks | Unmarked
 
 
-def require_name(what: str, name: Any, most_bytes: int = 255) -> str:
+def require_name(what: str, name: object, most_bytes: int = 255) -> str:
     """A name that a caller chose: some text of at most so many bytes, without control characters.
 
     Raises:
@@ -55,7 +53,7 @@ def require_name(what: str, name: Any, most_bytes: int = 255) -> str:
     return name
 
 
-def to_json(what: str, value: Any) -> bytes:
+def to_json(what: str, value: object) -> bytes:
     """A value as JSON.
 
     Raises:

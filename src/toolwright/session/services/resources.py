@@ -1,4 +1,5 @@
-"""Resources. Owns what a session uses or made outside, by id, and the verbs a store must offer for it."""
+"""Resources. Owns the records of things that a session uses or made outside, by id, and the verbs a store must offer
+for them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Resources:
     async def upsert(
         self, id: str, *, kind: str, name: str, status: str, metadata: Mapping[str, Any] | None = None
     ) -> Resource:
-        """Write all of a resource, in place of what was there under its id.
+        """Write all of a resource, replacing the old one of its id.
 
         Raises:
             ServiceError: something of it is not usable, or the session's quota is used up.
@@ -44,7 +45,7 @@ class Resources:
         return Resource(id, kind, name, status, jsonx.decode(data), created, updated)
 
     async def update_status(self, id: str, status: str) -> Resource | None:
-        """Change the status of a resource, and keep its kind, name and metadata. None when there is no such resource.
+        """Change the status of a resource, and not its kind, name and metadata. None when there is no such resource.
 
         Raises:
             ServiceError: the status is not usable, or the session's quota is used up.

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 from toolwright.clock import Clock
-from toolwright.session.children import SessionState
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
@@ -18,26 +17,20 @@ from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import SENDERS, Messages
 from toolwright.session.services.quotas import Marker, Unmarked
 from toolwright.session.services.resources import Resources
-from toolwright.stores.contracts.sessions import (
-    Quotas,
-)
+from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.contracts.store import ServiceStores
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
-from toolwright.tools.session_protocols import CatalogueClient
+from toolwright.tools.session_protocols import CatalogueClient, SessionClient
 
 
 class SessionServices:
-    """The clients of one session, for its host or for one attempt of a call, each made when it is first asked for.
+    """The clients of one session, for the program or for one attempt of a call, each made when it is first asked for.
 
     `guard` wraps the stores: for a call, so that a fault of the store stops it and is never taken for the tool's.
-    `grep_timeout` is how long a search of files may take, in seconds.
-    `senders` are those that it may speak as in the conversation; `session` is what a tool sees of the session itself.
+    `grep_timeout` is how long a search of files may take, in seconds. `senders` are the senders it may use in the
+    conversation. `runs`, `schedules`, `triggers` and `state` make the clients that only a call needs: for background
+    work, and for the session itself.
     """
-
-    session: SessionState
-    make_runs: Callable[[], RunsClient]
-    make_schedules: Callable[[], SchedulesClient]
-    make_triggers: Callable[[], TriggersClient]
 
     def __init__(
         self,
@@ -48,9 +41,13 @@ class SessionServices:
         quotas: Quotas,
         grep_timeout: float,
         known: KnownSecrets,
-        guard: Callable[[Any], Any] = lambda store: store,
+        guard: Callable[[Any], Any] | None = None,
         catalogue: Callable[[KeyValue], CatalogueClient] | None = None,
         senders: tuple[str, ...] | None = None,
+        runs: Callable[[], RunsClient] | None = None,
+        schedules: Callable[[], SchedulesClient] | None = None,
+        triggers: Callable[[], TriggersClient] | None = None,
+        state: Callable[[SessionServices], SessionClient] | None = None,
     ) -> None:
         self._stores = stores
         self._session = session
@@ -59,8 +56,12 @@ class SessionServices:
         self._quotas = quotas
         self._grep_timeout = grep_timeout
         self._known = known
-        self._guard = guard
+        self._guard = guard or (lambda store: store)
         self._catalogue = catalogue
+        self._runs = runs
+        self._schedules = schedules
+        self._triggers = triggers
+        self._state = state
         # A tool that could speak as the user or the runtime could give itself orders.
         self._senders = senders or (SENDERS if isinstance(marker, Unmarked) else ("tool",))
 
@@ -72,7 +73,7 @@ class SessionServices:
 
     @cached_property
     def kv(self) -> KeyValue:
-        """What the session keeps under names it chose."""
+        """Named values of the session."""
         return KeyValue(self._guard(self._stores.kv), self._session, self._marker, self._clock, self._quotas.key_values)
 
     @cached_property
@@ -109,24 +110,33 @@ class SessionServices:
 
     @cached_property
     def resources(self) -> Resources:
-        """What the session uses or made outside."""
+        """The resources that the session uses or made outside."""
         store = self._guard(self._stores.resources)
         return Resources(store, self._session, self._marker, self._clock, self._quotas.resources)
 
     @cached_property
+    def session(self) -> SessionClient:
+        """A tool's view of the session."""
+        assert self._state is not None
+        return self._state(self)
+
+    @cached_property
     def runs(self) -> RunsClient:
         """Tools that run in the background."""
-        return self.make_runs()
+        assert self._runs is not None
+        return self._runs()
 
     @cached_property
     def schedules(self) -> SchedulesClient:
         """Tools that are started at instants."""
-        return self.make_schedules()
+        assert self._schedules is not None
+        return self._schedules()
 
     @cached_property
     def triggers(self) -> TriggersClient:
         """Tools that are started when something occurs."""
-        return self.make_triggers()
+        assert self._triggers is not None
+        return self._triggers()
 
     @cached_property
     def connections(self) -> Connections:

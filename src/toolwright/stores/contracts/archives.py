@@ -1,6 +1,6 @@
 """The contract of archives: whole sessions, to be read, filled, listed and deleted. Owns the rows of each service.
 
-What an archive file looks like is `session/archive/format.py`.
+The format of an archive file is in `session/archive/format.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KeyValueRow(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecretRow(Struct, frozen=True, forbid_unknown_fields=True):
-    """A secret, sealed: nobody reads it without the master key that `master` names."""
+    """A sealed secret: it can be read only with the master key that `master` names."""
 
     name: str
     master: str
@@ -100,11 +100,11 @@ TABLES: dict[Table, type[Row]] = {
     "resources": ResourceRow,
     "connections": ConnectionRow,
 }
-"""The services, and what they keep. The fields of a row are the columns of its table."""
+"""The services and their records. The fields of a row are the columns of its table."""
 
 
 class Usage(Struct, frozen=True):
-    """How much a session keeps in one service."""
+    """How much a session stores in one service."""
 
     entries: int
     bytes: int
@@ -116,13 +116,13 @@ class Usage(Struct, frozen=True):
 
 TITLE_KEY = "toolwright:title"
 LOCALE_KEY = "toolwright:locale"
-"""Where a session keeps its title and its locale, among its key-values."""
+"""The keys under which a session stores its title and its locale."""
 LONGEST_TITLE = 200
 LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,7}")
 
 
 def details_of(found: Mapping[str, Any]) -> SessionDetails:
-    """The details in what a session keeps under the reserved keys; an archive may hold something unusable there."""
+    """The details under the reserved keys of a session; an archive may hold an unusable value there."""
     title, locale = found.get(TITLE_KEY), found.get(LOCALE_KEY)
     return SessionDetails(
         title[:LONGEST_TITLE] if isinstance(title, str) else None,
@@ -131,7 +131,8 @@ def details_of(found: Mapping[str, Any]) -> SessionDetails:
 
 
 class SessionInfo(Struct, frozen=True):
-    """A session that a store knows: how many calls it has, how many of them are unfinished, and what it keeps."""
+    """A session that a store knows: how many calls it has, how many of them are unfinished, and its number of
+    records."""
 
     id: str
     calls: int
@@ -141,12 +142,15 @@ class SessionInfo(Struct, frozen=True):
     locale: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is known of the session as plain data."""
+        """The facts about the session as plain data."""
         return plain_data(self)
 
 
 class SessionRows(Protocol):
-    """All that one session keeps, at one moment. Used on a thread."""
+    """All records of one session, at one moment. Used on a thread.
+
+    Implemented in `stores/sqlite/sessions/sessions.py`.
+    """
 
     def rows(self, table: Table) -> Iterator[Row]: ...
 
@@ -156,7 +160,10 @@ class SessionRows(Protocol):
 
 
 class SessionSink(Protocol):
-    """A session that is being filled, inside one transaction. Used on a thread."""
+    """A session that is being filled, inside one transaction. Used on a thread.
+
+    Implemented in `stores/sqlite/sessions/sessions.py`.
+    """
 
     def add(self, table: Table, row: Row) -> None: ...
 
@@ -170,7 +177,10 @@ class SessionSink(Protocol):
 
 
 class ArchiveStore(Protocol):
-    """What a database must offer for whole sessions."""
+    """The contract of a database for whole sessions.
+
+    Implemented by `stores/sqlite/sessions/sessions.py`.
+    """
 
     async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
         """Let `take` read a session, off the event loop.
@@ -189,11 +199,11 @@ class ArchiveStore(Protocol):
         ...
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Every session that has calls or keeps something, by id."""
+        """Every session that has calls or other records, by id."""
         ...
 
     async def delete_session(self, session: str) -> bool:
-        """Remove a session with its calls and all it keeps; False when there is none.
+        """Remove a session with its calls and all its records; False when there is none.
 
         Raises:
             ServiceError: it has calls that are unfinished, with code "unfinished".

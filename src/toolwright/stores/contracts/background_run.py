@@ -1,8 +1,8 @@
-"""What a process is. Owns its states, its input, what it says of itself; does not own running it.
+"""A background run. Owns its states, input and description; does not own running it.
 
-A process is one tool call that outlives whoever asked for it: it is in the store before it begins, any worker may run
-it, and what became of it stays there. Its call has the journal's identity (session, scope of the process, its id), so
-that steps, waits and changes of session services are not made twice by a second worker.
+A run is one tool call that outlives its caller: it is in the store before it begins, any worker may run it, and its
+outcome stays there. Its call has the journal's identity (session, scope of the run, its id), so that a second worker
+does not repeat steps, waits and changes of session services.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from toolwright.tools.outcome import ToolOutcome
 
 Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "abandoned"]
 Disposition = Literal["resume", "rerun", "abandon"]
-"""What becomes of a process whose worker is gone: "resume" lets its tool's crash policy decide, and what its durable
-steps did stays done; "rerun" begins it anew, from nothing; "abandon" ends it, with what is known of it as evidence."""
+"""The handling of a run whose worker is gone: "resume" lets its tool's crash policy decide, and its finished durable
+steps stay finished; "rerun" starts it again from nothing; "abandon" ends it, with the known facts as evidence."""
 
 PREFIX = "bg_"
-"""What the id of a process begins with, unless its starter chose one."""
+"""The prefix of the id of a run, unless its starter chose one."""
 OVER: tuple[Status, ...] = ("completed", "failed", "cancelled", "abandoned")
 """The states that nothing follows."""
 _ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
@@ -45,7 +45,7 @@ class Options(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Progress(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How far a process says it is; without `current`, only its total or its label is known."""
+    """The progress of a run; without `current`, only its total or its label is known."""
 
     current: float | None = None
     total: float | None = None
@@ -54,7 +54,7 @@ class Progress(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Registration(Struct, frozen=True, kw_only=True):
-    """A process that is about to be. What has the same id and content is the same process."""
+    """A run that is to be registered. A registration with the same id and content is the same run."""
 
     id: str
     session: str
@@ -68,9 +68,10 @@ class Registration(Struct, frozen=True, kw_only=True):
     alone: bool = False
     """True when it waits until no other process of its schedule is active."""
     provenance: bytes = b"{}"
-    """JSON that says where it comes from: the host, a call, a schedule and its instant, a trigger and what occurred."""
+    """JSON of its origin: the host, a call, a schedule and its instant, a trigger and the occurrence."""
     authority: bytes = b""
-    """JSON of what it may do, as far as its starter may (`calls/authorise/authority.py`); empty for no restrictions."""
+    """JSON of its permissions, as far as its starter has them (`calls/authorise/authority.py`); empty for no
+    restrictions."""
 
     def same_as(self, other: BackgroundRun) -> bool:
         """True when a process that is there is this one."""
@@ -88,7 +89,7 @@ class Registration(Struct, frozen=True, kw_only=True):
 class BackgroundRun(Struct, frozen=True, kw_only=True):
     """A process as the store has it. `tail` is the end of its output; instants are seconds since the epoch.
 
-    `token` rises with each worker that takes it: what a worker with an older one writes is refused.
+    `token` rises with each worker that claims it: writes of a worker with an older one are refused.
     """
 
     id: str
@@ -126,7 +127,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> CallSource:
-        """Who its call is made by, for rules and records."""
+        """The caller of its call, for rules and records."""
         if self.schedule is not None:
             return "schedule"
         origin = self.provenance if isinstance(self.provenance, dict) else {}
@@ -184,8 +185,8 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
         return shown
 
 
-def require_run_id(id: Any) -> str:
-    """An id that a caller chose: it becomes the name of a folder, and part of what the session is told.
+def require_run_id(id: object) -> str:
+    """An id that a caller chose: it becomes the name of a folder, and part of a message to the session.
 
     Raises:
         RunError: it is not usable.

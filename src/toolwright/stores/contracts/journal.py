@@ -8,18 +8,20 @@ have run), or finished (its outcome stands for ever).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from toolwright.tools.outcome import Failure, ToolOutcome
 
+Cursor: TypeAlias = str
+"""A place in what a store was told, for a reader who looks for what is new. Only the store reads it."""
 RUN_SCOPE = "process/"
-"""What the scopes of processes begin with: whose worker is gone is for another worker, and for nobody else."""
+"""Prefix of the scopes of background runs. Their calls are recovered by workers only, never by `Runtime.recover`."""
 
 
 class CallKey(NamedTuple):
-    """What names one execution of a call."""
+    """The identity of one execution of a call."""
 
     session: str
     scope: str
@@ -27,7 +29,7 @@ class CallKey(NamedTuple):
 
 
 class Kept(Struct, frozen=True, gc=False):
-    """What a journal has of an effect. Without `done`, it began and may have happened.
+    """The record of an effect. Without `done`, it began and may have happened.
 
     `payload` is the JSON of its result; `failure` stands for an error, with its code and message. A failure without
     `done` is one after which it may be tried again.
@@ -42,10 +44,10 @@ class Kept(Struct, frozen=True, gc=False):
 
 
 class Intent(Struct, frozen=True, gc=False):
-    """A call that is about to run. `position` is its place in its batch; `rerun` says that it may simply run again.
+    """A call that is about to run. `position` is its place in its batch; `rerun` means that it may simply run again.
 
-    Whether it may is what its tool says now, and is not kept. `authority` is JSON of what its batch may do, where that
-    is less than its program may; it is kept until the call is over.
+    `rerun` comes from the tool's present definition, and is not stored. `authority` is JSON of the permissions of its
+    batch, where it has fewer than its program; it is stored until the call is finished.
     """
 
     key: CallKey
@@ -64,9 +66,9 @@ class Intent(Struct, frozen=True, gc=False):
 class Entry(Struct, frozen=True, gc=False):
     """A call the journal knows. Without an outcome it is unfinished, and belongs to `owner`.
 
-    `cut_off` says that the owner it had is gone: the call is the reader's now, who must decide what becomes of it.
-    `pending` says that its completion decides its outcome: its tool has ended and waits for it, or it has come already.
-    `crashes` counts how often it was running when its process died, since one of its effects was last done.
+    `cut_off` means that its former owner is dead: the reader owns the call now, and must decide how it continues.
+    `pending` means that its completion decides its outcome: its tool has ended and waits for it, or it has come
+    already. `crashes` counts how often it was running when its process died, since one of its effects was last done.
     """
 
     intent: Intent
@@ -80,15 +82,15 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 NOT_ALL = "One of the calls is no longer this process's to write about; finish each of them alone"
-"""What a store says when it can not finish calls together."""
+"""The message of a store that cannot finish calls together."""
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A call that is over. Without `started_at`, as for one that is not run again, its start stays as written.
+    """A finished call. Without `started_at`, as for a call that is not run again, its recorded start stays.
 
-    `waited` says that it may have waited for something, here or elsewhere: that can not be resolved from then on. With
-    an `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless
-    it knows the call by then.
+    `waited` means that it may have had a wait, here or elsewhere, which cannot be resolved from then on. With an
+    `intent`, the call was refused before it could run: the journal gets its intent and its outcome together, unless it
+    knows the call by then.
     """
 
     key: CallKey
@@ -100,25 +102,29 @@ class Ended(Struct, frozen=True, gc=False):
 
 
 class JournalStore(Protocol):
-    """What a database must offer to be a journal.
+    """The contract of a journal in a database.
 
-    What a method has returned is durable, as durable as the store promises to be when it is opened. Several processes
-    may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`, and only
-    the owner of an unfinished call may write to it. What is asked first is done first, and answered first.
+    Implemented by `stores/sqlite/calls/journal.py` and `effects/memory.py`.
 
-    A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
+    A write is durable once its method has returned, as durable as the store promises to be when it is opened. Several
+    processes may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`,
+    and only the owner of an unfinished call may write to it. Requests are carried out and answered in their order.
+
+    A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome. After
+    `StoreUnavailable` the owner may repeat the verb: `begin` finds the calls as its own, `keep` and `start` write the
+    same again, `finish` says that the outcome stands.
     """
 
     owner: str
 
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
-        """Write the intents of a batch, and take over those of its calls that a dead owner left, all or none.
+        """Write the intents of a batch, and take over its calls that a dead owner left unfinished, all or none.
 
-        Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken
-        over, that entry is `cut_off`, and its crash is counted: if it was marked as started since the crash before, or
-        may simply run again and no crash of it was counted yet, unless it waits for something or was let go of.
-        While another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold
-        what somebody else may be waiting for.
+        Where a key is taken, nothing is written for it, and its entry is returned in its place; where it is taken over,
+        that entry is `cut_off`, and its crash is counted: if it was marked as started since the crash before, or may
+        simply run again and no crash of it was counted yet, unless it waits for something or was released. While
+        another living owner runs one of the calls, nothing is written at all: a batch that waits must not hold calls
+        that another owner may be waiting for.
 
         The entries of `refused`, calls that cannot run, come last. They are only looked up. Calls of a background run
         are begun, and written with their outcome where they were refused, only while a worker of this owner has it.
@@ -134,8 +140,11 @@ class JournalStore(Protocol):
     ) -> Awaitable[bool]:
         """Write the outcome of a call. False when it is no longer this process's to write.
 
-        Without `started_at`, as for a call that a crash cut off and that is not run again, the start stays as written.
-        What it waited for can not be resolved from then on.
+        Repeated by its owner with the same outcome it is True again: after `StoreUnavailable` nobody knows whether the
+        first one was written.
+
+        Without `started_at`, as for a call that a crash cut off and that is not run again, the recorded start stays.
+        Its waits cannot be resolved from then on.
         """
         ...
 
@@ -148,18 +157,19 @@ class JournalStore(Protocol):
         ...
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
-        """Take back the intent of a call that this process owns and that did not run, with all that it waited for."""
+        """Delete the intent of a call that this process owns and that did not run, with all its waits."""
         ...
 
     async def reopen(self, key: CallKey) -> bool:
-        """Take back the outcome of a call that ended for want of a connection: it is this process's, and not begun.
+        """Delete the `connection_required` outcome of a call and make this process its owner, as if the call had not
+        started.
 
-        What is kept of its effects and waits stays. False when the call has no such outcome, or no longer.
+        Its recorded effects and waits stay. False when the call has no such outcome, or no longer.
         """
         ...
 
     def release(self, key: CallKey) -> Awaitable[bool]:
-        """Let go of an unfinished call that may have run: whoever begins it next finds it `cut_off`."""
+        """Release an unfinished call that may have run: the next owner finds it `cut_off`."""
         ...
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
@@ -167,9 +177,9 @@ class JournalStore(Protocol):
         ...
 
     def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
-        """What is kept of the effects of a call, in any order."""
+        """The recorded effects of a call, in any order."""
         ...
 
     def keep(self, key: CallKey, kept: Kept) -> Awaitable[bool]:
-        """Write what became of an effect, in place of what was there. False when the call is not this process's."""
+        """Write the state of an effect, replacing an earlier one. False when the call is not this process's."""
         ...

@@ -1,4 +1,4 @@
-"""What is told of a process. Owns the types of its events and what each says; does not own keeping them."""
+"""Events of background runs. Owns their types and payloads; does not own storing them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tracked(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Started(Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker began it, or took it over from one that is gone."""
+    """A worker began the run, or took it over from a dead one."""
 
     worker: str
     attempt: int
@@ -29,13 +29,13 @@ class Started(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatusText(Struct, frozen=True, forbid_unknown_fields=True):
-    """What it is doing, in words."""
+    """Its present activity, in words."""
 
     text: str
 
 
 class Output(Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of what it prints. Pieces in the middle of very much output are dropped."""
+    """A piece of its output. Pieces in the middle of very long output are dropped."""
 
     stream: str
     text: str
@@ -61,15 +61,15 @@ class CancelAsked(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reopened(Struct, frozen=True, forbid_unknown_fields=True):
-    """A person decided that an abandoned run continues: what was in doubt may happen again."""
+    """A person decided that an abandoned run continues: the step in doubt may happen again."""
 
     by: str | None = None
 
 
 class Ended(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """It is over. `evidence` is what is known of a process that was abandoned.
+    """The run is finished. `evidence` has the known facts about an abandoned run.
 
-    The errors say why its artifacts were not written, or its session not told.
+    The errors say why its artifacts were not written, or no message was added to its session.
     """
 
     summary: str
@@ -92,7 +92,7 @@ TYPES: dict[str, type[Struct]] = {
     "reopened": Reopened,
     **dict.fromkeys(OVER, Ended),
 }
-"""The events that every process may have, each with what its payload must be."""
+"""The event types of every run, each with the type of its payload."""
 
 
 class RunEvent(NamedTuple):
@@ -114,11 +114,11 @@ class RunEvent(NamedTuple):
         return plain_data(self)
 
 
-def checked(type: str, payload: Any) -> bytes:
+def checked(type: str, payload: object) -> bytes:
     """The JSON of an event's payload.
 
     Raises:
-        RunError: the type is not declared, or the payload is not what it declares.
+        RunError: the type is not declared, or the payload does not fit its schema.
     """
     declared = TYPES.get(type)
     if declared is None:

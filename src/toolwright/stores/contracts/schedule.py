@@ -1,4 +1,4 @@
-"""A schedule as a store keeps it. Owns its value, states and policies; does not own its instants, nor firing it."""
+"""A stored schedule. Owns its value, states and policies; does not own its instants, nor firing it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ MISFIRES: tuple[Misfire, ...] = get_args(Misfire)
 
 State: TypeAlias = Literal["active", "paused", "ended", "cancelled"]
 Overlap: TypeAlias = Literal["skip", "queue", "allow"]
-"""What becomes of an instant while a run of the same schedule is not over: it is passed over, its run waits, or not."""
+"""The handling of an instant while a run of the same schedule is unfinished: skip it, queue its run, or allow it."""
 OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """A tool that is to be started once or again and again, with what it is given. `next_at` only rises."""
+    """A tool that is to be started once or repeatedly, with its arguments. `next_at` only rises."""
 
     id: str
     session: str
@@ -56,7 +56,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     created_at: float
     provenance: Any = None
     authority: bytes = b""
-    """JSON of what its runs may do, as far as whoever added it may."""
+    """JSON of the permissions of its runs, as far as its creator had them."""
 
     def same_as(self, other: Schedule) -> bool:
         """True when both start the same tool with the same content, by the same timing and policies."""
@@ -89,7 +89,7 @@ _CONTENT = ("session", "tool", "arguments", "title", "options", "timing", "misfi
 
 
 class Fired(NamedTuple):
-    """What a schedule did for an instant: "fired" or "now", with its run, "skipped", or "missed"."""
+    """The record of an instant: "fired" or "now", with its run, "skipped", or "missed"."""
 
     instant: float
     at: float
@@ -97,7 +97,7 @@ class Fired(NamedTuple):
     run: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """What it did as plain data; instants are RFC 3339 text."""
+        """The record as plain data; instants are RFC 3339 text."""
         return plain_data(self)
 
 
@@ -106,7 +106,7 @@ def new_schedule_id() -> str:
     return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
-def require_schedule_id(id: Any) -> str:
+def require_schedule_id(id: object) -> str:
     """An id that a caller chose.
 
     Raises:

@@ -13,7 +13,7 @@ from toolwright.stores.contracts.sessions import Mark
 
 
 class Firing(NamedTuple):
-    """One instant of a schedule, and what is done for it. Without a registration nothing is started.
+    """One instant of a schedule, and its run. Without a registration nothing is started.
 
     With `unless_active` it is passed over while a run of the schedule is not over.
     """
@@ -25,7 +25,10 @@ class Firing(NamedTuple):
 
 
 class ScheduleStore(Protocol):
-    """Schedules in a database. What a method has returned is durable."""
+    """The contract of schedules in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/background/schedules.py`.
+    """
 
     async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
         """Enter a schedule and return its id; one of the same id and content that is there already is left as it is.
@@ -45,11 +48,11 @@ class ScheduleStore(Protocol):
         ...
 
     async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
-        """Schedules, the oldest first: all, or those that are active or paused."""
+        """Schedules, the oldest first: all, or only the active and paused ones."""
         ...
 
     async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
-        """The active ones whose next instant has come, the oldest instant first; those beyond an instant and an id."""
+        """The active schedules whose next instant has come, the oldest instant first; after an instant and an id."""
         ...
 
     async def fire(
@@ -61,7 +64,8 @@ class ScheduleStore(Protocol):
         at: float,
         limits: Limits,
     ) -> builtins.list[str] | None:
-        """Do what is due, once: None, and nothing is done, unless it is active and expected is still the next instant.
+        """Fire instants, once: None, without a change, unless the schedule is active and `expected` is still its next
+        instant.
 
         Starts the runs, writes the history and moves on the next instant, all together; a schedule without a next
         instant has ended. Gives the ids of the runs. An instant that was fired before is not fired again. Beyond the
@@ -86,5 +90,5 @@ class ScheduleStore(Protocol):
         ...
 
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
-        """What it did, the latest instant first."""
+        """Its records, the latest instant first."""
         ...

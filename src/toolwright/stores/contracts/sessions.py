@@ -18,10 +18,10 @@ from toolwright.tools.service_protocols import AttachmentInfo, FileInfo, KeyInfo
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """What names a change that a call makes, so that it is made once, across attempts and crashes.
+    """The identity of a change by a call, so that it is made once, across attempts and crashes.
 
-    A store keeps the result of a marked change with its mark, in the same transaction: asked for it again, it gives
-    that result and changes nothing.
+    A store writes the result of a marked change with its mark, in the same transaction: if the change is requested
+    again, it returns that result and changes nothing.
     """
 
     call: CallKey
@@ -29,7 +29,7 @@ class Mark(Struct, frozen=True, gc=False):
 
 
 class Room(Struct, frozen=True, gc=False):
-    """How much a session may keep in one service. A store checks it in the transaction that would add to it.
+    """The quota of a session in one service. A store checks it in the transaction that would add to it.
 
     Raises:
         ToolwrightError: a number is no whole number, or less than 0.
@@ -43,7 +43,7 @@ class Room(Struct, frozen=True, gc=False):
         require_count("room for bytes", self.bytes, 0)
 
     def require(self, what: str, entries: int, size: int) -> None:
-        """Refuse what would not fit; the numbers are those after the change.
+        """Refuse a change that would not fit; the numbers are those after the change.
 
         Raises:
             ServiceError: it would not, with code "quota".
@@ -57,7 +57,7 @@ class Room(Struct, frozen=True, gc=False):
 
 
 class Quotas(Struct, frozen=True, kw_only=True):
-    """How much each session may keep. Sizes in bytes.
+    """How much each session may store. Sizes in bytes.
 
     Raises:
         ToolwrightError: a value is no `Room`, or `file_bytes` is no whole number from 0.
@@ -81,7 +81,7 @@ class Quotas(Struct, frozen=True, kw_only=True):
 
 
 PIECE = 1024 * 1024
-"""Bytes of a piece: content is kept, read and handed on in pieces of this size."""
+"""The size of a piece in bytes: content is stored, read and passed on in pieces of this size."""
 
 
 class Content:
@@ -106,7 +106,7 @@ class Content:
         return iter(lambda file=self._file: file.read(PIECE), b"")  # type: ignore[misc]
 
     def close(self) -> None:
-        """Let go of the file, if there is one."""
+        """Close the file, if there is one."""
         if self._file is not None:
             self._file.close()
 
@@ -121,7 +121,7 @@ class Piece(Struct, frozen=True, gc=False):
 
 
 class Portion(Struct, frozen=True):
-    """As much content as is read at once. `hash` is that of the file whose piece comes last."""
+    """The content that is read at once. `hash` is that of the file whose piece comes last."""
 
     pieces: Sequence[Piece]
     hash: str | None
@@ -136,13 +136,15 @@ class Writing(Struct, frozen=True, gc=False):
     expected: str | None = None
     readonly: bool | None = None
     host: bool = False
-    """True for the host, who may change what tools may not."""
+    """True for the host, which may change files that tools may not."""
 
 
 class FilesStore(Protocol):
-    """What a database must offer; paths are clean. A marked change is made once, as `Mark` says.
+    """The contract of files in a database; paths are clean. A marked change is made once, see `Mark`.
 
     A directory has an entry of its own, but for the root. A change makes the directories above an entry.
+
+    Implemented by `stores/sqlite/sessions/files.py`.
     """
 
     async def find_file(self, session: str, path: str) -> FileInfo | None: ...
@@ -160,7 +162,7 @@ class FilesStore(Protocol):
     async def make_directory(self, session: str, path: str, at: float, room: Room, mark: Mark | None) -> FileInfo: ...
 
     async def list_files(self, session: str, path: str) -> list[FileInfo]:
-        """What stands in a directory, by name; empty when there is no directory of this path."""
+        """The entries of a directory, by name; empty when there is no directory of this path."""
         ...
 
     async def delete_file(self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None) -> int: ...
@@ -171,7 +173,10 @@ class FilesStore(Protocol):
 
 
 class KeyValueStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
+    """The contract of named values in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/keyvalue.py`.
+    """
 
     async def get_value(self, session: str, key: str) -> bytes | None: ...
 
@@ -193,7 +198,10 @@ class NewMessage(NamedTuple):
 
 
 class MessageStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
+    """The contract of messages in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/messages.py`.
+    """
 
     async def append_messages(
         self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
@@ -210,12 +218,16 @@ class MessageStore(Protocol):
 
 
 class AttachmentStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
+    """The contract of attachments in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/attachments.py`.
+    """
 
     async def put_attachment(
         self, session: str, content: bytes, name: str, media_type: str, at: float, room: Room, mark: Mark | None
     ) -> float:
-        """Keep content under its hash, and return since when; content that is there gets this name and type."""
+        """Store content under its hash, and return since when it is stored; existing content gets this name and
+        type."""
         ...
 
     async def get_attachment(self, session: str, digest: bytes) -> bytes | None: ...
@@ -232,7 +244,10 @@ ResourceRow = tuple[str, str, str, str, bytes, float, float]
 
 
 class ResourceStore(Protocol):
-    """What a database must offer. A marked change is made once, as `Mark` says."""
+    """The contract of resources in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/resources.py`.
+    """
 
     async def upsert_resource(
         self,
@@ -265,7 +280,10 @@ class ResourceStore(Protocol):
 
 
 class ConnectionStore(Protocol):
-    """What a database must offer."""
+    """The contract of connections in a database.
+
+    Implemented by `stores/sqlite/sessions/connections.py`.
+    """
 
     async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
         """Connect, in place of a connection that was there.
@@ -297,7 +315,10 @@ StepKey = tuple[str, str, str, str]
 
 
 class SecretStore(Protocol):
-    """What a database must offer; it sees sealed values only. A marked change is made once, as `Mark` says."""
+    """The contract of secrets in a database; it sees sealed values only. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/secrets.py`.
+    """
 
     async def get_secret(self, session: str, name: str) -> Sealed | None: ...
 
@@ -320,7 +341,7 @@ class SecretStore(Protocol):
         ...
 
     async def keep_fingerprints(self, before: Sealed | None, row: Sealed) -> Sealed:
-        """Keep the key of fingerprints in the place of what was kept before, and return the one that stands."""
+        """Replace the stored key of fingerprints `before` by `row`, and return the one that is stored then."""
         ...
 
     async def sealed_steps_after(self, after: StepKey, limit: int) -> list[tuple[StepKey, bytes]]:

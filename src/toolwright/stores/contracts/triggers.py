@@ -34,10 +34,13 @@ class Start(NamedTuple):
 
 
 class TriggerStore(Protocol):
-    """Triggers in a database. What a method has returned is durable."""
+    """The contract of triggers in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/background/triggers.py`.
+    """
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
-        """Enter a trigger, and return it; one that is there already with the same content gets its new authority.
+        """Register a trigger, and return it; an existing one with the same content gets its new authority.
 
         Raises:
             RunError: the session has as many ("trigger_limit"), or the id is another's ("conflict").
@@ -45,11 +48,11 @@ class TriggerStore(Protocol):
         ...
 
     async def list_triggers(self, session: str) -> list[Trigger]:
-        """Those of a session, the oldest first."""
+        """The triggers of a session, the oldest first."""
         ...
 
     async def triggers_of(self, topic: str) -> list[Trigger]:
-        """Those of a topic, of all sessions, the oldest first."""
+        """The triggers of a topic, of all sessions, the oldest first."""
         ...
 
     async def remove_trigger(self, session: str, id: str) -> bool:
@@ -59,9 +62,10 @@ class TriggerStore(Protocol):
     async def occur(
         self, occurrence: Occurrence, known: Sequence[Trigger], starts: Sequence[Start]
     ) -> list[str] | None:
-        """Enter what occurred with the processes that it starts, and return their ids; the same ids if it is there.
+        """Record an occurrence with the runs that it starts, and return their ids; the same ids if it is recorded
+        already.
 
-        None when the triggers of the topic are no longer those that were known: nothing was entered.
+        None when the triggers of the topic have changed since they were read: nothing was recorded.
 
         Raises:
             RunError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.

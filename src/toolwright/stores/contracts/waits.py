@@ -1,7 +1,7 @@
-"""The contract of waits: what calls wait for outside. Owns the name of a wait, its resolution, the verbs of its store.
+"""The contract of waits of calls. Owns the name of a wait, its resolution, the verbs of its store.
 
 A wait belongs to a call and has a name within it: the call's own completion, an event it named, an approval. The first
-who comes resolves it; a resolution stays. The signed text form of its name is `effects/wait_keys.py`.
+answer resolves it; a resolution stays. The signed text form of its name is `effects/wait_keys.py`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.journal import CallKey, Cursor
 from toolwright.tools.outcome import Failure
 
 WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
-"""What a call waits for: its completion, an event it named, a person's leave to run, or to run again after a crash, a
-connection of its session.
+"""The kind of a wait: the call's completion, an event it named, a person's approval to run, or to run again after a
+crash, a connection of its session.
 
-Signals are waited for each in turn. The wait of their name stands for all of them, and only ends when it is cancelled.
+Signals are waited for one after the other. The wait of their name stands for all of them, and only ends when it is
+cancelled.
 """
 INBOX: tuple[WaitKind, ...] = ("approval", "crash")
-"""What a person decides."""
+"""The decision of a person."""
 
 
 class WaitKey(NamedTuple):
-    """What names one wait."""
+    """The identity of one wait."""
 
     call: CallKey
     kind: WaitKind
@@ -33,7 +34,7 @@ class WaitKey(NamedTuple):
 
 
 class Resolution(Struct, frozen=True, gc=False):
-    """How a wait ended. `payload` is the JSON of its value; `by` says who decided, where that is known."""
+    """How a wait ended. `payload` is the JSON of its value; `by` names the person or program that decided, if known."""
 
     status: Literal["ok", "error", "cancelled", "expired"]
     at: float
@@ -44,13 +45,13 @@ class Resolution(Struct, frozen=True, gc=False):
 
 
 BY_CALL = "\0call"
-"""Who resolved a wait that a call ended without. Nobody else can be called so."""
+"""The `by` of a wait that its call ended itself. No other can have this name."""
 
 
 class Wait(Struct, frozen=True, gc=False):
-    """A wait that began, or that was resolved before it did. Instants are absolute: a restart starts none anew.
+    """A wait that began, or that was resolved before it did. Instants are absolute: a restart does not restart them.
 
-    `detail` is JSON for whoever decides: of an approval, what is asked.
+    `detail` is JSON for the person who decides: for an approval, the question.
     """
 
     key: WaitKey
@@ -61,20 +62,20 @@ class Wait(Struct, frozen=True, gc=False):
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """Why a store does not take a resolution: the call is not known, its session is revoked, or it is over."""
+    """Why a store refuses a resolution: the call is unknown, its session is revoked, or it is finished."""
 
     why: Literal["unknown", "revoked", "over"]
 
 
 class Standing(Struct, frozen=True, gc=False):
-    """What stands after someone resolved a wait. `first` is False where another was there before."""
+    """The state of a wait after it was resolved. `first` is False if another answer came before."""
 
     first: bool
     resolution: Resolution
 
 
 class Remembered(Struct, frozen=True, gc=False):
-    """A decision that holds for later calls of a session too: those of one tool whose arguments match.
+    """A decision that applies to later calls of a session too: calls of one tool whose arguments match.
 
     `pattern` is the JSON of an object: each of its fields must be among the arguments, equal, or for text matching as a
     shell-style pattern does.
@@ -90,34 +91,36 @@ class Remembered(Struct, frozen=True, gc=False):
 
 
 class Decided(Struct, frozen=True, gc=False):
-    """A request to a person that is over. `number` rises with each: the newest has the highest."""
+    """A request to a person that was decided. `number` rises with each: the newest has the highest."""
 
     number: int
     wait: Wait
 
 
 class Arrivals(Struct, frozen=True, gc=False):
-    """What came in since a reader last looked, from any process. `cursor` is where to look from the next time."""
+    """Resolutions and signals since a reader last looked, from any process. `cursor` is the place to continue from."""
 
-    cursor: tuple[int, int]
+    cursor: Cursor
     resolved: list[Wait]
     signals: list[WaitKey]
 
 
 class WaitStore(Protocol):
-    """What a database must offer for waits. What a method has returned is durable.
+    """The contract of waits in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/calls/waits.py` and `effects/memory.py`.
 
     A wait is only opened for an unfinished call of this process; anybody may resolve it. A fault of the store is raised
     as `StoreError` and resolves nothing.
     """
 
     secret: bytes
-    """What keys are signed with: made with the store, the same in every process that opens it."""
+    """The secret that signs wait keys: made with the store, the same in every process that opens it."""
 
     async def open_wait(self, wait: Wait) -> Wait | None:
-        """Begin a wait, and return what stands: one that began before keeps its deadline and detail, and one that is
-        resolved its resolution. In a revoked session it is resolved as cancelled. None when the call is not, or no
-        longer, this process's.
+        """Begin a wait, and return its state: a wait that began before keeps its deadline and detail, and a resolved
+        one its resolution. In a revoked session it is resolved as cancelled. None when the call is not, or no longer,
+        this process's.
         """
         ...
 
@@ -128,9 +131,9 @@ class WaitStore(Protocol):
         ...
 
     async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
-        """Resolve a wait for the call itself, which ends without it; give the resolution of somebody who was first.
+        """Resolve a wait for the call itself, which ends without it; return the earlier resolution if there is one.
 
-        Nobody can resolve it from then on. Where the call is not, or no longer, this process's, nothing is written and
+        It cannot be resolved from then on. Where the call is not, or no longer, this process's, nothing is written and
         None is returned.
         """
         ...
@@ -142,8 +145,8 @@ class WaitStore(Protocol):
         """
         ...
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
-        """What was resolved and signalled after `since`; without it, only the cursor of now."""
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
+        """The resolutions and signals after `since`; without it, only the current cursor."""
         ...
 
     async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
@@ -159,7 +162,7 @@ class WaitStore(Protocol):
         ...
 
     async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
-        """The waits of a call that are of one kind and began, whether they are over or not, oldest first."""
+        """The waits of a call of one kind that began, finished or not, oldest first."""
         ...
 
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:

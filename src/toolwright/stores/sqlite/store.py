@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from toolwright.clock import Clock
+from toolwright.crash_seams import crash_seams
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.sessions import Sealed
@@ -29,9 +30,9 @@ from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 class SqliteStore:
     """`Store` in one SQLite file: WAL, and with `sync="full"` on the disk before anything is acknowledged.
 
-    With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose what was
-    acknowledged in the last moments. `vfs` names another way to the file, one of `apsw.vfs_names()`. Leases of workers
-    go by the monotonic time of `clock`, which is the same in all processes of a machine.
+    With `sync="normal"` a process that is killed still loses nothing, but a machine that loses power may lose the
+    latest acknowledged writes. `vfs` names another way to the file, one of `apsw.vfs_names()`. Leases of workers use
+    the monotonic time of `clock`, which is the same in all processes of a machine.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class SqliteStore:
         self._turns = WriteTurns(place)
         try:
             place.require_one_name()
-            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns)
+            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns, crash_seams.commits)
         except BaseException:
             self._let_go()
             raise
@@ -64,7 +65,6 @@ class SqliteStore:
         return self._writer.commits
 
     async def close(self) -> None:
-        """Part of `Store`."""
         await self.services.close()
         await self.journal.close()
         await self._writer.close()
@@ -81,12 +81,12 @@ class SqliteStore:
             sweep(self._place)
         except BlockingIOError as error:
             raise StoreError(
-                f"The store {str(self.path)!r} can not be opened: a program still uses another store that was here "
+                f"The store {str(self.path)!r} cannot be opened: a program still uses another store that was here "
                 "before; end it, or choose another file"
             ) from error
         except OSError as error:
             raise StoreError(
-                f"The store {str(self.path)!r} can not be opened: no file may be made beside it ({error.strerror}); "
+                f"The store {str(self.path)!r} cannot be opened: no file may be made beside it ({error.strerror}); "
                 "check the permissions of its directory"
             ) from error
 

@@ -1,4 +1,5 @@
-"""What every store and every controller must do, as cases that anybody can run, one for each promise.
+"""The conformance suite: the duties of every store and every controller as cases that anybody can run, one for each
+promise.
 
 A case about a store needs a `Database`: something that several owners can open, and where one can be killed. Those
 about work in the background are for stores that keep it, and a collection of their own. One about a controller needs
@@ -31,7 +32,7 @@ from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 
 CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *DECISIONS, *ARRIVALS)
-"""All that are about stores, as far as they keep calls."""
+"""All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
     *PROCESSES,
     *LIMITS,
@@ -43,7 +44,7 @@ BACKGROUND_CASES: tuple[Case, ...] = (
     *FIRINGS,
     *TRIGGERS,
 )
-"""All that are about stores that keep the work in the background, too: those that have `services`."""
+"""All cases for stores that have background runs, too: stores with `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *OUTSIDE)
 """All that are about controllers."""
 

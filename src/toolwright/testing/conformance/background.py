@@ -1,4 +1,4 @@
-"""What cases about work in the background are written with. Owns finding its stores, and the values they are given."""
+"""Support for cases about background runs. Owns finding their stores, and the values of the cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE = 30.0
 
 
 class CaseClock:
-    """The clock that leases go by in these cases: both its times are what the last verb was given."""
+    """The clock of leases in these cases: both its times are the time that the last verb got."""
 
     def __init__(self) -> None:
         self.at = 100.0
@@ -35,7 +35,7 @@ class CaseClock:
 
     monotonic = now
 
-    def call_at(self, when: float, callback: Any, *args: Any) -> Any:
+    def call_at(self, when: float, callback: object, *args: object) -> object:
         """Nothing waits for this clock."""
         raise NotImplementedError
 
@@ -45,11 +45,11 @@ class CaseClock:
 
 
 CASE_CLOCK = CaseClock()
-"""What a `Database` gives to the stores that it opens for these cases, as the clock of their leases."""
+"""The lease clock that a `Database` passes to the stores that it opens for these cases."""
 
 
 class TimedRuns:
-    """A `RunStore` for cases, which say when each verb is asked for and until when a lease lasts."""
+    """A `RunStore` for cases, which pass the time of each verb and the end of a lease."""
 
     def __init__(self, processes: RunStore) -> None:
         self._processes = processes
@@ -81,7 +81,7 @@ class TimedRuns:
 
 
 class TimedServices:
-    """What a store keeps beside calls, with its processes as `TimedRuns`."""
+    """The services of a store, with its runs as `TimedRuns`."""
 
     def __init__(self, services: BackgroundStores) -> None:
         self._services = services
@@ -92,14 +92,14 @@ class TimedServices:
 
 
 def services_of(store: Store) -> TimedServices:
-    """What a store keeps beside calls."""
+    """The services of a store."""
     services: BackgroundStores | None = getattr(store, "services", None)
     assert services is not None, "The store has no `services`: it keeps calls only, and these cases are not for it."
     return TimedServices(services)
 
 
 async def open_services(database: Database) -> TimedServices:
-    """Open a database as one more owner, for what it keeps beside calls."""
+    """Open the services of a database as one more owner."""
     return services_of(await database.open())
 
 
@@ -129,7 +129,7 @@ def registration(
 
 
 async def claim(stores: TimedServices, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[BackgroundRun]:
-    """What a worker takes, for as long as a lease is."""
+    """The runs that a worker claims, for the length of a lease."""
     return [one.process for one in await stores.processes.claim(worker, ["work"], now, now + LEASE, most)]
 
 
@@ -141,7 +141,7 @@ async def begun(stores: TimedServices, id: str = "p1", worker: str = "w1") -> Ba
 
 
 async def taken_over(stores: TimedServices) -> tuple[BackgroundRun, BackgroundRun]:
-    """A new process, as its worker knows it whose lease passed, and as the one does that took it at 131."""
+    """A new run, once as the worker with the expired lease knows it, and once as the worker that claimed it at 131."""
     former = await begun(stores)
     (heir,) = await claim(stores, "w2", 131.0)
     return former, heir
@@ -239,5 +239,5 @@ def trigger(
 
 
 async def refusal(work: Awaitable[Any]) -> str:
-    """The code of what something is refused with that must be refused."""
+    """The code of the refusal that must come."""
     return (await raised(ServiceError, work)).code

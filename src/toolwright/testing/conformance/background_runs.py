@@ -1,4 +1,4 @@
-"""Processes as they are kept: registered once by their id, found, listed, shown and granted."""
+"""Stored runs: registered once by their id, found, listed, shown and granted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of one owner: what is begun, finished, forgotten, and given back."""
+"""Calls of one owner: begun, finished, forgotten, and released."""
 
 from __future__ import annotations
 
@@ -123,6 +123,18 @@ async def a_finished_call_is_never_written_to_again(database: Database) -> None:
     assert entry is not None
     assert entry.outcome == success(call())
     assert (entry.started_at, entry.finished_at) == (101.0, 102.0)
+
+
+async def an_outcome_that_its_owner_writes_twice_stands_once(database: Database) -> None:
+    """As after a fault in between, when nobody knows whether the first one was written."""
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call())])
+    assert await store.journal.finish(call(), success(call()), 101.0, 102.0)
+    assert await store.journal.finish(call(), success(call()), 101.0, 902.0)
+    assert not await other.journal.finish(call(), success(call()), 101.0, 902.0)
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert (entry.outcome, entry.finished_at) == (success(call()), 102.0)
 
 
 async def a_call_that_nobody_began_can_not_be_written_to(database: Database) -> None:
@@ -252,7 +264,7 @@ async def a_refused_call_is_written_together_with_its_outcome(database: Database
     refused, ran = call("refused"), call("ran")
     entries = await store.journal.begin([intent(ran)], [refused])
     assert entries == [None, None]
-    assert await store.journal.unfinished() == []  # what is only looked up is not begun
+    assert await store.journal.unfinished() == []  # a lookup does not begin a call
     ended = [
         Ended(ran, success(ran), 101.0, 102.0),
         Ended(refused, success(refused), None, 102.0, intent=intent(refused, position=1)),
@@ -286,6 +298,7 @@ CALLS = cases(
     the_authority_of_a_batch_is_there_for_its_recovery,
     one_id_in_another_session_or_scope_is_another_call,
     a_finished_call_is_never_written_to_again,
+    an_outcome_that_its_owner_writes_twice_stands_once,
     a_call_that_nobody_began_can_not_be_written_to,
     a_forgotten_call_is_as_if_it_had_never_begun,
     a_call_that_ended_for_want_of_a_connection_is_reopened_by_one_owner,

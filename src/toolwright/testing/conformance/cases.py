@@ -1,4 +1,4 @@
-"""What a case is and what it is given. Owns the few values that cases are written with."""
+"""What a case is and which values it gets. Owns the few values that cases are written with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Database(Protocol):
         ...
 
     async def close(self) -> None:
-        """End every owner that is left, and let go of all that was made."""
+        """Close every owner that is left, and release all resources."""
         ...
 
 
@@ -42,7 +42,7 @@ class Case(Struct, frozen=True):
         """Check the promise on a new database, and close it.
 
         Raises:
-            AssertionError: the store does not keep it.
+            AssertionError: the store breaks the promise.
         """
         try:
             await self.check(database)

@@ -1,4 +1,4 @@
-"""What a case about a controller is given. Owns opening controllers over any store; not what they must do."""
+"""The values of a case about a controller. Owns opening controllers over any store; not their duties."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Controllers(Protocol):
         ...
 
     async def begin(self, controller: EffectController, call: CallKey) -> CallEffects:
-        """Make a call this process's: a new one, or one that a dead process left."""
+        """Make this process the owner of a call: a new one, or one of a dead process."""
         ...
 
     async def finish(self, controller: EffectController, call: CallKey) -> None:
@@ -41,7 +41,7 @@ class Controllers(Protocol):
         ...
 
     async def close(self) -> None:
-        """End all that are left, and let go of all that was made."""
+        """Close all that are left, and release all resources."""
         ...
 
 
@@ -53,28 +53,23 @@ class OverStore:
         self._opened: list[tuple[JournaledController, Store]] = []
 
     async def open(self, clock: Clock) -> JournaledController:
-        """Part of `Controllers`."""
         store = await self._database.open()
         controller = JournaledController(store.journal, store.waits, clock)
         self._opened.append((controller, store))
         return controller
 
     async def begin(self, controller: EffectController, call: CallKey) -> CallEffects:
-        """Part of `Controllers`."""
         (entry,) = await self._store(controller).journal.begin([intent(call)])
         assert entry is None or entry.cut_off, f"{call} is another process's"
         return controller.enter(call, fresh=entry is None)
 
     async def finish(self, controller: EffectController, call: CallKey) -> None:
-        """Part of `Controllers`."""
         assert await self._store(controller).journal.finish(call, success(call), None, 1.0)
 
     async def kill(self, controller: EffectController) -> None:
-        """Part of `Controllers`."""
         await self._database.kill(self._store(controller))
 
     async def close(self) -> None:
-        """Part of `Controllers`."""
         for controller, _ in self._opened:
             await controller.close()
         await self._database.close()
@@ -84,7 +79,7 @@ class OverStore:
 
 
 class Bench:
-    """What a case works with: controllers on one memory, and a clock that only it moves."""
+    """The parts of a case: controllers on one memory, and a clock that only the case moves."""
 
     def __init__(self, controllers: Controllers) -> None:
         self.controllers = controllers
@@ -129,7 +124,7 @@ class ControllerCase(Struct, frozen=True):
         """Check the promise on a new memory, and close it.
 
         Raises:
-            AssertionError: the controller does not keep it.
+            AssertionError: the controller breaks the promise.
         """
         try:
             await self.check(Bench(controllers))
@@ -161,7 +156,7 @@ class Doing:
 
 
 async def raised(kind: type[E], work: Awaitable[Any]) -> E:
-    """What something raises that must raise."""
+    """The exception that must be raised."""
     try:
         await work
     except kind as error:

@@ -1,4 +1,4 @@
-"""Effects of calls: kept under their labels, replaced in place, read by whoever takes the call over."""
+"""Effects of calls: stored under their labels, replaced in place, read by the next owner of the call."""
 
 from __future__ import annotations
 

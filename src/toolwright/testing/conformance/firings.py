@@ -1,4 +1,4 @@
-"""Firing schedules: each instant once, whoever is first, with its run and its history, all together."""
+"""Firing schedules: each instant once, by the first worker, with its run and its history in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases of workers: one holder of a process at a time, tokens that rise, and refusals for whoever held it before."""
+"""Leases of workers: one holder of a run at a time, rising tokens, and refusals for former holders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many processes may be active: counted in the store, refused or held, and let go on in their order."""
+"""How many runs may be active: counted in the store, refused or held, and released in their order."""
 
 from __future__ import annotations
 

@@ -14,12 +14,9 @@ class InMemory:
         self.rows = MemoryDatabase()
 
     async def open(self) -> MemoryStore:
-        """Part of `Database`."""
         return MemoryStore(self.rows)
 
     async def kill(self, store: Store) -> None:
-        """Part of `Database`."""
         self.rows.owners.discard(store.journal.owner)
 
-    async def close(self) -> None:
-        """Part of `Database`."""
+    async def close(self) -> None: ...

@@ -1,6 +1,7 @@
 """Random verbs, played on a store and on its model. Owns the choice of verbs; the model is `MemoryStore`.
 
-Cases show what a store must do; this finds what nobody thought of. Calls and names are few, so that verbs meet.
+Cases show the duties of a store; this finds the cases that nobody thought of. Calls and names are few, so that verbs
+meet.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright.errors import StoreError
-from toolwright.stores.contracts.journal import CallKey, Ended, Entry, Kept
+from toolwright.stores.contracts.journal import CallKey, Cursor, Ended, Entry, Kept
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.contracts.waits import Arrivals, Remembered, Resolution, Wait, WaitKey
 from toolwright.testing.conformance.cases import Database, intent, success
@@ -39,7 +40,7 @@ class _Owner:
 
     def __init__(self, tested: Store, model: Store) -> None:
         self.both = (tested, model)
-        self.cursors: list[tuple[int, int] | None] = [None, None]
+        self.cursors: list[Cursor | None] = [None, None]
 
 
 class _Play:
@@ -68,7 +69,7 @@ class _Play:
             names[store.journal.owner] = len(names)
         self._owners.append(owner)
 
-    async def _same(self, said: str, ask: Callable[[Store], Awaitable[Any]], owner: _Owner | None = None) -> Any:
+    async def _same(self, said: str, ask: Callable[[Store], Awaitable[Any]], owner: _Owner | None = None) -> object:
         """Ask both, and require one answer."""
         asked = owner or self._random.choice(self._owners)
         number = self._names[0][asked.both[0].journal.owner]
@@ -86,7 +87,7 @@ class _Play:
         return WaitKey(self._key(), *self._random.choice(_WAITS))
 
     def _writer(self, key: CallKey) -> _Owner | None:
-        """Who tries to write: an owner, or one that was killed, where somebody else has taken the call over."""
+        """The writer: an owner, or a killed one whose call was taken over by another."""
         call = self._model.rows.calls.get(key)
         ghosts = [ghost for ghost in self._ghosts if call is None or call.owner != ghost.both[1].journal.owner]
         return self._random.choice(ghosts) if ghosts and self._random.random() < 0.15 else None
@@ -216,7 +217,7 @@ class _Play:
         await self._open()
 
 
-def _plain(answer: Any, names: dict[str, int]) -> Any:
+def _plain(answer: object, names: dict[str, int]) -> object:
     """An answer in a form that two stores share: owners by number, cursors left out."""
     if isinstance(answer, list):
         if answer and isinstance(answer[0], Kept):
@@ -226,7 +227,7 @@ def _plain(answer: Any, names: dict[str, int]) -> Any:
         # A database that is tried as if all calls may run again counts other crashes than the model.
         return replace(answer, owner=str(names.get(answer.owner)), crashes=0)
     if isinstance(answer, Arrivals):
-        return msgspec.to_builtins(replace(answer, cursor=(0, 0)))
+        return msgspec.to_builtins(replace(answer, cursor=""))
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Several owners of one database: whose a call is, who may take it over, and who may no longer write."""
+"""Several owners of one database: the owner of a call, taking calls over, and writes of former owners."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def how_often_a_call_was_running_when_its_owner_died_is_counted(database: 
     assert await die(started_at=101.0, rerun=False) == 0
     assert await die(started_at=None, rerun=False) == 1
     assert await die(started_at=102.0, rerun=True, let_go=True) == 1  # nor since that one
-    assert await die(started_at=103.0, rerun=True) == 1  # it was let go of, not cut off
+    assert await die(started_at=103.0, rerun=True) == 1  # it was released, not cut off
     assert await die(started_at=104.0, rerun=True, done=2) == 2
     assert await die(started_at=105.0, rerun=True, done=2) == 1  # it got further
     assert await die(started_at=106.0, rerun=True, done=2) == 2

@@ -1,4 +1,4 @@
-"""What a controller must do about effects: once, by name, in doubt after a crash, and for the owner only."""
+"""Duties of a controller about effects: once, by name, in doubt after a crash, and for the owner only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules as they are kept: how many, which are due, and a next instant that only rises."""
+"""Stored schedules: their number, which are due, and a next instant that only rises."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def the_next_instant_only_rises(database: Database) -> None:
     assert await stores.schedules.change("h1", ["active"], "paused", 1_000.0, None)
     assert await stores.schedules.change("h1", ["paused"], "active", 3_000.0, None)
     assert (await scheduled(other)).next_at == 3_000.0
-    # Whoever looked before that still knows the former instant.
+    # A process that looked before that still knows the former instant.
     assert await other.schedules.change("h1", ["active"], "paused", 1_000.0, None)
     assert await other.schedules.change("h1", ["paused"], "active", 2_000.0, None)
     assert (await scheduled(other)).next_at == 3_000.0

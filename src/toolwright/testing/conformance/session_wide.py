@@ -1,4 +1,4 @@
-"""What holds for a whole session: waits that are cancelled together, sessions that are revoked, decisions that last."""
+"""Session-wide verbs: waits that are cancelled together, sessions that are revoked, decisions that last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes in from outside: signals in order, and news for those who look since they last did."""
+"""Input from outside: signals in order, and changes since the last look."""
 
 from __future__ import annotations
 

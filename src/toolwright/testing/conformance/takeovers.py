@@ -1,4 +1,4 @@
-"""Processes and the journal they share a database with: what becomes of a dead worker's leases, and of its calls."""
+"""Runs and the journal in the same database: the leases and the calls of a dead worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller must do about time and the outside world: absolute instants, first wins, signals in order."""
+"""Duties of a controller about time and the outside world: absolute instants, first wins, signals in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEWS = WaitKey(call(), "signal", "news")
 
 
 class _Heard:
-    """The deadlines of what began to wait, and whether anything did."""
+    """The deadlines of the waits that began, and whether any did."""
 
     def __init__(self) -> None:
         self.deadlines: list[float | None] = []
@@ -30,7 +30,7 @@ class _Heard:
 
 
 async def _left(task: asyncio.Future[Any]) -> None:
-    """End what a dead process was in the middle of."""
+    """End the unfinished work of a dead process."""
     task.cancel()
     await asyncio.wait((task,))
 

@@ -1,4 +1,4 @@
-"""Triggers, and what occurs: once by its key, with all that it starts, or not at all."""
+"""Triggers and occurrences: once by key, with all the runs that they start, or not at all."""
 
 from __future__ import annotations
 

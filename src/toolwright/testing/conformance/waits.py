@@ -1,4 +1,4 @@
-"""Waits of calls: begun once, resolved once, by whoever comes first."""
+"""Waits of calls: begun once, resolved once, by the first answer."""
 
 from __future__ import annotations
 

@@ -1,21 +1,26 @@
-"""What a store has, for people to read. Owns lists of batches and calls; changes nothing, and waits for nobody."""
+"""The records of a store for people to read. Owns lists of batches and calls; changes nothing, and waits for no
+lock."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
-from msgspec import Struct
 
+from toolwright.effects.wait_keys import KeyRing
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts import background_run as processes
 from toolwright.stores.contracts import schedule as schedules
+from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
-from toolwright.stores.sqlite.core.codec import unpacker
+from toolwright.stores.contracts.waits import INBOX, WaitKey
+from toolwright.stores.sqlite.calls.journal import CallRow
+from toolwright.stores.sqlite.core.codec import columns_of, unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.tools.outcome import ToolOutcome
@@ -23,68 +28,11 @@ from toolwright.tools.outcome import ToolOutcome
 _outcome = unpacker(ToolOutcome)
 
 
-class PastBatch(Struct, frozen=True):
-    """One batch. `statuses` counts its calls by status; those without one are "unfinished"."""
-
-    session: str
-    scope: str
-    batch: str
-    calls: int
-    statuses: dict[str, int]
-    first_at: float
-    """When its first call was queued."""
-    last_at: float
-    """When something was last written about one of its calls."""
-
-
-class PastCall(Struct, frozen=True):
-    """One call. Without an outcome it is unfinished, and `cut_off` where nobody who lives owns it.
-
-    `waits_for` names its open waits, as "approval" or "event:paid". It is `resolved` when its completion has come, and
-    its owner, or whoever takes it over, has only to write its outcome.
-    """
-
-    key: CallKey
-    batch: str
-    position: int
-    tool: str
-    arguments: bytes
-    source: str
-    parent: str | None
-    queued_at: float
-    started_at: float | None
-    finished_at: float | None
-    outcome: ToolOutcome | None
-    cut_off: bool
-    waits_for: tuple[str, ...] = ()
-    resolved: bool = False
-
-    @property
-    def status(self) -> str:
-        """The status of its outcome, or what it is up to: "waiting", "running" or "cut off"."""
-        if self.outcome is not None:
-            return self.outcome.status
-        return "waiting" if self.waits_for or self.resolved else "cut off" if self.cut_off else "running"
-
-    @property
-    def attempts(self) -> int:
-        """How often its tool was tried, as far as is known: what is unfinished has begun once, or not at all."""
-        return int(self.started_at is not None) if self.outcome is None else self.outcome.attempts
-
-
-class Named(NamedTuple):
-    """A background run or a schedule, as far as it takes to name it."""
-
-    id: str
-    session: str
-    title: str
-
-
 async def batches(path: str | Path, session: str | None = None, *, limit: int = 50) -> list[PastBatch]:
     """The batches of a store, or of one of its sessions, the newest first.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     only, values = ("", ()) if session is None else ("WHERE session = ?", (session,))
     query = f"""
@@ -111,41 +59,41 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     """The calls of a batch, of a session, or of a batch in a session, in the order they were queued.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     given = {"batch": batch, "session": session}
     terms = [f"{name} = ?" for name, value in given.items() if value is not None]
     if not terms:
         raise ToolwrightError("The calls to list are those of a batch or a session; name one of them")
     query = f"""
-        SELECT session, scope, call_id, batch, position, tool, arguments, source, parent, queued_at, started_at,
-            finished_at, owner, outcome
+        SELECT {columns_of(CallRow)}
         FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
     """
 
     def work(connection: apsw.Connection, place: StorePlace) -> list[PastCall]:
         connection.execute("BEGIN")  # one moment for calls and their waits
-        rows = list(connection.execute(query, tuple(value for value in given.values() if value is not None)))
-        dead = dead_among({row[-2] for row in rows if row[-1] is None}, connection, place)
+        values = tuple(value for value in given.values() if value is not None)
+        rows = [CallRow._make(row) for row in connection.execute(query, values)]
+        dead = dead_among({row.owner for row in rows if row.outcome is None}, connection, place)
         return [_call(row, dead, connection) for row in rows]
 
     return await visit_place(path, work)
 
 
 async def runs_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-    """The background runs whose id is this, or else begins so, with or without the part that most ids share.
+    """The background runs with this id, or else those whose id begins so, with or without the part that most ids share.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     return await _called(path, "processes", processes.PREFIX, word, session, limit)
 
 
 async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:
-    """The schedules whose id is this, or else begins so, as with `runs_called`.
+    """The schedules with this id, or else those whose id begins so, as with `runs_called`.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
     return await _called(path, "schedules", schedules.PREFIX, word, session, limit)
 
@@ -169,7 +117,7 @@ async def workers(path: str | Path) -> list[str]:
     """The names of the workers of a store that are alive.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read.
+        StoreError: there is no store of this version there, or it cannot be read.
     """
 
     def work(connection: apsw.Connection, place: StorePlace) -> list[str]:
@@ -181,9 +129,29 @@ async def workers(path: str | Path) -> list[str]:
     return await visit_place(path, work)
 
 
-def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> PastCall:
-    key = CallKey(*row[:3])
-    batch, position, tool, arguments, source, parent, queued_at, started_at, finished_at, owner, outcome = row[3:]
+async def decided_key(path: str | Path, call_id: str, session: str | None = None) -> str | None:
+    """The key of the newest request to a person of a call that has been decided; None when there is none.
+
+    Raises:
+        StoreError: there is no store of this version there, or it cannot be read.
+    """
+
+    def work(connection: apsw.Connection) -> str | None:
+        row = connection.execute(
+            "SELECT session, scope, call_id, kind, name FROM waits WHERE call_id = ?1 AND (?2 IS NULL OR session = ?2)"
+            " AND kind IN (SELECT value FROM json_each(?3)) AND resolution IS NOT NULL ORDER BY arrived DESC LIMIT 1",
+            (call_id, session, json.dumps(INBOX)),
+        ).fetchone()
+        if row is None:
+            return None
+        found_in, scope, call, kind, name = row
+        return KeyRing(secret_of(connection)).write(WaitKey(CallKey(found_in, scope, call), kind, name))
+
+    return await visit(path, work)
+
+
+def _call(row: CallRow, dead: set[str], connection: apsw.Connection) -> PastCall:
+    key = CallKey(row.session, row.scope, row.call_id)
     waits: Any = connection.execute(
         "SELECT kind, name, open FROM waits WHERE session = ? AND scope = ? AND call_id = ?"
         " AND (open = 1 OR kind = 'completion' AND opened_at IS NOT NULL) ORDER BY opened_at",
@@ -191,17 +159,17 @@ def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> 
     ).fetchall()
     return PastCall(
         key=key,
-        batch=batch,
-        position=position,
-        tool=tool,
-        arguments=arguments,
-        source=source,
-        parent=parent,
-        queued_at=queued_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        outcome=None if outcome is None else _outcome(outcome),
-        cut_off=outcome is None and owner in dead,
+        batch=row.batch,
+        position=row.position,
+        tool=row.tool,
+        arguments=row.arguments,
+        source=row.source,
+        parent=row.parent,
+        queued_at=row.queued_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        outcome=None if row.outcome is None else _outcome(row.outcome),
+        cut_off=row.outcome is None and row.owner in dead,
         waits_for=tuple(f"{kind}:{name}" if name else kind for kind, name, is_open in waits if is_open),
-        resolved=outcome is None and any(not is_open for _, _, is_open in waits),
+        resolved=row.outcome is None and any(not is_open for _, _, is_open in waits),
     )

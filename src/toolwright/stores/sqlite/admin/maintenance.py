@@ -1,6 +1,6 @@
-"""Care of a store's file. Owns counting, checking and pruning it; nothing here happens unless somebody asks.
+"""Maintenance of a store's file. Owns counting, checking, pruning and migrating it; nothing happens unless asked for.
 
-A store keeps everything. What may go is the owner's decision, a `Retention`, and goes when `prune` is called.
+A store never removes records by itself. The owner decides with a `Retention`, and `prune` removes them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from msgspec import Struct
 
 from toolwright.errors import ToolwrightError
+from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.contracts.journal import RUN_SCOPE
 from toolwright.stores.sqlite.admin.pruning import PARTS, Turn, prune_calls, prune_occurrences, prune_runs
 from toolwright.stores.sqlite.background.schedules import prune_firings
@@ -24,61 +24,11 @@ from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.side_connection import VisitorTurns, visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
-
-
-class Stats(Struct, frozen=True):
-    """What a store has. `calls` counts them by status.
-
-    Those without one are "cut off" where the program that had them is gone, and "unfinished" where it lives: they run,
-    wait, or have not begun.
-    """
-
-    calls: dict[str, int]
-    sessions: int
-    effects: int
-    waits: int
-    open_waits: int
-    signals: int
-    oldest: float | None
-    """When the oldest call was queued."""
-    oldest_unfinished: float | None
-    file_bytes: int
-    """With the log beside it."""
-    free_bytes: int
-    """What `prune(..., vacuum=True)` could give back of that."""
-    processes: dict[str, int] = {}
-    """How many there are, by status."""
-
-
-class Pruned(Struct, frozen=True):
-    """What was removed. `spared` counts the calls that were old enough, but belong to what is unfinished."""
-
-    calls: int = 0
-    effects: int = 0
-    waits: int = 0
-    signals: int = 0
-    spared: int = 0
-    occurrences: int = 0
-    """Their keys are no longer known: said again, they occur again."""
-    firings: int = 0
-    """What schedules did for their instants."""
-    bytes: int = 0
-    """How much smaller the file is."""
-    processes: int = 0
-
-
-class Retention(Struct, frozen=True):
-    """How long finished calls and processes are kept: `seconds` after they finished, and for ever without that."""
-
-    seconds: float | None = None
-
-    def before(self, now: float) -> float | None:
-        """The instant before which finished calls may go; None when none may."""
-        return None if self.seconds is None else now - self.seconds
+from toolwright.stores.sqlite.store import SqliteStore
 
 
 async def stats(path: str | Path) -> Stats:
-    """Count what a store has."""
+    """Count the records of a store."""
 
     def work(connection: apsw.Connection, place: StorePlace) -> Stats:
         connection.execute("BEGIN")  # one moment for all counts
@@ -114,15 +64,15 @@ async def stats(path: str | Path) -> Stats:
 
 
 async def check(path: str | Path) -> list[str]:
-    """What is wrong with a store, one sentence each; empty when nothing is."""
+    """The problems of a store, one sentence each; empty when there are none."""
 
     def work(connection: apsw.Connection) -> list[str]:
         connection.execute("BEGIN")
         told = [f"SQLite says: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         unreadable = one(connection, f"SELECT count(*) FROM bundles WHERE {UNREADABLE}")
         if unreadable:
-            told.append(f"{unreadable} bundles of intents can not be read")
-        for part in () if unreadable else PARTS:  # else nobody can say what belongs to their calls
+            told.append(f"{unreadable} bundles of intents cannot be read")
+        for part in () if unreadable else PARTS:  # else the records of their calls cannot be found
             here = "WHERE session = part.session AND scope = part.scope AND call_id = part.call_id"
             count = one(
                 connection,
@@ -153,24 +103,25 @@ async def prune(
     vacuum: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Remove calls and processes that finished before an instant, of all or some sessions, with what belongs to them.
+    """Remove calls and runs that finished before an instant, of all or some sessions, with their records.
 
-    What is unfinished stays, and so does what it needs to go on: every call of its batch, every call that it made or
-    was made by, with their effects; every call of a process, and the processes above one. What is removed is not known
-    any more: run again, it runs. The artifacts of processes stay among the files of their sessions. Revoked sessions
-    and remembered decisions stay. Without an instant nothing is removed. What schedules did before it goes too, with
-    those that are over since; so do the keys of what occurred, unless only some sessions are pruned.
+    Unfinished work stays, and so do the records that it needs to continue: every call of its batch, every call that it
+    made or was made by, with their effects; every call of a run, and the runs above one. A call that is removed is not
+    known any more: when it is submitted again, it runs again. The artifacts of runs stay among the files of their
+    sessions. Revoked sessions and remembered decisions stay. Without an instant nothing is removed. Older firings of
+    schedules are removed too, with schedules that are finished since; so are the keys of occurrences, unless only some
+    sessions are pruned.
 
     Args:
         path: the file of the store; others may have it open.
         before: seconds since 1970, as `Retention.before` gives.
         sessions: only calls of these.
-        vacuum: write the file anew without the space that is free, which takes as long as copying it. Otherwise that
+        vacuum: write the file again without its free space, which takes as long as copying it. Otherwise that
             space is used for what comes.
         dry_run: remove nothing, and count what would be.
 
     Raises:
-        StoreError: the store could not be read or written. What was removed until then stays so.
+        StoreError: the store could not be read or written. Earlier removals remain.
     """
     if isinstance(sessions, str):
         raise ToolwrightError(f"The sessions to prune are {sessions!r}; give a list of their ids")
@@ -194,7 +145,7 @@ async def prune(
             for session, scope in groups:
                 if sessions is None or session in sessions:
                     prune_calls(connection, session, scope, before, counts, dry_run, turn)
-            if sessions is None:  # what occurred is no session's
+            if sessions is None:  # an occurrence belongs to no session
                 with turn():
                     counts["occurrences"] = prune_occurrences(connection, before, dry_run)
             only = None if sessions is None else json.dumps(list(sessions))
@@ -220,3 +171,27 @@ def _size(path: Path) -> int:
     path = path.resolve()  # The log lies beside the file, and not beside a symbolic link to it.
     beside = path.with_name(f"{path.name}-wal")
     return path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+
+
+async def version(path: str | Path) -> int:
+    """The version of the schema in a file.
+
+    Raises:
+        StoreError: there is no store, it is empty, another program's or a newer toolwright's, or it cannot be read.
+    """
+
+    def work(connection: apsw.Connection) -> int:
+        return int(one(connection, "PRAGMA user_version"))
+
+    return await visit(path, work, older=True)
+
+
+async def migrate(path: str | Path) -> tuple[int, int]:
+    """Bring a store up to date, as opening it does; return the version it had and the one it has now.
+
+    Raises:
+        StoreError: as for `version`, or it cannot be written. Then it is as it was.
+    """
+    before = await version(path)
+    await SqliteStore(path).close()
+    return before, await version(path)

@@ -1,4 +1,5 @@
-"""What may go from a store, and in what bits. Owns finding what is needed by what is unfinished, and sparing it."""
+"""Which records may be removed, and in which portions. Owns finding the records that unfinished work needs, and sparing
+them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import apsw
 
 from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.background.runs import PENDING
 from toolwright.stores.sqlite.calls.intent_bundles import untie
 from toolwright.stores.sqlite.core.codec import KEY, one
 
@@ -17,7 +18,7 @@ Turn = Callable[[], AbstractContextManager[None]]
 CHUNK = 2_000
 """How many calls are pruned in one transaction: others may write in between."""
 PARTS = ("effects", "waits", "signals")
-"""The tables of what belongs to a call."""
+"""The tables with records of a call."""
 
 
 def prune_calls(
@@ -31,14 +32,14 @@ def prune_calls(
 ) -> None:
     """Prune the calls of a session and scope that finished before an instant, and add to the counts.
 
-    Each transaction is one `turn` among the programs that write to the store.
+    Each transaction is one place in the queue of the programs that write to the store.
     """
     last: str | None = ""
     while last is not None:
         with turn():
             connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
             if not dry_run:
-                untie(connection, session, scope)  # or what is removed would be there again as begun
+                untie(connection, session, scope)  # or removed calls would be there again as begun
             last = _prune_chunk(connection, session, scope, before, last, counts, dry_run)
             connection.execute("COMMIT")
 
@@ -66,7 +67,7 @@ def _prune_chunk(
     if old and scope.startswith(RUN_SCOPE):
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING}"
         if one(connection, query, (scope.removeprefix(RUN_SCOPE),)) is not None:
-            needed.update(old)  # Its worker may be about to end it, or another to go on with it.
+            needed.update(old)  # Its worker may be about to end it, or another to continue it.
     for call_id in old:
         if call_id in needed:
             counts["spared"] += 1
@@ -83,7 +84,7 @@ def _prune_chunk(
 
 
 def _needed(connection: apsw.Connection, session: str, scope: str) -> set[str]:
-    """The calls of a group that what is unfinished may come back to: its batches, its callers, and what it called."""
+    """The calls of a group that unfinished work may come back to: its batches, its callers, and the calls it made."""
     where = "FROM every_call WHERE session = ? AND scope = ?"
     todo = [row[0] for row in connection.execute(f"SELECT call_id {where} AND outcome IS NULL", (session, scope))]
     if not todo:
@@ -105,7 +106,7 @@ def _needed(connection: apsw.Connection, session: str, scope: str) -> set[str]:
 
 
 def _links(call_id: str, parent: str | None, batch: str) -> Iterator[tuple[str, str]]:
-    """What a call shares with its relatives: its batch, and the family of a call and those that it made."""
+    """The links of a call to its relatives: its batch, and the family of a call and the calls that it made."""
     yield "batch", batch
     yield "family", call_id
     if parent is not None:
@@ -115,7 +116,7 @@ def _links(call_id: str, parent: str | None, batch: str) -> Iterator[tuple[str, 
 def prune_runs(
     connection: apsw.Connection, sessions: str | None, before: float, counts: dict[str, int], dry_run: bool
 ) -> bool:
-    """Prune the next processes that are over, those below before those above; True when there may be more."""
+    """Prune the next finished runs, children before parents; True when there may be more."""
     connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
     query = (
         "SELECT id, session FROM processes AS process WHERE ended_at < ?1"
@@ -143,7 +144,7 @@ def prune_runs(
 
 
 def prune_occurrences(connection: apsw.Connection, before: float, dry_run: bool) -> int:
-    """Prune the keys of what occurred before an instant, and return how many."""
+    """Prune the keys of occurrences before an instant, and return how many."""
     found: int = one(connection, "SELECT count(*) FROM occurrences WHERE at < ?", (before,))
     if not dry_run:
         connection.execute("DELETE FROM occurrences WHERE at < ?", (before,))

@@ -18,15 +18,13 @@ from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.contracts.schedule import Fired, Schedule, State, Timing
 from toolwright.stores.contracts.schedule_store import Firing
 from toolwright.stores.contracts.sessions import Mark
-from toolwright.stores.sqlite.background.run_leases import enter_run
-from toolwright.stores.sqlite.background.run_rows import PENDING
-from toolwright.stores.sqlite.core.codec import KEY, one, packed
+from toolwright.stores.sqlite.background.runs import PENDING, enter_run
+from toolwright.stores.sqlite.core.codec import KEY, insert, one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 
-_COLUMNS = (
-    "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance,"
-    " authority"
-)
+_NAMES = Schedule.__struct_fields__
+"""The columns of a schedule are its fields."""
+_COLUMNS = ", ".join(_NAMES)
 _LIVE = "state IN ('active', 'paused')"
 _options = msgspec.msgpack.Decoder(Options).decode
 _timing = msgspec.msgpack.Decoder(Timing).decode
@@ -39,8 +37,6 @@ class SqliteScheduleStore:
         self._changes = changes
 
     async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
-        """Part of `ScheduleStore`."""
-
         def work(connection: apsw.Connection) -> str:
             there = _find(connection, schedule.id)
             if there is not None:
@@ -50,7 +46,7 @@ class SqliteScheduleStore:
                         "if it is yours",
                         "conflict",
                     )
-                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                # Adding it again starts it from now on, with the permissions of the new caller.
                 connection.execute("UPDATE schedules SET authority = ? WHERE id = ?", (schedule.authority, there.id))
                 return there.id
             query = f"SELECT count(*) FROM schedules WHERE session = ? AND {_LIVE}"
@@ -58,13 +54,12 @@ class SqliteScheduleStore:
                 raise ScheduleError(
                     f"Maximum {most} active schedules per session. Cancel an existing schedule first.", "session_limit"
                 )
-            connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * 14)})", _row(schedule))
+            connection.execute(insert("schedules", _NAMES), _row(schedule))
             return schedule.id
 
         return await self._changes.change(mark, work)
 
     async def added(self, mark: Mark) -> str | None:
-        """Part of `ScheduleStore`."""
         query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
 
         def work(connection: apsw.Connection) -> str | None:
@@ -74,11 +69,9 @@ class SqliteScheduleStore:
         return await self._changes.read(work)
 
     async def find(self, id: str) -> Schedule | None:
-        """Part of `ScheduleStore`."""
         return await self._changes.read(lambda connection: _find(connection, id))
 
     async def list(self, session: str | None, *, active: bool = False) -> builtins.list[Schedule]:
-        """Part of `ScheduleStore`."""
         where = " AND ".join([*(["session = ?"] if session is not None else []), *([_LIVE] if active else [])])
         query = f"SELECT {_COLUMNS} FROM schedules WHERE {where or 1} ORDER BY created_at, id"
         values = () if session is None else (session,)
@@ -87,7 +80,6 @@ class SqliteScheduleStore:
         )
 
     async def due(self, now: float, limit: int, after: tuple[float, str] | None = None) -> builtins.list[Schedule]:
-        """Part of `ScheduleStore`."""
         query = (
             f"SELECT {_COLUMNS} FROM schedules WHERE state = 'active' AND next_at <= ?"
             " AND (next_at, id) > (?, ?) ORDER BY next_at, id LIMIT ?"
@@ -106,8 +98,6 @@ class SqliteScheduleStore:
         at: float,
         limits: Limits,
     ) -> builtins.list[str] | None:
-        """Part of `ScheduleStore`."""
-
         def work(connection: apsw.Connection) -> builtins.list[str] | None:
             connection.execute(
                 "UPDATE schedules SET next_at = ?2, state = iif(?2 IS NULL, 'ended', state)"
@@ -125,14 +115,13 @@ class SqliteScheduleStore:
     async def run_now(
         self, id: str, registration: Registration, at: float, limits: Limits, mark: Mark | None
     ) -> str | None:
-        """Part of `ScheduleStore`."""
-
         def work(connection: apsw.Connection) -> str | None:
             if one(connection, "SELECT 1 FROM schedules WHERE id = ? AND state != 'cancelled'", (id,)) is None:
                 return None
             enter_run(connection, registration, limits, self._changes.lease_time())
             connection.execute(
-                "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
+                "INSERT INTO firings (schedule, instant, at, what, process) VALUES (?, ?, ?, ?, ?)",
+                (id, at, at, f"now {registration.id}", registration.id),
             )
             return registration.id
 
@@ -141,9 +130,8 @@ class SqliteScheduleStore:
     async def change(
         self, id: str, before: Sequence[State], state: State, next_at: float | None, mark: Mark | None
     ) -> bool:
-        """Part of `ScheduleStore`."""
         allowed = ", ".join(f"'{one_state}'" for one_state in before)
-        # Whoever asks may have looked before the last firing: what was fired must not be due again.
+        # The caller may have read it before the last firing: a fired instant must not be due again.
         statement = f"UPDATE schedules SET state = ?, next_at = max(next_at, ?) WHERE id = ? AND state IN ({allowed})"
 
         def work(connection: apsw.Connection) -> bool:
@@ -153,7 +141,6 @@ class SqliteScheduleStore:
         return await self._changes.change(mark, work)
 
     async def history(self, id: str, limit: int) -> builtins.list[Fired]:
-        """Part of `ScheduleStore`."""
         query = (
             "SELECT instant, at, what, process FROM firings WHERE schedule = ? ORDER BY instant DESC, what DESC LIMIT ?"
         )
@@ -166,7 +153,7 @@ class SqliteScheduleStore:
 
 
 def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limits: Limits, now: float) -> str | None:
-    """Do what is done for one instant, unless that was done before; the id of the run, if one is started."""
+    """Fire one instant, unless it was fired before; the id of the run, if one is started."""
     query = "SELECT 1 FROM firings WHERE schedule = ? AND instant = ? AND what = 'fired'"
     if one(connection, query, (id, firing.instant)) is not None:
         return None
@@ -177,14 +164,17 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
     elif firing.registration is not None:
         enter_run(connection, firing.registration, limits, now)
         run = firing.registration.id
-    connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
+    connection.execute(
+        "INSERT OR IGNORE INTO firings (schedule, instant, at, what, process) VALUES (?, ?, ?, ?, ?)",
+        (id, firing.instant, at, what, run),
+    )
     return run
 
 
 def prune_firings(connection: apsw.Connection, before: float, sessions: Collection[str] | None, dry_run: bool) -> int:
-    """Remove what schedules did before an instant, and then those that are over and did nothing since; count the first.
+    """Remove firings before an instant, and then finished schedules without any; count the firings.
 
-    What is due is known by the next instant of a schedule, and never by what it did.
+    The next instant of a schedule decides when it is due, never its past firings.
     """
     mine = "(?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
     chosen = None if sessions is None else json.dumps(list(sessions))
@@ -208,40 +198,20 @@ def _find(connection: apsw.Connection, id: str) -> Schedule | None:
 
 
 def _row(schedule: Schedule) -> tuple[Any, ...]:
-    return (
-        schedule.id,
-        schedule.session,
-        schedule.tool,
-        jsonx.encode(schedule.arguments),
-        schedule.title,
-        packed(schedule.options),
-        packed(schedule.timing),
-        schedule.misfire,
-        schedule.overlap,
-        schedule.state,
-        schedule.next_at,
-        schedule.created_at,
-        jsonx.encode(schedule.provenance),
-        schedule.authority,
-    )
+    written = {name: getattr(schedule, name) for name in _NAMES} | {
+        "arguments": jsonx.encode(schedule.arguments),
+        "options": packed(schedule.options),
+        "timing": packed(schedule.timing),
+        "provenance": jsonx.encode(schedule.provenance),
+    }
+    return tuple(written.values())
 
 
-def _schedule(row: Any) -> Schedule:
-    id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at = row[:12]
-    origin, authority = row[12:]
-    return Schedule(
-        id=id,
-        session=session,
-        tool=tool,
-        arguments=jsonx.decode(arguments),
-        title=title,
-        options=_options(options),
-        timing=_timing(timing),
-        misfire=misfire,
-        overlap=overlap,
-        state=state,
-        next_at=next_at,
-        created_at=created_at,
-        provenance=jsonx.decode(origin),
-        authority=authority or b"",
-    )
+def _schedule(row: Sequence[Any]) -> Schedule:
+    fields = dict(zip(_NAMES, row, strict=True))
+    fields["arguments"] = jsonx.decode(fields["arguments"])
+    fields["options"] = _options(fields["options"])
+    fields["timing"] = _timing(fields["timing"])
+    fields["provenance"] = jsonx.decode(fields["provenance"])
+    fields["authority"] = fields["authority"] or b""
+    return Schedule(**fields)

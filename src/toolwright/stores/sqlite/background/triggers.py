@@ -13,7 +13,7 @@ from toolwright import jsonx
 from toolwright.errors import RunError
 from toolwright.stores.contracts.background_run import Options
 from toolwright.stores.contracts.triggers import Occurrence, Start
-from toolwright.stores.sqlite.background.run_leases import enter_run
+from toolwright.stores.sqlite.background.runs import enter_run
 from toolwright.stores.sqlite.core.codec import one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.tools.background_protocols import Trigger
@@ -29,8 +29,6 @@ class SqliteTriggerStore:
         self._changes = changes
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
-        """Part of `TriggerStore`."""
-
         def work(connection: apsw.Connection) -> Trigger:
             for known in _select(connection, "session = ? AND id = ?", trigger.session, trigger.id):
                 if replace(trigger, created_at=known.created_at, authority=known.authority) != known:
@@ -38,7 +36,7 @@ class SqliteTriggerStore:
                         f"The id {trigger.id!r} is that of another trigger; remove that one first, or use another id",
                         "conflict",
                     )
-                # Whoever adds it again starts it from now on, and may do more or less than whoever did before.
+                # Adding it again starts it from now on, with the permissions of the new caller.
                 connection.execute(
                     "UPDATE triggers SET authority = ? WHERE session = ? AND id = ?",
                     (trigger.authority, trigger.session, trigger.id),
@@ -53,16 +51,12 @@ class SqliteTriggerStore:
         return await self._changes.attempt(work)
 
     async def list_triggers(self, session: str) -> list[Trigger]:
-        """Part of `TriggerStore`."""
         return await self._changes.read(lambda connection: _select(connection, "session = ?", session))
 
     async def triggers_of(self, topic: str) -> list[Trigger]:
-        """Part of `TriggerStore`."""
         return await self._changes.read(lambda connection: _select(connection, "topic = ?", topic))
 
     async def remove_trigger(self, session: str, id: str) -> bool:
-        """Part of `TriggerStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM triggers WHERE session = ? AND id = ?", (session, id))
             return connection.changes() == 1
@@ -72,8 +66,6 @@ class SqliteTriggerStore:
     async def occur(
         self, occurrence: Occurrence, known: Sequence[Trigger], starts: Sequence[Start]
     ) -> list[str] | None:
-        """Part of `TriggerStore`."""
-
         def work(connection: apsw.Connection) -> list[str] | None:
             query = "SELECT digest, started FROM occurrences WHERE topic = ? AND key = ?"
             before: Any = connection.execute(query, (occurrence.topic, occurrence.key)).fetchone()
@@ -91,7 +83,7 @@ class SqliteTriggerStore:
                 enter_run(connection, start.registration, start.limits, self._changes.lease_time())
             ids = [start.registration.id for start in starts]
             connection.execute(
-                "INSERT INTO occurrences VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO occurrences (topic, key, digest, at, started) VALUES (?, ?, ?, ?, ?)",
                 (occurrence.topic, occurrence.key, occurrence.digest, occurrence.at, jsonx.encode(ids)),
             )
             return ids

@@ -1,10 +1,10 @@
-"""Waits in SQLite. Owns their queries; keys, deadlines and what a decision means are written once, above it."""
+"""Waits in SQLite. Owns their queries; keys, deadlines and the meaning of a decision are in the rooms above."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolwright.effects.wait_keys import was_answered
 from toolwright.stores.contracts.background_run import OVER
-from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Cursor
 from toolwright.stores.contracts.waits import (
     INBOX,
     Arrivals,
@@ -26,11 +26,27 @@ from toolwright.stores.contracts.waits import (
     WaitKind,
 )
 from toolwright.stores.sqlite.calls.intent_bundles import is_mine
-from toolwright.stores.sqlite.core.codec import KEY, one, packed
+from toolwright.stores.sqlite.core.codec import KEY, columns_of, one, packed
 from toolwright.stores.sqlite.core.writer import Writer
 
 _WAIT = f"{KEY} AND kind = ? AND name = ?"
-_COLUMNS = "session, scope, call_id, kind, name, opened_at, deadline, detail, resolution"
+
+
+class WaitRow(NamedTuple):
+    """A wait as it is read."""
+
+    session: str
+    scope: str
+    call_id: str
+    kind: WaitKind
+    name: str
+    opened_at: float | None
+    deadline: float | None
+    detail: bytes
+    resolution: bytes | None
+
+
+_COLUMNS = columns_of(WaitRow)
 _OLDEST_FIRST = "ORDER BY opened_at, session, scope, call_id, kind, name"
 # As text and not as values, so that SQLite sees that the index of the inbox has all of them.
 _INBOX = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in INBOX))
@@ -46,8 +62,6 @@ class SqliteWaitStore:
         self.secret = secret
 
     async def open_wait(self, wait: Wait) -> Wait | None:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Wait | None:
             key = wait.key
             if not is_mine(connection, self._owner, key.call):
@@ -76,8 +90,6 @@ class SqliteWaitStore:
     async def resolve(
         self, key: WaitKey, resolution: Resolution, remember: Remembered | None = None
     ) -> Standing | Refused:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Standing | Refused:
             before = _find(connection, key)
             if before is not None and before.resolution is not None:
@@ -97,8 +109,6 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def end_wait(self, key: WaitKey, resolution: Resolution) -> Resolution | None:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> Resolution | None:
             if not is_mine(connection, self._owner, key.call):
                 return None
@@ -111,8 +121,6 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def cancel_waits(self, session: str, resolution: Resolution, *, revoke: bool = False) -> list[WaitKey]:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> list[WaitKey]:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM waits WHERE session = ? AND open = 1 {_OLDEST_FIRST}", (session,)
@@ -120,34 +128,38 @@ class SqliteWaitStore:
             keys = [_wait(row).key for row in rows]
             _settle(connection, keys, resolution)
             if revoke:
-                connection.execute("INSERT OR IGNORE INTO revoked VALUES (?, ?)", (session, packed(resolution)))
+                connection.execute(
+                    "INSERT OR IGNORE INTO revoked (session, resolution) VALUES (?, ?)", (session, packed(resolution))
+                )
             return keys
 
         return await self._writer.do(work)
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
-        """Part of `WaitStore`."""
-
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
         def work(connection: apsw.Connection) -> Arrivals:
-            # Counters and not the highest numbers: what came last may be forgotten, and its number must not come again.
-            cursor = (
-                one(connection, "SELECT value FROM meta WHERE name = 'arrived'"),
-                one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0,
-            )
+            # Counters and not the highest numbers: the last record may be forgotten, and its number must not come
+            # again.
+            last_resolved = one(connection, "SELECT value FROM meta WHERE name = 'arrived'")
+            last_signal = one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0
+            cursor = f"{last_resolved} {last_signal}"
             if since is None or since == cursor:
                 return Arrivals(cursor, [], [])
+            seen_resolved, seen_signal = map(int, since.split())
             resolved = connection.execute(
-                f"SELECT {_COLUMNS} FROM waits WHERE arrived > ? ORDER BY arrived", (since[0],)
+                f"SELECT {_COLUMNS} FROM waits WHERE arrived > ? ORDER BY arrived", (seen_resolved,)
             )
-            signals = connection.execute(
-                "SELECT session, scope, call_id, kind, name FROM signals WHERE number > ? ORDER BY number", (since[1],)
+            signals: Any = connection.execute(
+                "SELECT session, scope, call_id, kind, name FROM signals WHERE number > ? ORDER BY number",
+                (seen_signal,),
             )
-            return Arrivals(cursor, [_wait(row) for row in resolved], [_key(row) for row in signals])
+            signalled = [
+                WaitKey(CallKey(session, scope, call_id), kind, name) for session, scope, call_id, kind, name in signals
+            ]
+            return Arrivals(cursor, [_wait(row) for row in resolved], signalled)
 
         return await self._writer.read(work)
 
     async def waiting(self, session: str | None = None, kinds: Sequence[WaitKind] = ()) -> list[Wait]:
-        """Part of `WaitStore`."""
         terms, values = ["open = 1"], list[Any]()
         if session is not None:
             terms.append("session = ?")
@@ -165,8 +177,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def signal(self, key: WaitKey, payload: bytes, at: float) -> int | Refused:
-        """Part of `WaitStore`."""
-
         def work(connection: apsw.Connection) -> int | Refused:
             refused = _refusal(connection, key.call)
             if refused is not None:
@@ -182,7 +192,6 @@ class SqliteWaitStore:
         return await self._writer.do(work)
 
     async def signals(self, key: WaitKey, after: int = 0) -> list[bytes]:
-        """Part of `WaitStore`."""
         query = f"SELECT payload FROM signals WHERE {_WAIT} AND place > ? ORDER BY place"
 
         def work(connection: apsw.Connection) -> list[bytes]:
@@ -191,7 +200,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def waits_of(self, call: CallKey, kind: WaitKind) -> list[Wait]:
-        """Part of `WaitStore`."""
         query = f"SELECT {_COLUMNS} FROM waits WHERE {KEY} AND kind = ? AND opened_at IS NOT NULL {_OLDEST_FIRST}"
 
         def work(connection: apsw.Connection) -> list[Wait]:
@@ -200,7 +208,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def decided(self, session: str | None, before: int | None, limit: int) -> list[Decided]:
-        """Part of `WaitStore`."""
         terms, values = [f"arrived IS NOT NULL AND {_INBOX} AND opened_at IS NOT NULL"], list[Any]()
         if session is not None:
             terms.append("session = ?")
@@ -217,7 +224,6 @@ class SqliteWaitStore:
         return await self._writer.read(work)
 
     async def remembered(self, session: str) -> list[Remembered]:
-        """Part of `WaitStore`."""
         query = (
             'SELECT session, tool_id, effect, pattern, at, reason, "by" FROM remembered WHERE session = ?'
             " ORDER BY number DESC"
@@ -283,10 +289,8 @@ def _values(key: WaitKey) -> tuple[str, ...]:
     return (*key.call, key.kind, key.name)
 
 
-def _key(row: Sequence[Any]) -> WaitKey:
-    return WaitKey(CallKey(*row[:3]), row[3], row[4])
-
-
-def _wait(row: Sequence[Any]) -> Wait:
-    opened_at, deadline, detail, resolution = row[5:]
-    return Wait(_key(row), opened_at, deadline, detail, None if resolution is None else _decode(resolution))
+def _wait(values: Sequence[Any]) -> Wait:
+    row = WaitRow._make(values)
+    key = WaitKey(CallKey(row.session, row.scope, row.call_id), row.kind, row.name)
+    resolution = None if row.resolution is None else _decode(row.resolution)
+    return Wait(key, row.opened_at, row.deadline, row.detail, resolution)

@@ -1,9 +1,12 @@
-"""What the queries of the store share. Owns keys in SQL, and how values become bytes."""
+"""Functions that the queries of the store share. Owns keys and lists of columns in SQL, and how values become bytes.
+
+The columns of a query are the fields of the named tuple that its rows are read as: one list for both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -15,7 +18,7 @@ KEY = "session = ? AND scope = ? AND call_id = ?"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-# An integer beyond 64 bits has no form of its own in msgpack: it is kept as its digits.
+# An integer beyond 64 bits has no form of its own in msgpack: it is stored as its digits.
 _LARGE_INTEGER = 1
 _MOST, _LEAST = 2**64 - 1, -(2**63)
 
@@ -26,12 +29,23 @@ def one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -
     return None if row is None else row[0]
 
 
+def insert(table: str, columns: Iterable[str], verb: str = "INSERT") -> str:
+    """The statement that writes a row of these columns, whose values are given in the same order."""
+    names = tuple(columns)
+    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+
+
+def columns_of(row: type[NamedTuple]) -> str:
+    """The columns of a query whose rows are read as this named tuple."""
+    return ", ".join(row._fields)
+
+
 def packed(value: msgspec.Struct) -> bytes:
-    """A value in msgpack, to be read by an `unpacker`. What has no form in UTF-8 is replaced."""
+    """A value in msgpack, to be read by an `unpacker`. Text without a form in UTF-8 is replaced."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError):
-        # Some text of a tool's, an exception's for one, can not be encoded: the rest must be kept all the same.
+        # Some text of a tool, such as that of an exception, cannot be encoded: the rest must be stored nevertheless.
         return _encode(_encodable(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
 
@@ -44,7 +58,7 @@ def packed_all(values: Sequence[msgspec.Struct]) -> list[bytes]:
 
 
 def unpacker(type: type[T]) -> Callable[[bytes], T]:
-    """Reads what `packed` wrote of a value of this type."""
+    """Reads a value of this type that `packed` wrote."""
     return msgspec.msgpack.Decoder(type, ext_hook=_read_extension).decode
 
 
@@ -54,7 +68,7 @@ def _read_extension(code: int, data: memoryview) -> Any:
     return int(bytes(data))
 
 
-def _encodable(value: Any) -> Any:
+def _encodable(value: object) -> Any:
     if isinstance(value, int) and not _LEAST <= value <= _MOST:
         return msgspec.msgpack.Ext(_LARGE_INTEGER, str(value).encode())
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What is wrong with the file of a store, in words. Owns the reasons and their remedies; others meet the fault."""
+"""Explains faults of the file of a store. Owns the reasons and their remedies; others meet the fault."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+
+from toolwright.errors import StoreDamaged, StoreError, StoreUnavailable
 
 _REASONS = {
     "Full": "the disk is full; free some space",
@@ -18,7 +20,20 @@ _REASONS = {
     "TooBig": "it is larger than a store can hold; let tools return less",
 }
 _BESIDE = ("-wal", "-shm", "-journal")
-"""How the files end that SQLite keeps beside a store; they take its permissions when they are made, and keep them."""
+"""The suffixes of the files that SQLite makes beside a store; they get its permissions when they are made, and keep
+them."""
+
+
+_KINDS: dict[type[apsw.Error], type[StoreError]] = {
+    apsw.CorruptError: StoreDamaged,
+    apsw.BusyError: StoreUnavailable,
+    apsw.LockedError: StoreUnavailable,
+}
+
+
+def store_error(message: str, error: apsw.Error) -> StoreError:
+    """The error of a store for one of SQLite: whether the file is damaged, held by another program, or refused."""
+    return _KINDS.get(type(error), StoreError)(message)
 
 
 def _is_writable(path: Path) -> bool:
@@ -26,23 +41,22 @@ def _is_writable(path: Path) -> bool:
 
 
 def reason(path: Path, error: apsw.Error, waited: float = 0.0, writable: Callable[[Path], bool] = _is_writable) -> str:
-    """What is wrong with a file, and the remedy.
+    """The fault of a file, and the remedy.
 
-    `waited` is for how many seconds it was tried; `writable` says what the system lets this process write to.
+    `waited` is for how many seconds it was tried; `writable` tests whether the system lets this process write to a
+    path.
     """
     name = type(error).__name__.removesuffix("Error")
     if name == "CantOpen":
         return _why_not_opened(path, writable)
     if name == "ReadOnly":
-        return (
-            _closed(path, writable) or "it can not be written to; check the permissions of the file and its directory"
-        )
+        return _closed(path, writable) or "it cannot be written to; check the permissions of the file and its directory"
     since = f", and did for {waited:.1f} s" if waited >= 0.1 else ""
     return _REASONS[name].format(since) if name in _REASONS else str(error)
 
 
 def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:
-    if not os.path.isdir(path.parent):  # False, and no error, where nobody may look
+    if not os.path.isdir(path.parent):  # False, and no error, for a directory that this process may not read
         return f"there is no directory {str(path.parent)!r}; make it first"
     if os.path.isdir(path):
         return "it is a directory; give the path of a file"
@@ -52,12 +66,12 @@ def _why_not_opened(path: Path, writable: Callable[[Path], bool]) -> str:
 
 
 def _closed(path: Path, writable: Callable[[Path], bool]) -> str | None:
-    """Which of the files that must be written to can not be, if one can not."""
+    """Which of the files that must be written to cannot be, if one cannot."""
     if os.path.exists(path) and not writable(path):
-        return "it can not be written to; check its permissions"
+        return "it cannot be written to; check its permissions"
     beside = [path.with_name(path.name + ending) for ending in _BESIDE]
     closed = [repr(str(one)) for one in beside if os.path.exists(one) and not writable(one)]
     if closed:
-        return f"{' and '.join(closed)} beside it can not be written to; check the permissions"
+        return f"{' and '.join(closed)} beside it cannot be written to; check the permissions"
     where = str(path.parent)
-    return None if writable(path.parent) else f"its directory {where!r} can not be written to; check its permissions"
+    return None if writable(path.parent) else f"its directory {where!r} cannot be written to; check its permissions"

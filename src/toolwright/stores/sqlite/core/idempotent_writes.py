@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 import msgspec
@@ -20,29 +20,62 @@ from toolwright.stores.sqlite.core.writer import Writer
 T = TypeVar("T")
 
 
+class Jobs(Protocol):
+    """Runs jobs on a connection: a `Writer`, or what stands in its place in a test."""
+
+    def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]: ...
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> Awaitable[T]: ...
+
+    async def close(self) -> None: ...
+
+
+class JobsAtOnce:
+    """Runs each job when it is asked for, on the caller's thread: for a database in memory that few use."""
+
+    def __init__(self) -> None:
+        self._connection = apsw.Connection(":memory:")
+        with self._connection:
+            bring_up_to_date(self._connection, None)
+
+    async def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> T:
+        """Run `work` in a transaction."""
+        with self._connection:
+            result = work(self._connection)
+        return result
+
+    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run `work`, which changes nothing."""
+        return work(self._connection)
+
+    async def close(self) -> None:
+        """Close the database, which is gone then."""
+        self._connection.close()
+
+
 class Changes:
     """Reads and changes rows of session services, in the file of a store or in memory.
 
-    `owner` is who must own a call whose changes are marked; None where calls are kept elsewhere. `open_reader` opens a
-    way to read the file beside the writer, when something is first read; what is in memory has none. Leases go by the
+    `owner` must own a call whose changes are marked; None if the calls are stored elsewhere. `open_reader` opens a
+    second connection to read the file beside the writer, at the first read; a store in memory has none. Leases use the
     monotonic time of `clock`.
     """
 
     def __init__(
         self,
-        writer: Writer,
+        writer: Jobs,
         owner: str | None,
-        open_reader: Callable[[], Writer] | None = None,
+        open_reader: Callable[[], Jobs] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self._writer = writer
         self._owner = owner
         self._open_reader = open_reader
-        self._reader: Writer | None = None if open_reader is not None else writer
+        self._reader: Jobs | None = None if open_reader is not None else writer
 
     def lease_time(self) -> float:
-        """The clock of leases, which all processes of the machine share and nobody sets.
+        """The clock of leases, which all processes of the machine share and which is never set.
 
         A clock for tests whose monotonic time is not the machine's has a `lease_time` of its own.
         """
@@ -57,17 +90,16 @@ class Changes:
         )
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
-        """What `work` finds; it sees every change that was returned before."""
+        """The result of `work`; it sees every change that was returned before."""
         if self._reader is None:
             assert self._open_reader is not None
             self._reader = self._open_reader()
         return await self._reader.read(work)
 
     async def change(self, mark: Mark | None, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in one transaction, or give what it gave when a change of this mark was made before.
+        """Do `work` in one transaction, or return the earlier result if a change of this mark was made before.
 
-        Its result must have a form in msgpack. What it raises as a `ToolwrightError` is raised here, and nothing of it
-        is there.
+        Its result must have a form in msgpack. A `ToolwrightError` of `work` is raised here, and undoes all of it.
         """
 
         def job(connection: apsw.Connection) -> T | ToolwrightError:
@@ -79,11 +111,12 @@ class Changes:
                 if self._owner is not None and not is_mine(connection, self._owner, mark.call):
                     return StoreError(f"The call {mark.call.call_id!r} is no longer this process's; it changes nothing")
             try:
-                with connection:  # a savepoint: what is refused must not undo what others wrote
+                with connection:  # a savepoint: a refused change must not undo the others
                     result = work(connection)
                     if mark is not None:
                         connection.execute(
-                            "INSERT INTO effects VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
+                            "INSERT INTO effects (session, scope, call_id, label, input, at, done, payload, failure)"
+                            " VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
                             (*mark.call, mark.label, msgspec.msgpack.encode(result)),
                         )
             except ToolwrightError as refusal:
@@ -96,11 +129,11 @@ class Changes:
         return result
 
     async def attempt(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in one transaction; what it raises as a `ToolwrightError` is raised here, and undoes all of it."""
+        """Do `work` in one transaction; a `ToolwrightError` of it is raised here, and undoes all of it."""
         return await self.change(None, work)
 
     async def close(self) -> None:
-        """Close what it opened, and what is in memory."""
+        """Close the connections it opened, and a store in memory."""
         if self._reader is not None:
             await self._reader.close()
         if self._open_reader is None:
@@ -108,7 +141,7 @@ class Changes:
 
 
 def require_room(connection: apsw.Connection, session: str, service: str, room: Room) -> None:
-    """Refuse a change that made a session keep too much; to be called after the change, inside its transaction.
+    """Refuse a change that exceeds the quota of a session; to be called after the change, inside its transaction.
 
     Raises:
         ServiceError: it did.

@@ -1,8 +1,8 @@
 """Which processes use a store. Owns telling the living from the dead, by locks that end with their process.
 
-Each process that opens a store holds a lock on a file of its own beside it. The operating system lets go of the lock
-when the process ends, however it ends, and not before: one that was only stopped for a while is not taken for dead.
-A number is given once, so that the file of a dead owner can be removed for good.
+Each process that opens a store holds a lock on a file of its own beside it. The operating system releases the lock when
+the process ends, however it ends, and not before: a process that was only stopped for a while is not taken for dead. A
+number is given once, so that the file of a dead owner can be removed for good.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.store_file import StorePlace
 
 PATIENCE = 2.0
-"""Seconds to wait for the lock of a file that nobody else should hold."""
+"""Seconds to wait for the lock of a file that no other process should hold."""
 
 
 class OwnerLock:
@@ -32,7 +32,7 @@ class OwnerLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Say goodbye; what is left unfinished is anybody's from now on."""
+        """Release the lock; unfinished calls are free from now on."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._name, dir_fd=self._place.directory)
@@ -47,14 +47,14 @@ class OwnerLock:
 
 
 def is_alive(place: StorePlace, number: int) -> bool:
-    """True while the process that took this number holds its lock. What a dead one left is removed."""
+    """True while the process that took this number holds its lock. The file of a dead one is removed."""
     name, directory = _name_of(place, number), place.directory
     try:
         fd = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
     except FileNotFoundError:
         return False
     try:
-        # Shared: two who ask at once must not take each other for the owner.
+        # Shared: two processes that ask at once must not take each other for the owner.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=directory)
@@ -66,7 +66,7 @@ def is_alive(place: StorePlace, number: int) -> bool:
 
 
 def dead_among(owners: set[str], connection: apsw.Connection, place: StorePlace) -> set[str]:
-    """Those of the owners whose process is gone, or that are nobody."""
+    """The owners whose process is gone, or that are nobody."""
     dead = set()
     for owner in owners:
         number = one(connection, "SELECT number FROM owners WHERE name = ?", (owner,))
@@ -76,7 +76,7 @@ def dead_among(owners: set[str], connection: apsw.Connection, place: StorePlace)
 
 
 def sweep(place: StorePlace) -> bool:
-    """Remove what dead processes left beside the store; True when one that lives has it open."""
+    """Remove the files of dead processes beside the store; True when a living one has it open."""
     beginning = _name_of(place, "")
     numbers = [name.removeprefix(beginning) for name in os.listdir(place.directory) if name.startswith(beginning)]
     return any([is_alive(place, int(number)) for number in numbers if number.isdecimal()])  # noqa: C419 (each of them)
@@ -86,7 +86,7 @@ def _lock(name: str, directory: int) -> int:
     """Lock the file of a new owner. Others hold it for a moment at most, to see whether its owner lives.
 
     Raises:
-        BlockingIOError: somebody else keeps it, who has the number from another store that was here before.
+        BlockingIOError: another process holds it, which has the number from an earlier store at this path.
     """
     patience = time.monotonic() + PATIENCE
     while True:
@@ -94,7 +94,7 @@ def _lock(name: str, directory: int) -> int:
         try:
             os.fchmod(fd, 0o600)  # whatever the umask is
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between making it and locking it, somebody may have taken it for what a dead owner left.
+            # Between making it and locking it, another process may have removed it as the file of a dead owner.
             if os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=directory)):
                 return fd
         except FileNotFoundError:
@@ -118,7 +118,7 @@ _held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    """A fork shares its parent's locks, and would keep the dead parent alive."""
+    """A fork shares its parent's locks, and would make the dead parent look alive."""
     for lock in list(_held):
         lock.drop()
 

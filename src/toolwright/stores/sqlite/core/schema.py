@@ -1,7 +1,7 @@
 """The schema of the file. Owns making it, checking it, and bringing an older one up to date; has no other queries.
 
 A new file gets `schema.sql` at once. An older one goes through the files of `migrations`, in the order of the versions
-that they lead to, and has the same schema then. A migration adds or changes; it never drops what was written.
+that they lead to, and has the same schema then. A migration adds or changes; it never drops data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolwright.stores.sqlite.core.store_file import StorePlace
 VERSION = 6
 """The version of the schema this code writes, in `PRAGMA user_version`."""
 APPLICATION = 0x746F6F6C
-"""What marks a file as ours, in `PRAGMA application_id`."""
+"""The number that marks a file as ours, in `PRAGMA application_id`."""
 _HERE = files("toolwright.stores.sqlite")
 
 
@@ -39,7 +39,7 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
         path = place.path
         version = require_ours(connection, path)
         if version < VERSION and sweep(place):
-            # It would go on writing by what it knows, and not see what is written by what it does not.
+            # It would continue to write the old schema, and not see data of the new one.
             raise StoreError(
                 f"The store {str(path)!r} is of an older version (schema {version}, this one knows {VERSION}), and a "
                 "program has it open; end that first, and it is brought up to date"
@@ -48,7 +48,7 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
             if number > version:
                 connection.execute(statements)
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),))
+    connection.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?)", (secrets.token_bytes(32),))
 
 
 def require_ours(connection: apsw.Connection, path: Path) -> int:
@@ -71,12 +71,12 @@ def require_ours(connection: apsw.Connection, path: Path) -> int:
 
 
 def secret_of(connection: apsw.Connection) -> bytes:
-    """What the keys of this store's waits are signed with."""
+    """The secret that signs the wait keys of this store."""
     return bytes(one(connection, "SELECT value FROM meta WHERE name = 'secret'"))
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
-    """True of what SQLite takes for a new database: a file that was just made, or one without a byte."""
+    """True for a file that SQLite takes for a new database: one that was just made, or is empty."""
     return one(connection, "SELECT count(*) FROM sqlite_schema") == 0 and _marks(connection) == (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Looking into the file of a store from beside it. Owns the connection of a visitor, who is no owner of calls."""
+"""Access to the file of a store from outside. Owns the connection of a visitor, which owns no calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 import apsw
 
 from toolwright.errors import StoreError
-from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.schema import VERSION, require_ours
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import BUSY, STALL
@@ -28,7 +28,7 @@ async def visit(
     `older` also lets it look into the store of an older version, which has other tables.
 
     Raises:
-        StoreError: there is no store of this version there, or it can not be read or written.
+        StoreError: there is no store of this version there, or it cannot be read or written.
     """
     return await asyncio.to_thread(_visit, path, lambda connection, place: work(connection), writes, older)
 
@@ -43,9 +43,10 @@ async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePl
 
 
 class VisitorTurns:
-    """The turns of a visitor that writes: each of its transactions waits until the writers before it have written.
+    """The queue places of a visitor that writes: each of its transactions waits until the writers before it have
+    written.
 
-    Where no program has a file of turns, none takes them, and there is nothing to wait for.
+    Where no program has a queue file, no program queues, and there is nothing to wait for.
     """
 
     def __init__(self, place: StorePlace) -> None:
@@ -54,12 +55,12 @@ class VisitorTurns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for a turn, and end it at the end of the block."""
+        """Wait until the writers before this one are done, and leave the queue at the end of the block."""
         if self._turns is None:
             yield
             return
         while not self._turns.take(STALL) and self._turns.has_moved():
-            pass  # When the queue does not move, one stands still in it, and SQLite decides who writes.
+            pass  # When the queue does not move, a program in it is stopped, and SQLite decides who writes.
         try:
             yield
         finally:
@@ -78,7 +79,7 @@ def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], 
             raise StoreError(f"There is no store {str(given)!r}; check the path")
         place.require_one_name()
         try:
-            # The log beside the file must be written to even by those who only read.
+            # The log beside the file must be written to even by readers.
             connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
                 connection.set_busy_timeout(BUSY)
@@ -95,4 +96,5 @@ def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], 
             finally:
                 connection.close()
         except apsw.Error as error:
-            raise StoreError(f"The store {str(path)!r} cannot be used: {reason(path, error)}") from error
+            told = f"The store {str(path)!r} cannot be used: {reason(path, error)}"
+            raise store_error(told, error) from error

@@ -17,9 +17,9 @@ import apsw
 from toolwright.errors import StoreError, StoreLost
 
 LOG = "-wal"
-"""How the name of the log ends that SQLite keeps beside the file."""
+"""The suffix of the log file that SQLite makes beside the file."""
 HEADER = 100
-"""The bytes of a SQLite file that say how many pages it has, and how long a page is."""
+"""The bytes of a SQLite file that hold the number of pages and the size of a page."""
 PATIENCE, PAUSE = 10, 0.02
 """How often, and after how many seconds, a file that seems too short is looked at again."""
 
@@ -44,8 +44,8 @@ class StorePlace:
     def require_one_name(self) -> None:
         """Refuse a file that has several names.
 
-        SQLite keeps the log of a database under the name that it was opened with: two names would have two logs, and
-        each program would overwrite what the other has committed.
+        SQLite names the log of a database after the name that it was opened with: two names would have two logs, and
+        each program would overwrite commits of the other.
 
         Raises:
             StoreError: there are hard links to the file.
@@ -53,7 +53,7 @@ class StorePlace:
         try:
             found = os.stat(self.path)
         except OSError:
-            return  # There is no such file yet, or opening it says what is wrong.
+            return  # There is no such file yet, or opening it explains the problem.
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
             raise StoreError(
                 f"The store {str(self.path)!r} cannot be opened: its file has {found.st_nlink} names (hard links), "
@@ -101,7 +101,8 @@ class StorePlace:
                 self._size = found.st_size
 
     def _require_whole(self, connection: apsw.Connection) -> None:
-        """Refuse a file that is shorter than its header says. Only a vacuum makes a file shorter and its header too."""
+        """Refuse a file that is shorter than its header states. Only a vacuum shortens a file together with its
+        header."""
         for _ in range(PATIENCE):
             # SQLite must read it: to open and close the file here would drop the locks that this process has on it.
             _, head = connection.read("main", 0, 0, HEADER)

@@ -1,8 +1,8 @@
-"""One writer, group commit. Owns the connection and its thread; does not own what is written.
+"""One writer, group commit. Owns the connection and its thread; does not own the written data.
 
-What all waiting coroutines asked for while the last transaction was on its way to the disk goes into the next one, so
-a hundred waiters cost one sync. The event loop never waits for the disk. The thread is woken when the loop has asked
-for all it is about to ask for: woken earlier, it would hold the loop up, and sync for a part.
+All writes that coroutines request during one transaction's sync go into the next transaction, so a hundred waiters cost
+one sync. The event loop never waits for the disk. The thread is woken when the loop has made all the requests of a
+tick: woken earlier, it would delay the loop, and sync for a part.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
+from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
-from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer_queue import WriteTurns
 
@@ -33,17 +34,18 @@ LONGEST_BURST = 0.025
 """Seconds that jobs wait at most for others that the loop is about to add."""
 Sync = Literal["full", "normal"]
 BUSY = 10_000
-"""Milliseconds to wait for another program that holds the file and takes no turns."""
+"""Milliseconds to wait for another program that locks the file and does not queue."""
 PATIENCE = 30.0
-"""Seconds to wait for the turn of this program, while others have theirs."""
+"""Seconds to wait in the queue of writers, while others write."""
 STALL = 1.0
-"""Seconds in the queue after which this program tries to write out of turn: another may stand still in front of it."""
+"""Seconds in the queue after which this program tries to write out of order: a program in front of it may be
+stopped."""
 CHECKPOINT = 1_000
 """Pages in the log after which they are moved into the file."""
 LARGEST_LOG = 8_000
-"""Pages in the log after which readers of old pages are waited for, so that it can begin anew."""
+"""Pages in the log after which readers of old pages are waited for, so that it can be restarted."""
 LOG_BYTES = 16 * 1024 * 1024
-"""Bytes that the file of the log keeps when it begins anew."""
+"""Bytes that the file of the log retains when it is restarted."""
 READERS = 1_000
 """Milliseconds that readers of old pages are waited for."""
 
@@ -78,7 +80,7 @@ _statement = operator.attrgetter("statement")
 
 
 class Writer:
-    """The only one who writes to the file, on a thread of its own."""
+    """The only writer to the file, on a thread of its own."""
 
     def __init__(
         self,
@@ -88,8 +90,10 @@ class Writer:
         vfs: str | None = None,
         place: StorePlace | None = None,
         turns: WriteTurns | None = None,
+        seam: CommitSeam | None = None,
     ) -> None:
         self._path = path
+        self._seam = seam
         self._place = place
         self._turns = turns
         self._stall = STALL
@@ -123,7 +127,7 @@ class Writer:
     ) -> asyncio.Future[bool]:
         """Change one row inside the next transaction. Changes of a kind are made in one go.
 
-        Where the row is not there it gives what `otherwise` does, or False. No trigger may stand on the table.
+        If there is no row, it returns the result of `otherwise`, or False. No trigger may stand on the table.
         """
         return self._ask(_Job(otherwise, True, statement, values))
 
@@ -159,7 +163,7 @@ class Writer:
             self._bell.put(None)
 
     async def close(self) -> None:
-        """Commit what is queued and close the file."""
+        """Commit the queued changes and close the file."""
         if not self._closed:
             self._closed = True
             self._bell.put(None)
@@ -171,7 +175,7 @@ class Writer:
             private = vfs is None and str(self._path) != ":memory:"
             if private:
                 # The file holds conversations and the key that signs waits. SQLite would let everybody read it.
-                with contextlib.suppress(OSError):  # SQLite explains better what is wrong with the place.
+                with contextlib.suppress(OSError):  # SQLite explains better why the path is unusable.
                     make_if_missing(self._path)
             connection = apsw.Connection(str(self._path), vfs=vfs)
             try:
@@ -196,13 +200,16 @@ class Writer:
                 connection.close()
                 raise
         except apsw.Error as error:
-            raise StoreError(f"The store {str(self._path)!r} can not be opened: {reason(self._path, error)}") from error
+            told = f"The store {str(self._path)!r} cannot be opened: {reason(self._path, error)}"
+            raise store_error(told, error) from error
         return connection
 
     def _begin_writing(self, connection: apsw.Connection) -> bool:
-        """Begin a transaction that writes, when it is this program's turn; True when it is, and must be ended.
+        """Begin a transaction that writes, when this program is first in the queue; True when it is, and must leave the
+        queue.
 
-        Where the queue does not move though nobody writes, a program stands still in it: then it is begun out of turn.
+        Where the queue does not move though no program writes, a program in it is stopped: then it is begun out of
+        order.
 
         Raises:
             StoreError: others wrote all the time.
@@ -235,17 +242,18 @@ class Writer:
             self._turns.give_back()
 
     def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        """SQLite says after a commit how many pages are in the log; it leaves moving them to us then."""
-        if pages < self._log_pages:  # It began anew.
+        """SQLite reports after a commit how many pages are in the log; then it does not move them itself."""
+        if pages < self._log_pages:  # It was restarted.
             self._checkpoint_at = CHECKPOINT
         self._log_pages = pages
         return apsw.SQLITE_OK
 
     def _bound_log(self) -> None:
-        """Move the pages of the log into the file, in this program's turn: nobody adds to the log meanwhile.
+        """Move the pages of the log into the file, while this program is first in the queue: none adds to the log
+        meanwhile.
 
-        It begins anew with the next commit, unless somebody reads old pages of it. They are waited for only where it
-        became very long: most readers are done soon, but an export of a large session may take minutes.
+        It restarts with the next commit, unless a reader uses old pages of it. Readers are waited for only where it
+        became very long: most are done soon, but an export of a large session may take minutes.
         """
         connection = self._connection
         long = self._log_pages >= LARGEST_LOG
@@ -255,11 +263,11 @@ class Writer:
             mode = apsw.SQLITE_CHECKPOINT_RESTART if long else apsw.SQLITE_CHECKPOINT_PASSIVE
             connection.wal_checkpoint(mode=mode)
         except apsw.Error:
-            pass  # Somebody reads for long; what is wrong with the file itself is told to who writes next.
+            pass  # A reader takes long; a fault of the file itself is raised at the next write.
         finally:
             if long:
                 connection.set_busy_timeout(BUSY)
-        # Unless the log begins anew, not with each commit: what could be moved was, and each time costs syncs.
+        # Unless the log restarts, not with each commit: all movable pages were moved, and each time costs syncs.
         self._checkpoint_at = self._log_pages + (LARGEST_LOG // 2 if long else CHECKPOINT // 4)
 
     def _tighten(self) -> None:
@@ -283,12 +291,13 @@ class Writer:
 
     def _work(self) -> None:
         jobs = self._jobs
+        commit = self._commit if self._seam is None else self._seam.around(self._commit)
         while True:
             self._bell.get()
-            # Read before the jobs: once it is closed no job is added, and those that were are found.
+            # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
             closed = self._closed
             while jobs:
-                self._commit([jobs.popleft() for _ in range(len(jobs))])
+                commit([jobs.popleft() for _ in range(len(jobs))])
             if closed:
                 break
         self._connection.close()
@@ -326,6 +335,8 @@ class Writer:
                 waited = time.monotonic() - began
                 self._deliver(jobs, [self._explained(error, waited) for _ in jobs])
         else:
+            if self._seam is not None:
+                self._seam.committed()
             self._deliver(jobs, results)
             if self._log_pages >= self._checkpoint_at:
                 self._bound_log()
@@ -334,20 +345,23 @@ class Writer:
     def _explained(self, error: Exception, waited: float) -> Exception:
         if isinstance(error, ToolwrightError):
             return error
-        why = reason(self._path, error, waited) if isinstance(error, apsw.Error) else f"{type(error).__name__}: {error}"
-        told = StoreError(f"The store {str(self._path)!r} could not write: {why}")
+        failed = f"The store {str(self._path)!r} could not write"
+        if isinstance(error, apsw.Error):
+            told = store_error(f"{failed}: {reason(self._path, error, waited)}", error)
+        else:
+            told = StoreError(f"{failed}: {type(error).__name__}: {error}")
         told.__cause__ = error
         return told
 
     def _deliver(self, jobs: list[_Job], results: list[Any]) -> None:
         for loop in {job.loop for job in jobs}:  # nearly always one
             answers = [pair for pair in zip(jobs, results, strict=True) if pair[0].loop is loop]
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
                 loop.call_soon_threadsafe(_set_results, answers)
 
 
 def _begin_now(connection: apsw.Connection) -> bool:
-    """Begin a transaction that writes, if nobody else does."""
+    """Begin a transaction that writes, unless another program does."""
     connection.set_busy_timeout(0)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -359,7 +373,7 @@ def _begin_now(connection: apsw.Connection) -> bool:
 
 
 def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
-    """What each job gives. Changes by the same statement that follow each other are made in one go."""
+    """The result of each job. Adjacent changes by the same statement are made in one go."""
     results: list[Any] = []
     for statement, group in itertools.groupby(jobs, _statement):
         if statement is None:
@@ -371,7 +385,7 @@ def _results(connection: apsw.Connection, jobs: list[_Job]) -> list[Any]:
         connection.executemany(statement, rows)
         changed = connection.total_changes() - before
         if changed != len(rows) > 1:
-            raise _Unequal  # Whose row is gone is found when each is tried alone.
+            raise _Unequal  # The job whose row is gone is found when each is tried alone.
         otherwise = None if changed else alike[0].work
         results += [bool(changed)] * len(rows) if otherwise is None else [otherwise(connection)]
     return results

@@ -1,15 +1,16 @@
-"""Fair turns of the programs that write to one file. Owns the order in which they write; SQLite owns that one does.
+"""A fair queue of the programs that write to one file. Owns the order in which they write; SQLite ensures that only one
+does.
 
 SQLite lets a program that finds the file locked look again after a while. On a slow disk the program that has just
 written is there first, and another may wait for ever. So each writer draws a ticket from a file beside the store, and
-holds a lock on the byte of that number until it has written. It is its turn when no byte below is locked. The operating
+holds a lock on the byte of that number until it has written. It is first when no byte below is locked. The operating
 system releases the locks of a program that ends, wherever it was in the queue.
 
 A writer that is alone needs no ticket. Each has a lock on one byte behind all tickets while its store is open, and sees
 there whether another has, too.
 
-Only fairness depends on this: SQLite still keeps apart whoever writes out of turn. So a program that stands still while
-it queues stops nobody. Whoever has waited for a while without the queue moving may try without a turn.
+Only fairness depends on this: SQLite still separates programs that write out of order. So a program that is stopped in
+the queue blocks no other: a program that has waited for a while without the queue moving may try out of order.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ENDING = "-turns"
 """How the name of the file ends."""
 _COUNTER = struct.Struct("<q")
 _LOCK = struct.Struct("hhqqi0q")
-# Locks of an open file, and not of the process: two stores of one program take turns, too. Only Linux has them.
+# Locks of an open file, and not of the process: two stores of one program queue, too. Only Linux has them.
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 _WAIT_FOR_LOCK: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
 _SEE_LOCK: int | None = getattr(fcntl, "F_OFD_GETLK", None)
@@ -40,10 +41,10 @@ _ASK_PRESENT = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PRESENT, 1, 0)
 
 
 class WriteTurns:
-    """The turns of one writer. `take` and `give_back` are called by its thread alone.
+    """The place of one writer in the queue. `take` and `give_back` are called by its thread alone.
 
-    Waiting for the lock of a file cannot be given up, so a second thread waits where there is somebody to wait for. It
-    keeps the place in the queue when the writer gives up, for the next time.
+    Waiting for the lock of a file cannot be given up, so a second thread waits where there is a program in front. It
+    holds the place in the queue when the writer gives up, for the next time.
     """
 
     def __init__(self, place: StorePlace) -> None:
@@ -62,7 +63,7 @@ class WriteTurns:
         self._closed = False
 
     def take(self, seconds: float) -> bool:
-        """Wait for the turn of this program; False when it did not come in time, and its place is kept."""
+        """Wait until this program is first in the queue; False when that took too long, and its place is held."""
         if not self._works:
             return True
         if self._fd < 0 and not self._open():
@@ -77,7 +78,7 @@ class WriteTurns:
             if ticket is None:
                 return not self._works
             self._ticket = ticket
-            # The locks below are let go of together with the ticket's own.
+            # The locks below are released together with the ticket's own.
             if self._lock(fcntl.F_RDLCK, 0, ticket):
                 self._show_turn()
                 return True
@@ -91,20 +92,20 @@ class WriteTurns:
         return came
 
     def has_moved(self) -> bool:
-        """True when the queue has moved since this was last asked: another ticket had its turn."""
+        """True when the queue has moved since the last look: another ticket was first."""
         before = self._seen
         with contextlib.suppress(OSError):
             self._seen = os.pread(self._fd, _COUNTER.size, _COUNTER.size)
         return self._seen != before
 
     def give_back(self) -> None:
-        """End the turn."""
+        """Leave the queue."""
         if self._works and self._has_ticket:
             self._queued = self._wanted = self._has_ticket = False
             self._came.clear()
             self._lock(fcntl.F_UNLCK, 0, _PRESENT)
             if not self._works:
-                self.drop()  # What could not be unlocked must not hold up others.
+                self.drop()  # A lock that could not be released must not block others.
 
     def settle(self) -> None:
         """The store is open: open the file again, if the last of its other users has just removed it."""
@@ -112,7 +113,7 @@ class WriteTurns:
             self.drop()
 
     def close(self, *, last: bool) -> None:
-        """Take part no longer; `last` says that nobody else has the store open, and the file can go."""
+        """Stop taking part; `last` means that no other program has the store open, and the file can go."""
         if last and self._fd >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._place.name + ENDING, dir_fd=self._place.directory)
@@ -122,12 +123,12 @@ class WriteTurns:
             if not waits:
                 self.drop()
         self._asked.put(-1)
-        # One that still queues ends when its turn comes, or with the program.
+        # A thread that still queues ends when it is first, or with the program.
         if self._waiter is not None and not waits:
             self._waiter.join()
 
     def drop(self) -> None:
-        """Close the file. A fork shares the locks of its parent, and would keep them when that ends."""
+        """Close the file. A fork shares the locks of its parent, and would hold them when that ends."""
         _open_turns.discard(self)
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -140,9 +141,9 @@ class WriteTurns:
                 self._fd = os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=directory)
             except FileNotFoundError:
                 self._fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=directory)
-                # Whoever may write to the store takes turns, whatever the umask.
+                # Every program that may write to the store queues, whatever the umask.
                 os.fchmod(self._fd, private_mode(os.stat(self._place.name, dir_fd=directory).st_mode))
-        except OSError:  # It is another user's, or there is no room: without turns, SQLite decides.
+        except OSError:  # It is another user's, or the disk is full: without a queue, SQLite decides.
             self._works = False
             self.drop()
             return False
@@ -151,7 +152,8 @@ class WriteTurns:
         return True
 
     def _is_alone(self) -> bool:
-        """True when no other writer has the store open. One that comes now finds the file locked, and no ticket."""
+        """True when no other writer has the store open. A writer that comes now finds the file locked, and no
+        ticket."""
         if _SEE_LOCK is None:
             return False
         try:
@@ -196,12 +198,12 @@ class WriteTurns:
             fcntl.fcntl(self._fd, _SET_LOCK, _LOCK.pack(kind, os.SEEK_SET, start, length, 0))
         except (BlockingIOError, PermissionError):
             return False
-        except OSError:  # There are no such locks here, or no more of them: without turns, SQLite decides.
+        except OSError:  # There are no such locks here, or no more of them: without a queue, SQLite decides.
             self._works = False
         return True
 
     def _show_turn(self) -> None:
-        """Show those who wait which ticket has its turn."""
+        """Show the waiting programs which ticket is first."""
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, _COUNTER.pack(self._ticket), _COUNTER.size)
 

@@ -27,14 +27,13 @@ class SqliteAttachmentStore:
     async def put_attachment(
         self, session: str, content: bytes, name: str, media_type: str, at: float, room: Room, mark: Mark | None
     ) -> float:
-        """Part of `AttachmentStore`."""
-
         def work(connection: apsw.Connection) -> float:
             digest = hashlib.sha256(content).digest()
             put_blob(connection, digest, _pieces(content))
             since: float = one(
                 connection,
-                "INSERT INTO attachments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO attachments (session, digest, name, media_type, size, at)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET name = excluded.name, media_type = excluded.media_type RETURNING at",
                 (session, digest, name, media_type, len(content), at),
             )
@@ -44,8 +43,6 @@ class SqliteAttachmentStore:
         return await self._changes.change(mark, work)
 
     async def get_attachment(self, session: str, digest: bytes) -> bytes | None:
-        """Part of `AttachmentStore`."""
-
         def work(connection: apsw.Connection) -> bytes | None:
             # By the session's own row: content that only another session has is not there.
             query = "SELECT 1 FROM attachments WHERE session = ? AND digest = ?"
@@ -54,14 +51,11 @@ class SqliteAttachmentStore:
         return await self._changes.read(work)
 
     async def list_attachments(self, session: str) -> list[AttachmentInfo]:
-        """Part of `AttachmentStore`."""
         query = "SELECT digest, name, media_type, size, at FROM attachments WHERE session = ? ORDER BY at, digest"
         rows: list[Any] = await self._changes.read(lambda connection: connection.execute(query, (session,)).fetchall())
         return [AttachmentInfo(digest.hex(), name, media_type, size, at) for digest, name, media_type, size, at in rows]
 
     async def delete_attachment(self, session: str, digest: bytes, mark: Mark | None) -> bool:
-        """Part of `AttachmentStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM attachments WHERE session = ? AND digest = ?", (session, digest))
             removed = connection.changes() == 1

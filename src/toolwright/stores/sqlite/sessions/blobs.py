@@ -9,10 +9,10 @@ import apsw
 
 
 def put_blob(connection: apsw.Connection, digest: bytes, pieces: Iterable[bytes | memoryview]) -> None:
-    """Keep content, unless it is kept already; to be called in the transaction that refers to it."""
+    """Store content, unless it is stored already; to be called in the transaction that refers to it."""
     if connection.execute("SELECT 1 FROM blobs WHERE digest = ? LIMIT 1", (digest,)).fetchone() is None:
         for number, piece in enumerate(pieces):
-            connection.execute("INSERT INTO blobs VALUES (?, ?, ?)", (digest, number, piece))
+            connection.execute("INSERT INTO blobs (digest, number, content) VALUES (?, ?, ?)", (digest, number, piece))
 
 
 def get_blob(connection: apsw.Connection, digest: bytes) -> bytes:

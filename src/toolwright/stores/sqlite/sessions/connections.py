@@ -18,11 +18,10 @@ class SqliteConnectionStore:
         self._changes = changes
 
     async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
-        """Part of `ConnectionStore`."""
-
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO connections VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO connections (session, provider, detail, connected_at)"
+                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET detail = excluded.detail, connected_at = excluded.connected_at",
                 (session, provider, detail, at),
             )
@@ -34,7 +33,6 @@ class SqliteConnectionStore:
         await self._changes.change(None, work)
 
     async def get_connection(self, session: str, provider: str) -> tuple[bytes, float] | None:
-        """Part of `ConnectionStore`."""
         query = "SELECT detail, connected_at FROM connections WHERE session = ? AND provider = ?"
         row: Any = await self._changes.read(
             lambda connection: connection.execute(query, (session, provider)).fetchone()
@@ -42,14 +40,11 @@ class SqliteConnectionStore:
         return None if row is None else row
 
     async def list_connections(self, session: str) -> list[tuple[str, bytes, float]]:
-        """Part of `ConnectionStore`."""
         query = "SELECT provider, detail, connected_at FROM connections WHERE session = ? ORDER BY provider"
         rows: list[Any] = await self._changes.read(lambda connection: connection.execute(query, (session,)).fetchall())
         return rows
 
     async def delete_connection(self, session: str, provider: str) -> bool:
-        """Part of `ConnectionStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM connections WHERE session = ? AND provider = ?", (session, provider))
             return connection.changes() == 1

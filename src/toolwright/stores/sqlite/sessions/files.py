@@ -28,12 +28,9 @@ class SqliteFilesStore:
         self._changes = changes
 
     async def find_file(self, session: str, path: str) -> FileInfo | None:
-        """Part of `FilesStore`."""
         return await self._changes.read(lambda connection: _find(connection, session, path))
 
     async def read_file(self, session: str, path: str) -> tuple[FileInfo, bytes] | None:
-        """Part of `FilesStore`."""
-
         def work(connection: apsw.Connection) -> tuple[FileInfo, bytes] | None:
             found = _find(connection, session, path)
             if found is None:
@@ -43,7 +40,6 @@ class SqliteFilesStore:
         return await self._changes.read(work)
 
     async def read_piece(self, session: str, file: FileInfo, number: int) -> bytes | None:
-        """Part of `FilesStore`."""
         assert file.hash is not None
         query = (
             "SELECT content FROM files JOIN blobs USING (digest)"
@@ -56,16 +52,12 @@ class SqliteFilesStore:
     async def write_file(
         self, session: str, path: str, content: Content, writing: Writing, mark: Mark | None
     ) -> FileInfo:
-        """Part of `FilesStore`."""
-
         def work(connection: apsw.Connection) -> tuple[Any, ...]:
             return put_file(connection, session, path, content, writing)
 
         return FileInfo(*await self._changes.change(mark, work))
 
     async def make_directory(self, session: str, path: str, at: float, room: Room, mark: Mark | None) -> FileInfo:
-        """Part of `FilesStore`."""
-
         def work(connection: apsw.Connection) -> tuple[Any, ...]:
             _make_directories(connection, session, path, at)
             require_room(connection, session, "files", room)
@@ -75,7 +67,6 @@ class SqliteFilesStore:
         return FileInfo(*await self._changes.change(mark, work))
 
     async def list_files(self, session: str, path: str) -> list[FileInfo]:
-        """Part of `FilesStore`."""
         query = f"SELECT {_COLUMNS} FROM files WHERE session = ? AND parent = ? ORDER BY path"
 
         def work(connection: apsw.Connection) -> list[FileInfo]:
@@ -85,8 +76,6 @@ class SqliteFilesStore:
         return await self._changes.read(work)
 
     async def delete_file(self, session: str, path: str, recursive: bool, host: bool, mark: Mark | None) -> int:
-        """Part of `FilesStore`."""
-
         def work(connection: apsw.Connection) -> int:
             found = _find(connection, session, path)
             if found is None and path != ROOT:
@@ -105,14 +94,13 @@ class SqliteFilesStore:
         return await self._changes.change(mark, work)
 
     async def scan_files(self, session: str, path: str, after: Portion | None) -> Portion:
-        """Part of `FilesStore`."""
         return await self._changes.read(lambda connection: _scan(connection, session, path, after))
 
 
 def put_file(
     connection: apsw.Connection, session: str, path: str, content: Content, writing: Writing
 ) -> tuple[Any, ...]:
-    """Write a file inside the transaction of the caller, and return what `FileInfo` is made of.
+    """Write a file inside the transaction of the caller, and return the fields of `FileInfo`.
 
     Raises:
         ServiceError: it may not be written, or the quota is used up.
@@ -123,7 +111,8 @@ def put_file(
         _make_directories(connection, session, parent_of(path), writing.at)
     put_blob(connection, content.digest, content.pieces())
     connection.execute(
-        "INSERT INTO files VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
+        "INSERT INTO files (session, path, parent, directory, digest, size, readonly, created_at, updated_at)"
+        " VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
         " digest = excluded.digest, size = excluded.size, readonly = ifnull(?6, readonly),"
         " updated_at = excluded.updated_at",
         (session, path, parent_of(path), content.digest, content.size, writing.readonly, writing.at),
@@ -149,7 +138,7 @@ def _info(
 
 
 def _make_directories(connection: apsw.Connection, session: str, path: str, at: float) -> None:
-    """Make a directory and what is missing above it: where one is, those above it are."""
+    """Make a directory and the missing ones above it: above an existing one, all exist."""
     missing: list[str] = []
     while path != ROOT:
         found = _find(connection, session, path)
@@ -159,7 +148,8 @@ def _make_directories(connection: apsw.Connection, session: str, path: str, at: 
         missing.append(path)
         path = parent_of(path)
     connection.executemany(
-        "INSERT INTO files VALUES (?, ?, ?, 1, NULL, 0, 0, ?, ?)",
+        "INSERT INTO files (session, path, parent, directory, digest, size, readonly, created_at, updated_at)"
+        " VALUES (?, ?, ?, 1, NULL, 0, 0, ?, ?)",
         [(session, each, parent_of(each), at, at) for each in reversed(missing)],
     )
 

@@ -19,17 +19,15 @@ class SqliteKeyValueStore:
         self._changes = changes
 
     async def get_value(self, session: str, key: str) -> bytes | None:
-        """Part of `KeyValueStore`."""
         query = "SELECT value FROM key_values WHERE session = ? AND key = ?"
         found: bytes | None = await self._changes.read(lambda connection: one(connection, query, (session, key)))
         return found
 
     async def set_value(self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None) -> None:
-        """Part of `KeyValueStore`."""
-
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO key_values VALUES (?1, ?2, ?3, ?4, ?4)"
+                "INSERT INTO key_values (session, key, value, created_at, updated_at)"
+                " VALUES (?1, ?2, ?3, ?4, ?4)"
                 " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
                 (session, key, value, at),
             )
@@ -38,8 +36,6 @@ class SqliteKeyValueStore:
         await self._changes.change(mark, work)
 
     async def delete_value(self, session: str, key: str, mark: Mark | None) -> bool:
-        """Part of `KeyValueStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM key_values WHERE session = ? AND key = ?", (session, key))
             return connection.changes() == 1
@@ -47,7 +43,6 @@ class SqliteKeyValueStore:
         return await self._changes.change(mark, work)
 
     async def list_keys(self, session: str, prefix: str) -> list[KeyInfo]:
-        """Part of `KeyValueStore`."""
         query = (
             "SELECT key, created_at, updated_at FROM key_values"
             " WHERE session = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key"

@@ -30,11 +30,10 @@ class SqliteResourceStore:
         room: Room,
         mark: Mark | None,
     ) -> tuple[float, float]:
-        """Part of `ResourceStore`."""
-
         def work(connection: apsw.Connection) -> tuple[float, float]:
             created: Any = connection.execute(
-                "INSERT INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT DO UPDATE"
+                "INSERT INTO resources (session, id, kind, name, status, metadata, created_at, updated_at)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT DO UPDATE"
                 " SET kind = excluded.kind, name = excluded.name, status = excluded.status,"
                 " metadata = excluded.metadata, updated_at = excluded.updated_at RETURNING created_at, updated_at",
                 (session, id, kind, name, status, metadata, at),
@@ -63,13 +62,11 @@ class SqliteResourceStore:
         return row
 
     async def get_resource(self, session: str, id: str) -> ResourceRow | None:
-        """Part of `ResourceStore`."""
         query = f"SELECT {_COLUMNS} FROM resources WHERE session = ? AND id = ?"
         row: Any = await self._changes.read(lambda connection: connection.execute(query, (session, id)).fetchone())
         return None if row is None else row
 
     async def list_resources(self, session: str, kind: str | None, status: str | None) -> list[ResourceRow]:
-        """Part of `ResourceStore`."""
         query = (
             f"SELECT {_COLUMNS} FROM resources WHERE session = ?1"
             " AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY id"
@@ -80,8 +77,6 @@ class SqliteResourceStore:
         return rows
 
     async def delete_resource(self, session: str, id: str, mark: Mark | None) -> bool:
-        """Part of `ResourceStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM resources WHERE session = ? AND id = ?", (session, id))
             return connection.changes() == 1

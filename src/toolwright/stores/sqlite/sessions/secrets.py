@@ -21,17 +21,15 @@ class SqliteSecretStore:
         self._changes = changes
 
     async def get_secret(self, session: str, name: str) -> Sealed | None:
-        """Part of `SecretStore`."""
         query = "SELECT master, wrapped, sealed FROM secrets WHERE session = ? AND name = ?"
         row: Any = await self._changes.read(lambda connection: connection.execute(query, (session, name)).fetchone())
         return None if row is None else _row(*row)
 
     async def set_secret(self, session: str, name: str, row: Sealed, at: float, room: Room, mark: Mark | None) -> None:
-        """Part of `SecretStore`."""
-
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO secrets VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO UPDATE SET"
+                "INSERT INTO secrets (session, name, master, wrapped, sealed, created_at, updated_at)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO UPDATE SET"
                 " master = excluded.master, wrapped = excluded.wrapped, sealed = excluded.sealed,"
                 " updated_at = excluded.updated_at",
                 (session, name, row.master, row.wrapped, row.sealed, at),
@@ -41,8 +39,6 @@ class SqliteSecretStore:
         await self._changes.change(mark, work)
 
     async def delete_secret(self, session: str, name: str, mark: Mark | None) -> bool:
-        """Part of `SecretStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             connection.execute("DELETE FROM secrets WHERE session = ? AND name = ?", (session, name))
             return connection.changes() == 1
@@ -50,19 +46,16 @@ class SqliteSecretStore:
         return await self._changes.change(mark, work)
 
     async def list_secrets(self, session: str) -> list[KeyInfo]:
-        """Part of `SecretStore`."""
         query = "SELECT name, created_at, updated_at FROM secrets WHERE session = ? ORDER BY name"
         rows: list[Any] = await self._changes.read(lambda connection: connection.execute(query, (session,)).fetchall())
         return [KeyInfo(*row) for row in rows]
 
     async def all_secrets(self, session: str) -> list[tuple[str, Sealed]]:
-        """Part of `SecretStore`."""
         query = "SELECT name, master, wrapped, sealed FROM secrets WHERE session = ? ORDER BY name"
         rows: list[Any] = await self._changes.read(lambda connection: connection.execute(query, (session,)).fetchall())
         return [(name, _row(*row)) for name, *row in rows]
 
     async def secrets_after(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, Sealed]]:
-        """Part of `SecretStore`."""
         query = (
             "SELECT session, name, master, wrapped, sealed FROM secrets"
             " WHERE (session, name) > (?, ?) ORDER BY session, name LIMIT ?"
@@ -73,8 +66,6 @@ class SqliteSecretStore:
         return [(session, name, _row(*row)) for session, name, *row in rows]
 
     async def rewrap_secrets(self, changes: list[tuple[str, str, Sealed, Sealed]]) -> int:
-        """Part of `SecretStore`."""
-
         def work(connection: apsw.Connection) -> int:
             moved = 0
             for session, name, old, new in changes:
@@ -88,19 +79,18 @@ class SqliteSecretStore:
         return await self._changes.change(None, work)
 
     async def keep_fingerprints(self, before: Sealed | None, row: Sealed) -> Sealed:
-        """Part of `SecretStore`."""
-
         def work(connection: apsw.Connection) -> Sealed:
             found = fingerprints_of(connection)
             if found != before and found is not None:
                 return found
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('fingerprints', ?)", (jsonx.encode(row),))
+            connection.execute(
+                "INSERT OR REPLACE INTO meta (name, value) VALUES ('fingerprints', ?)", (jsonx.encode(row),)
+            )
             return row
 
         return await self._changes.change(None, work)
 
     async def sealed_steps_after(self, after: StepKey, limit: int) -> list[tuple[StepKey, bytes]]:
-        """Part of `SecretStore`."""
         query = (
             "SELECT session, scope, call_id, label, payload FROM effects"
             " WHERE (session, scope, call_id, label) > (?, ?, ?, ?) AND label LIKE 'step:%'"
@@ -112,8 +102,6 @@ class SqliteSecretStore:
         return [((session, scope, call, label), bytes(payload)) for session, scope, call, label, payload in rows]
 
     async def rewrap_steps(self, changes: list[tuple[StepKey, bytes, bytes]]) -> int:
-        """Part of `SecretStore`."""
-
         def work(connection: apsw.Connection) -> int:
             moved = 0
             for key, old, new in changes:

@@ -24,8 +24,7 @@ from toolwright.stores.contracts.archives import (
     Usage,
     details_of,
 )
-from toolwright.stores.sqlite.background.run_resources import abandon_resources
-from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.background.runs import PENDING, abandon_resources
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.side_connection import visit
@@ -53,8 +52,6 @@ class SqliteArchiveStore:
         self._path = path
 
     async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> T:
             if not _exists(connection, session):
                 raise ServiceError(f"There is no session {session!r:.200}; check its id", "not_found")
@@ -67,12 +64,10 @@ class SqliteArchiveStore:
             connection.execute("BEGIN")  # one moment for all rows
             return work(connection)
 
-        # On a connection of its own: a long export holds nobody up.
+        # On a connection of its own: a long export blocks no other work.
         return await visit(self._path, snapshot)
 
     async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> T:
             if _exists(connection, session):
                 if not replace:
@@ -88,8 +83,6 @@ class SqliteArchiveStore:
         return await self._changes.attempt(work)
 
     async def list_sessions(self) -> list[SessionInfo]:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> list[SessionInfo]:
             found: dict[str, dict[str, Usage]] = {}
             for session, service, entries, size in connection.execute(
@@ -124,8 +117,6 @@ class SqliteArchiveStore:
         return await self._changes.read(work)
 
     async def delete_session(self, session: str) -> bool:
-        """Part of `ArchiveStore`."""
-
         def work(connection: apsw.Connection) -> bool:
             there = _exists(connection, session)
             _remove(connection, session)
@@ -180,7 +171,7 @@ class _Sink:
             raise ValueError(f"it is there twice, or lacks something ({error})") from error
 
     def add_blob(self, hash: str, pieces: Iterable[bytes]) -> None:
-        # Read to its end even where the content is there: what the archive has must be what it says.
+        # Read to its end even if the content is stored already: the archive must match its index.
         digest = bytes.fromhex(hash)
         put_blob(self._connection, digest, pieces)
         for _ in pieces:

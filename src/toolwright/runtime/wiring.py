@@ -1,0 +1,110 @@
+"""The parts of an opened runtime, wired in one function. Owns the references between parts; each part owns its work.
+
+From below: the storage and the pools, the sessions over them, the background work over these, and the verbs of a
+runtime. Nothing is assigned to a part after it was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+
+from toolwright.app_options import AppSettings, OpenOptions
+from toolwright.background.background import Background
+from toolwright.background.checks import limits_of
+from toolwright.background.spawn import Runs
+from toolwright.background.triggers import Triggers
+from toolwright.calls.execute.process_pool import ProcessPool
+from toolwright.calls.execute.thread_pool import ThreadPool
+from toolwright.calls.policy import Policy
+from toolwright.calls.record import MemoryCallLog
+from toolwright.calls.schedule.admission import Limit
+from toolwright.clock import Clock, Deadlines
+from toolwright.event_file import JsonLinesSink
+from toolwright.runtime.capabilities import Arranged, LateCapabilities
+from toolwright.runtime.lifespan import LifespanTask
+from toolwright.runtime.stores import Storage
+from toolwright.schedules.firing import Scheduler
+from toolwright.schedules.schedules import Schedules
+from toolwright.session.archive.admin import Archives
+from toolwright.session.core import BackgroundClients
+from toolwright.session.inbox import Inbox
+from toolwright.session.open_sessions import OpenSessions
+from toolwright.session.parts import Lifetime, SharedParts
+from toolwright.stores.contracts.sessions import Quotas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """The parts of an opened runtime."""
+
+    app: AppSettings
+    arranged: Arranged
+    late_capabilities: LateCapabilities
+    lifespan: LifespanTask | None
+    storage: Storage
+    shared: SharedParts
+    sessions: OpenSessions
+    background: Background
+    inbox: Inbox
+    archives: Archives
+    event_files: list[JsonLinesSink] = field(default_factory=list)
+
+
+def wire(
+    app: AppSettings,
+    arranged: Arranged,
+    options: OpenOptions,
+    storage: Storage,
+    clock: Clock,
+    lifespan: LifespanTask | None,
+    deps: object,
+) -> Parts:
+    """Make the parts of a runtime, each with the parts that it uses."""
+    policy, quotas, call_log = app.policy or Policy(), app.quotas or Quotas(), options.get("call_log")
+    late = LateCapabilities(app, arranged.active)
+    shared = SharedParts(
+        lifetime=Lifetime(asyncio.get_running_loop()),
+        tools=arranged.tools,
+        late_capabilities=late.of,
+        policy=policy,
+        authority=policy.authority,
+        quotas=quotas,
+        clock=clock,
+        call_log=MemoryCallLog() if call_log is None else call_log,
+        model=app.model,
+        deps=deps,
+        effects=storage.effects,
+        new_journal=storage.new_journal,
+        stores=storage.stores,
+        alone=storage.store is None,
+        durable=storage.durable,
+        vault=storage.vault,
+        deadlines=Deadlines(clock),
+        threads=ThreadPool(policy.runtime_concurrency),
+        processes=ProcessPool(),
+        limit=Limit("a slot of the runtime", policy.runtime_concurrency),
+    )
+    # Sessions start background work, which runs in sessions: each session is given its clients when it is opened.
+    sessions = OpenSessions(
+        shared,
+        app.hooks.and_those_of(arranged.active),
+        lambda: BackgroundClients(
+            partial(Runs, background), partial(Schedules, background), partial(Triggers, background)
+        ),
+    )
+    scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
+    background = Background(shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due])
+    return Parts(
+        app=app,
+        arranged=arranged,
+        late_capabilities=late,
+        lifespan=lifespan,
+        storage=storage,
+        shared=shared,
+        sessions=sessions,
+        background=background,
+        inbox=Inbox(shared, sessions),
+        archives=Archives(shared, sessions),
+    )

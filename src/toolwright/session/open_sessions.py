@@ -1,0 +1,158 @@
+"""The sessions that are open in this process. Owns that each id has one, by whichever way it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from toolwright.calls.hooks import Hooks, Projector
+from toolwright.calls.policy import Policy
+from toolwright.calls.redactor import Redactor
+from toolwright.errors import ToolwrightError
+from toolwright.session.core import BackgroundClients, SessionCore
+from toolwright.session.parts import SharedParts
+from toolwright.session.session import Session
+from toolwright.tools.outcome import encodable
+from toolwright.tools.registry import ToolSource
+from toolwright.tools.tool import Tool
+
+
+def require_session_id(session_id: object) -> None:
+    """Refuse a value that cannot be the id of a session.
+
+    Raises:
+        ToolwrightError: it is not text, or has no form in UTF-8.
+    """
+    if not isinstance(session_id, str) or not session_id or encodable(session_id) != session_id:
+        raise ToolwrightError(f"The session id {session_id!r:.200} is not usable; use non-empty text")
+
+
+class OpenSessions:
+    """The sessions of a runtime.
+
+    A session is opened by the program, by a background run of it, or by a call that opens a child session. The program
+    may still give tools and a policy to a session that only background runs have used.
+    """
+
+    def __init__(self, shared: SharedParts, hooks: Hooks, background: Callable[[], BackgroundClients]) -> None:
+        self._shared = shared
+        self._hooks = hooks
+        self._background = background
+        self._cores: dict[str, SessionCore] = {}
+        self._sessions: dict[str, Session] = {}
+        self._only_runs: set[str] = set()  # sessions that only background runs have used
+        # Child sessions live as long as their calls, or another reference to one.
+        self._children: WeakValueDictionary[str, SessionCore] = WeakValueDictionary()
+
+    def session(
+        self,
+        session_id: str,
+        tools: ToolSource | None = None,
+        policy: Policy | None = None,
+        projector: Projector | None = None,
+    ) -> Session:
+        """The session of an id, for the program; it is opened if it is not yet."""
+        core = self.open(session_id, tools, policy, projector)
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = Session(core)
+        return session
+
+    def open(
+        self,
+        session_id: str,
+        tools: ToolSource | None = None,
+        policy: Policy | None = None,
+        projector: Projector | None = None,
+    ) -> SessionCore:
+        """The inside of the session of an id, which the program opens."""
+        core = self._find(session_id)
+        if core is None:
+            hooks = self._hooks if projector is None else Hooks(self._hooks.before, self._hooks.after, projector)
+            core = self._make(session_id, policy or self._shared.policy, hooks)
+        elif tools is not None or policy is not None or projector is not None:
+            if session_id not in self._only_runs:
+                raise ToolwrightError(
+                    f"The session {session_id!r} is open already; give its tools and its policy when it is first made"
+                )
+            core.set_up(policy or core.policy, projector)
+        if tools is not None:
+            core.tools.push(tools)
+        self._only_runs.discard(session_id)
+        self._cores[session_id] = core
+        return core
+
+    def core(self, session_id: str) -> SessionCore:
+        """The inside of the session of an id, for its background runs; it is opened if it is not yet."""
+        core = self._cores.get(session_id)
+        if core is None:
+            self._shared.lifetime.require_open()
+            require_session_id(session_id)
+            core = self._children.get(session_id)
+            if core is None:
+                core = self._make(session_id, self._shared.policy, self._hooks)
+            self._cores[session_id] = core
+            self._only_runs.add(session_id)
+        return core
+
+    def get(self, session_id: str) -> SessionCore | None:
+        """The inside of a session that is open, child sessions excepted."""
+        return self._cores.get(session_id)
+
+    def forget(self, session_id: str) -> None:
+        """Forget a session: its policy, its own tools, and its calls that only this process remembers."""
+        del self._cores[session_id]
+        self._sessions.pop(session_id, None)
+
+    def all(self) -> set[SessionCore]:
+        """Every session that is open, child sessions among them."""
+        return {*self._cores.values(), *self._children.values()}
+
+    def tool(self, session_id: str, name: str) -> Tool | None:
+        """The tool that the session of an id has here under a name."""
+        core = self._find(session_id)
+        return (self._shared.tools if core is None else core.tools).snapshot().get(name)
+
+    def tool_names(self) -> list[str]:
+        """The names of the tools that background runs can use here."""
+        names = set(self._shared.tools.snapshot())
+        if not self._shared.durable:
+            for core in self._cores.values():
+                names.update(core.tools.snapshot())
+        return sorted(names)
+
+    async def redacted(self, session_id: str, text: str) -> str:
+        """A text that somebody outside wrote about a session, without the secrets of that session."""
+        return await (self._children.get(session_id) or self.core(session_id)).redacted(text)
+
+    async def redactor(self, session_id: str) -> Redactor | None:
+        """Removes the secrets of a session from values; None where it has none."""
+        return await (self._children.get(session_id) or self.core(session_id)).redactor()
+
+    def close(self) -> None:
+        """Search log records no longer for the secrets of the sessions."""
+        for core in self._cores.values():
+            core.close()
+
+    def _find(self, session_id: str) -> SessionCore | None:
+        return self._cores.get(session_id) or self._children.get(session_id)
+
+    def _make(self, session_id: str, policy: Policy, hooks: Hooks, tools: ToolSource | None = None) -> SessionCore:
+        return SessionCore(
+            self._shared,
+            session_id,
+            policy,
+            hooks,
+            background=self._background(),
+            open_child=self._open_child,
+            tools=tools,
+        )
+
+    def _open_child(
+        self, parent: SessionCore, session_id: str, policy: Policy, restrictions: tuple[Policy, ...]
+    ) -> SessionCore:
+        core = self._find(session_id)
+        if core is None:
+            core = self._children[session_id] = self._make(session_id, policy, parent.hooks, parent.tools)
+        core.follow(policy, restrictions)
+        return core

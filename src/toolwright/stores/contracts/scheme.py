@@ -1,0 +1,62 @@
+"""The contract of a URL scheme: how its stores are opened and inspected. Owns the form of a location; opens nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from toolwright.clock import Clock
+from toolwright.stores.contracts.inspection import StoreInspector
+from toolwright.stores.contracts.store import Store
+
+SCHEME_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+
+
+class StoreOptions(Struct, frozen=True, kw_only=True):
+    """How a store is to be opened.
+
+    `sync` is "full" where acknowledged writes must survive the loss of power, "normal" where surviving the end of the
+    process is enough. `clock` is the clock of the runtime, for tests; a store that has a clock of its own uses that for
+    leases.
+    """
+
+    sync: Literal["full", "normal"] = "full"
+    clock: Clock | None = None
+
+
+class StoreScheme(Protocol):
+    """How the stores of a URL scheme are opened and looked into. Implemented by `stores/sqlite/scheme.py`."""
+
+    async def open(self, url: str, options: StoreOptions) -> Store:
+        """Open the store of a URL as one more owner; a missing one is created.
+
+        Raises:
+            StoreError: the URL is not usable, or the store cannot be opened.
+            StoreUnavailable: it cannot be reached now.
+        """
+        ...
+
+    def inspect(self, url: str) -> StoreInspector:
+        """Look after the store of a URL. Nothing is opened yet.
+
+        Raises:
+            StoreError: the URL is not usable.
+        """
+        ...
+
+
+def is_url(location: str | Path) -> bool:
+    """True for a URL, False for a path."""
+    scheme, found, _ = str(location).partition("://")
+    return bool(found) and isinstance(location, str) and bool(SCHEME_NAME.fullmatch(scheme))
+
+
+def file_of(location: str | Path) -> Path | None:
+    """The file that a location names; None for the URL of a store that is not a file."""
+    text = str(location)
+    if not is_url(text):
+        return Path(text)
+    return Path(text.partition("://")[2].removeprefix("/")) if text.lower().startswith("sqlite://") else None
