@@ -1,4 +1,4 @@
-"""How a call is stopped. Owns its cancellation and its grace; what it ends with is in `conclude`.
+"""How a call is stopped. Owns its cancellation and its grace; its outcome is made in `conclude`.
 
 A call that has not started is stopped at once. Code that runs is asked to stop and has its grace; then the call is
 given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
@@ -54,7 +54,7 @@ def cancel(run: ActiveCall, reason: str) -> None:
 
 
 def _ended(run: ActiveCall, task: asyncio.Task[None]) -> None:
-    """The task is over; a call that was cancelled before its first step has no outcome yet."""
+    """The task is finished; a call that was cancelled before its first step has no outcome yet."""
     if not run.concluded:
         end_now(run, cancelled(run))
 
@@ -121,7 +121,7 @@ def released(run: ActiveCall) -> None:
 
 
 def meaning(run: ActiveCall, error: BaseException) -> Failure | Cancelled:
-    """What an exception of the tool's code means for its call: that it was stopped, or that it failed."""
+    """The meaning of an exception of the tool's code for its call: that it was stopped, or that it failed."""
     task = run.task
     asked = task is not None and task.cancelling() > 0
     while task is not None and task.cancelling() > 0:

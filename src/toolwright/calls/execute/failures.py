@@ -1,4 +1,4 @@
-"""What it means when a call does not end as it should. Owns turning exceptions into failures."""
+"""Failed calls. Owns turning exceptions into failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("toolwright.calls")
 
 
 class Cancelled(Struct, frozen=True):
-    """What a call that was stopped ends with."""
+    """The end of a call that was stopped."""
 
     reason: str
     may_have_run: bool
@@ -60,7 +60,7 @@ def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure
 
 
 def internal(error: BaseException) -> Failure:
-    """The failure for an exception nobody expected: the model reads one sentence, the record has the rest."""
+    """The failure for an unexpected exception: the model reads one sentence, the record has the rest."""
     return Failure(
         category="internal",
         code="internal_error",

@@ -1,4 +1,4 @@
-"""What a value must keep to. Owns holding it against the tool's output schema and the limits of its size."""
+"""The checks of a value. Owns the tool's output schema and the limits of size."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def too_many_parts() -> Failure:
 
 
 def size_beside(result: Any) -> int:
-    """Characters of what a tool gave beside its value: raw output, images, attachments."""
+    """The length of a result beside its value, in characters: raw output, images, attachments."""
     size = len(result.raw_output) if isinstance(result.raw_output, str) else 0
     for items in (result.images, result.attachments):
         if isinstance(items, list | tuple):
@@ -84,7 +84,7 @@ def size_beside(result: Any) -> int:
 
 
 def too_much_beside(result: Any, policy: Policy) -> Failure | None:
-    """The failure of a tool whose raw output, images and attachments are longer than the policy lets them be."""
+    """The failure of a tool whose raw output, images and attachments are longer than the policy allows."""
     size = size_beside(result)
     if size <= policy.max_output_bytes:
         return None
@@ -92,7 +92,7 @@ def too_much_beside(result: Any, policy: Policy) -> Failure | None:
 
 
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
-    """What is wrong with a value by its schema; one that cannot be checked does not fit either."""
+    """The problem of a value by its schema; a value that cannot be checked does not fit either."""
     detail: str | None = None
     data: dict[str, Any] | None = None
     try:

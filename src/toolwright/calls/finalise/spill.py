@@ -30,11 +30,11 @@ log = logging.getLogger("toolwright.calls")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 Keep = Callable[[str], Awaitable[str]]
-"""Keeps the whole output of a call in a file of its session, and returns the path."""
+"""Stores the whole output of a call in a file of its session, and returns the path."""
 
 
 async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
-    """Cut what the model reads; the whole goes to a file first."""
+    """Cut the text for the model; the whole goes to a file first."""
     if outcome.status == "success":
         where = await _spill(outcome, text, policy, keep)
         shown = await off_loop(
@@ -55,15 +55,15 @@ async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -
 
 
 async def persisted(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
-    """Keep what a tool gave whole in a file, though it is short enough for the model."""
+    """Store the whole result of a tool in a file, though it is short enough for the model."""
     return replace(outcome, spilled_to=await _spill(outcome, text, policy, keep))
 
 
 async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> str | None:
     """Write the whole text to a file named after the call; None when that fails, for the marker must not lie.
 
-    The file is one of the session's, unless the policy names a directory of the host. What was written before, for an
-    outcome that comes from the journal, is not written again.
+    The file is one of the session's, unless the policy names a directory of the host. A file that was written before,
+    for an outcome that comes from the journal, is not written again.
     """
     if outcome.replayed and (outcome.spilled_to is not None or policy.spill_dir is None):
         return outcome.spilled_to
@@ -110,7 +110,7 @@ def save_output(folder: Path, call_id: str, data: bytes) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """See to it that what was made in a folder has its name there after a power cut."""
+    """Sync a folder, so that the names of new files in it survive a power cut."""
     # Not every system lets a folder be opened, nor every file system have it synced: there is no surer way then.
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY)

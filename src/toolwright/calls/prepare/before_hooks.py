@@ -20,7 +20,7 @@ from toolwright.tools.session_protocols import SessionView
 log = logging.getLogger("toolwright.calls")
 
 ANSWERS = (Answer, Success, Failure, ConnectionRequired)
-"""What ends a call in the tool's place."""
+"""A hook's answer that ends a call in the tool's place."""
 
 
 async def run_before_hooks(

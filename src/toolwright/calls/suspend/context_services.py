@@ -1,4 +1,4 @@
-"""What a running tool may ask for. Owns the far side of `ToolContext`; does not own the run itself."""
+"""The services of a running tool. Owns the far side of `ToolContext`; does not own the execution itself."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class RunServices:
         run = self._run
         model = run.env.model
         if model is None:
-            # The model reads the error, the owner the log: each is told what it can do.
+            # The error is for the model, the log for the owner: each says what its reader can do.
             log.warning("Tool %r asks a model, and there is none; give one to App(model=...)", run.name)
             raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
@@ -188,7 +188,7 @@ class RunServices:
         await emit(self._run, name, payload, key)
 
     def _warn(self, method: str, usable: str) -> None:
-        """Say in the log, once for each call, that a report cannot be used. Its content may be secret: it stays out."""
+        """Log, once for each call, that a report cannot be used. Its content may be secret: it is not logged."""
         run = self._run
         if not run.warned_of_report:
             run.warned_of_report = True
@@ -201,7 +201,7 @@ class RunServices:
         if threading.get_ident() == env.thread_id:
             self._publish_here(event)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: there are no watchers any more
                 env.loop.call_soon_threadsafe(self._publish_here, event)
 
     def _publish_here(self, event: CallNote) -> None:
@@ -243,10 +243,10 @@ class Recorded:
 
 
 async def emit(run: ActiveCall, name: str, payload: Any, key: str | None) -> None:
-    """Check an event of a running call, keep it if the call is a process', and tell whoever watches.
+    """Check an event of a running call, store it if the call is that of a background run, and publish it.
 
     Raises:
-        ServiceError: the tool declares no such event, or the payload is not what it declares.
+        ServiceError: the tool declares no such event, or the payload does not fit its schema.
     """
     env = run.env
     data = _checked(run, name, payload)
@@ -266,9 +266,9 @@ async def emit(run: ActiveCall, name: str, payload: Any, key: str | None) -> Non
 
 
 def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
-    """The key of an event that was given none: its place among those of the attempt, and what it is.
+    """The key of an event without one: its position among the events of the attempt, and its content.
 
-    So it is kept once when another worker runs the call again. What is told otherwise then is kept, too.
+    So it is stored once when another worker runs the call again. A different event is stored, too.
     """
     run.emitted += 1
     return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"

@@ -1,4 +1,5 @@
-"""What a call waits for outside. Owns letting go of its slots, its time and its task, and taking them again."""
+"""Suspension: a call that waits for something outside. Owns releasing its slots, its time and its task, and taking them
+again."""
 
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ def park(run: ActiveCall, seconds: float | None) -> None:
     run.ran = run.key_taken = True
     deadline = None if seconds is None else now + seconds
     wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
-    run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
+    run.arguments = None  # They are not needed any more, and it may wait for long beside many others.
     run.watch = run.env.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
 
 
 def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
-    """Tell the world that the call waits for something outside."""
+    """Publish that the call waits for something outside."""
     run.owner.call_waits(run)
     if what in _FOR_A_PERSON:
         env = run.env
@@ -69,7 +70,7 @@ def complete(run: ActiveCall, news: Resolution | Exception) -> None:
 
 
 def step_out(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
-    """The tool's code waits for something outside: give back the slots, and stop its time."""
+    """The tool's code waits for something outside: release the slots, and stop its time."""
     run.waits += 1
     if run.waits == 1 and run.slot is None:
         run.plan.bucket.discard(run)
@@ -78,7 +79,7 @@ def step_out(run: ActiveCall, what: str, name: str, deadline: float | None) -> N
 
 
 async def step_in(run: ActiveCall) -> None:
-    """What the code waited for has come: go on once there is a slot."""
+    """The tool's wait is resolved: continue once there is a slot."""
     run.waits -= 1
     if run.stopping:
         return
