@@ -116,7 +116,7 @@ async def test_a_state_that_is_not_one_is_dropped_and_said_so(shell):
     await shell.open()
     await shell.session.kv.set(STATE_KEY, "bm90IGEgc3RhdGU=")
     outcome = await shell.run("echo on")
-    assert (outcome.value["stdout"], outcome.value["stderr"]) == ("on\n", "bash: what earlier calls left was lost\n")
+    assert (outcome.value["stdout"], outcome.value["stderr"]) == ("on\n", "bash: the state of earlier calls was lost\n")
     assert (await shell.run("echo on")).value["stderr"] == ""
 
 

@@ -111,7 +111,7 @@ class ChangeWatch:
         self._looking = None
         if not task.cancelled():
             if task.exception() is not None:
-                log.warning("What other processes changed cannot be read: %s", task.exception())
+                log.warning("The changes of other processes cannot be read: %s", task.exception())
             self._arm()
 
     async def _look(self) -> None:

@@ -48,7 +48,7 @@ def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
     require_background(tool, name, policy)
     if tool.definition.secret is not None:
         raise RunError(
-            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
+            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and the input of a run is stored; "
             "let it take the name of a secret of the session"
         )
     return tool
@@ -80,7 +80,7 @@ def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
     except ServiceError as error:
         raise RunError(str(error)) from error
     if hides(data):
-        raise RunError("The arguments hold the value of a secret, and would be kept; give the tool its name")
+        raise RunError("The arguments hold the value of a secret, and would be stored; give the tool its name")
     return data
 
 

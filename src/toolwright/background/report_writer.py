@@ -47,7 +47,7 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report cannot be written, and is tried again: %s", fault)
+                log.warning("The reports of background runs cannot be written, and are tried again: %s", fault)
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:
@@ -109,7 +109,7 @@ class ReportWriter:
         await self.flush(sink)
         now = self._clock.now()
         if await self._store.append(process.id, process.token, type, payload, key, now) is None:
-            raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
+            raise StoreError(f"This worker no longer holds the run {process.id!r}, and cannot write to it")
         self._bell.ring([process.id])
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER,
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
-UNRECORDED = "what the calls do could not be recorded"
+UNRECORDED = "the calls could not be recorded"
 """Why calls are stopped when the journal cannot be written."""
 
 

@@ -259,7 +259,7 @@ class WaitingRoom:
                 if watcher is not None:
                     watcher.tell(fault)
                 else:
-                    log.error("What other processes resolved could not be read", exc_info=fault)
+                    log.error("The resolutions of other processes could not be read", exc_info=fault)
 
         task.add_done_callback(done)
 
@@ -281,6 +281,6 @@ def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
     told = {
         "unknown": f"The call {call.call_id!r} of session {call.session!r} is not known here; it may have been removed",
         "revoked": f"The session {call.session!r} was revoked; nothing of it can be resolved any more",
-        "over": f"The call {call.call_id!r} is over, and no longer waits for this",
+        "over": f"The call {call.call_id!r} is finished, and no longer waits for this",
     }
     return KeyRefused(told[refused.why], refused.why)

@@ -59,7 +59,7 @@ class LifespanTask:
         manager = self._lifespan()
         if not hasattr(manager, "__aenter__") or not hasattr(manager, "__aexit__"):
             raise ToolwrightError(
-                f"The lifespan {self._lifespan!r:.200} gave {manager!r:.200}, which is no async context manager; "
+                f"The lifespan {self._lifespan!r:.200} gave {manager!r:.200}, which is not an async context manager; "
                 "write it under @contextlib.asynccontextmanager"
             )
         async with manager as value:

@@ -209,7 +209,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             return cls(**given)
         except (TypeError, ValueError, LookupError, AttributeError, PolicyError) as error:
             raise ToolDefinitionError(
-                f"{told!r:.200} is not the JSON form of a tool's definition ({error}); give what to_json returned"
+                f"{told!r:.200} is not the JSON form of a tool's definition ({error}); give the result of to_json"
             ) from error
 
     def _check(self) -> None:

@@ -158,7 +158,7 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
         ) from None
     except Exception as error:  # An annotation is a user's expression, and can fail in any way.
         raise ToolDefinitionError(
-            f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); annotate it with one."
+            f"{where} annotated {parameter.annotation!r}, which is not a type ({_reason(error)}); annotate it with one."
         ) from None
     if _names_generator(hint):
         raise ToolDefinitionError(f"{where} that is a generator, and a model gives a list; annotate it as list[...].")

@@ -354,8 +354,8 @@ def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) ->
     if definition.isolation == "process" and "deps" in needs:
         raise ToolDefinitionError(
             f"Tool {definition.name!r} takes ToolContext[...] with the dependencies of its app, and has "
-            "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and make "
-            "what it needs in the tool"
+            "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and "
+            "create the dependencies in the tool"
         )
 
 

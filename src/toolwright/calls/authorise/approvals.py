@@ -352,7 +352,7 @@ def _who(by: Any) -> str | None:
 
 def _pattern(pattern: Any) -> bytes:
     if not isinstance(pattern, Mapping):
-        raise ToolwrightError(f"always={pattern!r:.200} is no pattern; use a mapping, {{}} for all later calls")
+        raise ToolwrightError(f"always={pattern!r:.200} is not a pattern; use a mapping, {{}} for all later calls")
     try:
         return jsonx.canonical(dict(pattern))
     except (TypeError, ValueError, RecursionError) as error:

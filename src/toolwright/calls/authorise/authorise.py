@@ -210,7 +210,7 @@ def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -
         return verdict
     reason = f": {verdict.reason}" if verdict.reason else ""
     if verdict.effect == "ask":
-        reason += "; it needs an approval, and nobody is asked here"
+        reason += "; it needs approval, and this policy does not wait for one (on_ask='deny')"
     prepared.fail(
         Failure(
             category="permission_denied",

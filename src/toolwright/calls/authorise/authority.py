@@ -157,7 +157,7 @@ class RuleBook:
         try:
             written = jsonx.decode(stored)["policies"]
         except (jsonx.DecodeError, TypeError, KeyError) as error:
-            raise PolicyError(f"What the run may do was stored in a form that is not known: {error}") from error
+            raise PolicyError(f"The permissions of the run were stored in an unknown form: {error}") from error
         return tuple(
             Policy(
                 rules=[self._rule(rule, rules) for rule in each.get("rules", ())],

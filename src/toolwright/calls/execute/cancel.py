@@ -127,7 +127,7 @@ def meaning(run: ActiveCall, error: BaseException) -> Failure | Cancelled:
     while task is not None and task.cancelling() > 0:
         task.uncancel()
     if run.fault is not None:
-        return Cancelled("what it did could not be recorded", may_have_run=True)
+        return Cancelled("the call could not be recorded", may_have_run=True)
     if isinstance(error, NotBegun):
         log.error("Call %r of tool %r could not run: %s", run.call_id, run.name, error.fault)
         run.owner.machine_failed(error.fault)

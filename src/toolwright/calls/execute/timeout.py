@@ -70,7 +70,7 @@ def _queued_too_long(name: str, seconds: float) -> Failure:
     return Failure(
         category="timeout",
         code="queue_timeout",
-        message=f"Tool {name!r} waited {seconds:g} s for its turn and never ran",
+        message=f"Tool {name!r} waited {seconds:g} s for admission and never ran",
         source="runtime",
         data={"seconds": seconds},
     )

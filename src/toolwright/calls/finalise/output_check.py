@@ -106,7 +106,7 @@ def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
     return Failure(
         category="execution",
         code="invalid_output",
-        message=f"What {outcome.tool!r} returned {wrong}",
+        message=f"The return value of {outcome.tool!r} {wrong}",
         source="tool",
         detail=detail,
         data=data,

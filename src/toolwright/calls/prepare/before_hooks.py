@@ -41,7 +41,7 @@ async def run_before_hooks(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        entry.fail(broken("hook", "CancelledError: raised by a hook or prepare step, and by nobody else"))
+        entry.fail(broken("hook", "CancelledError: raised by a hook or prepare step, not by the runtime"))
     except Exception as error:
         log.exception("The way to call %r failed", entry.call_id)
         entry.fail(broken("hook", told(error)))

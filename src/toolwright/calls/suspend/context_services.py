@@ -193,7 +193,11 @@ class RunServices:
         if not run.warned_of_report:
             run.warned_of_report = True
             log.warning(
-                "The call %r of %r gave ctx.%s what it cannot show; give it %s", run.call_id, run.name, method, usable
+                "The call %r of %r gave ctx.%s a value that it cannot show; give it %s",
+                run.call_id,
+                run.name,
+                method,
+                usable,
             )
 
     def _publish(self, event: CallNote) -> None:
@@ -288,7 +292,7 @@ def _checked(run: ActiveCall, name: Any, payload: Any) -> bytes:
         raise ServiceError(f"The payload of event {name!r} of tool {run.name!r} is not usable: {error}") from error
     if problems:
         raise ServiceError(
-            f"The payload of event {name!r} of tool {run.name!r} is not what it declares:\n{summarise(problems)}"
+            f"The payload of event {name!r} of tool {run.name!r} does not fit its schema:\n{summarise(problems)}"
         )
     if len(data) > LARGEST_EVENT:
         raise ServiceError(

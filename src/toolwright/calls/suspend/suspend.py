@@ -48,7 +48,7 @@ def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -
     if what in _FOR_A_PERSON:
         env = run.env
         log.info(
-            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list what waits",
+            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
             run.call_id,
             run.name,
             _FOR_A_PERSON[what],

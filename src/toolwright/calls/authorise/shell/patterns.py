@@ -216,16 +216,18 @@ class ScriptPatterns:
     def perhaps(self, script: Script, place: Place = ANYWHERE) -> Match | None:
         """The parts of the script that may match."""
         for doubt in script.doubts:
-            return Match(f"what it runs cannot be known: {doubt}")
+            return Match(f"its commands cannot be known: {doubt}")
         patience = _Patience()
         for command in script.commands:
             if any(pattern.perhaps(command, patience) for pattern in self._commands):
-                return Match(f"it may run what is not allowed: {str(command)!r}")
+                return Match(f"it may run a command that is not allowed: {str(command)!r}")
             strange = command.stranger and not command.by_path
             if strange and any(pattern.within(command, patience) for pattern in self._commands):
-                return Match(f"{command.name!r} is not known, and may run what is not allowed: {str(command)!r}")
+                return Match(
+                    f"{command.name!r} is not known, and may run a command that is not allowed: {str(command)!r}"
+                )
         for doubt in script.write_doubts if self._writes else ():
-            return Match(f"what it writes cannot be known: {doubt}")
+            return Match(f"its writes cannot be known: {doubt}")
         for write, paths in self._paths(script, place):
             if any(pattern.perhaps(path, place, patience) for path in paths for pattern in self._writes):
                 return Match(f"it may write where it is not allowed: {write.target.spelled[:80]!r}")

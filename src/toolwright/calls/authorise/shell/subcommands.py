@@ -207,7 +207,7 @@ def _git(script: Script, words: Sequence[Word]) -> None:
     if given.at > 1:
         script.add_spelling([words[0], *words[given.at :]])
     if verb not in _GIT_VERBS:
-        return script.doubt(f"what 'git {verb}' runs is known only to its settings")
+        return script.doubt(f"the commands of 'git {verb}' are known only to its settings")
     texts = [word.text for word in rest]
     before = texts[: texts.index("--")] if "--" in texts else texts
     letters = _GIT_RUNNING_LETTERS.get(verb, "")
@@ -231,9 +231,9 @@ def _git(script: Script, words: Sequence[Word]) -> None:
         ):
             script.operand(word, f"git {verb}")
     if (verb == "bisect" and "run" in texts) or (verb == "submodule" and "foreach" in texts):
-        return script.doubt(f"what 'git {verb}' runs cannot be known")
+        return script.doubt(f"the commands of 'git {verb}' cannot be known")
     if verb in ("bisect", "submodule") and any(text is None for text in texts[:1]):
-        return script.doubt(f"what 'git {verb}' runs cannot be known")
+        return script.doubt(f"the commands of 'git {verb}' cannot be known")
     if verb == "config":
         return _git_config(script, rest)
     return None

@@ -36,7 +36,7 @@ RUNNING = names(
 def assign(script: Script, name: str, value: Word) -> None:
     """Note the effect of setting a variable on the commands of a script."""
     if name in DECIDING or name.startswith(_DECIDING_STARTS):
-        script.doubt(f"{name} decides what else runs")
+        script.doubt(f"{name} decides which other commands run")
     elif name in RUNNING:
         read_text(script, [value], name)
     elif name == "PATH":

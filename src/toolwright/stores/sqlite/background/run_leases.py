@@ -41,7 +41,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
     if registration.parent is not None:
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
         if one(connection, query, (registration.parent,)) is None:
-            raise RunError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
+            raise RunError(f"The run {registration.parent!r} is finished or cancelled, and starts no more runs", "over")
     if registration.options.tracked:
         _enter_tracked(connection, registration, limits)
         return

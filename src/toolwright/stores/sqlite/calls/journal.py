@@ -146,7 +146,7 @@ class SqliteJournalStore:
 
         begun = await self._writer.do(held, synced=synced)
         if begun is None:
-            raise StoreError(f"The process {id!r} is no longer this worker's, and begins no call")
+            raise StoreError(f"This worker no longer holds the run {id!r}, and begins no call")
         return begun
 
     def _require_held(self, connection: apsw.Connection, scopes: Iterable[str]) -> None:
@@ -158,7 +158,7 @@ class SqliteJournalStore:
         for scope in scopes:
             id = scope.removeprefix(RUN_SCOPE)
             if id != scope and one(connection, _HELD, (id, self.owner)) is None:
-                raise StoreError(f"The process {id!r} is no longer this worker's, and its calls are not written")
+                raise StoreError(f"This worker no longer holds the run {id!r}, and its calls are not written")
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         values = (started_at, *key, self.owner)

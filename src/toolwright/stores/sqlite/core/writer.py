@@ -223,8 +223,8 @@ class Writer:
             waited = time.monotonic() - began
             if waited > PATIENCE:
                 raise StoreError(
-                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s for its turn to "
-                    "write, while others wrote; let fewer programs write to it, or put it on a faster disk"
+                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s in the queue of "
+                    "writers; let fewer programs write to it, or put it on a faster disk"
                 )
         self._stall = STALL
         try:
