@@ -53,7 +53,7 @@ class Here:
         """Do the job of `bash`."""
         from toolwright.builtin import bash_child
 
-        link = _Link([piece async for piece in feed])
+        link: Any = _Link([piece async for piece in feed])
         answer = await asyncio.to_thread(bash_child.work, request, link)
         for note in link.notes:
             hear(note)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Unpack
 
 from toolwright.app_options import APP_OPTIONS, OPEN_OPTIONS, AppOptions, AppSettings, OpenOptions, require_known
-from toolwright.blocking import BlockingRuntime
+from toolwright.blocking import open_blocking
+from toolwright.blocking_types import BlockingRuntime
 from toolwright.runtime.capabilities import arrange
 from toolwright.runtime.opening import Opening
 from toolwright.runtime.runtime import Runtime, open_app
@@ -75,4 +76,4 @@ class App(AppSettings):
 
     def open_blocking(self, store: str | Path | Store = ":memory:", **options: Unpack[OpenOptions]) -> BlockingRuntime:
         """Open the app for code that is not async: the same methods, each waiting for its result."""
-        return BlockingRuntime(lambda: self.open(store, **options))
+        return open_blocking(lambda: self.open(store, **options))

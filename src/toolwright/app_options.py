@@ -153,7 +153,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
 """For each option: a test of its value, and the advice for a value that fails it."""
 
 
-def _is_lifespan(given: Any) -> bool:
+def _is_lifespan(given: object) -> bool:
     if not callable(given) or inspect.isasyncgenfunction(given) or inspect.iscoroutinefunction(given):
         return False
     try:
@@ -165,7 +165,7 @@ def _is_lifespan(given: Any) -> bool:
     return True
 
 
-def check_options(**given: Any) -> None:
+def check_options(**given: object) -> None:
     """Refuse an option that could never work.
 
     Raises:

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 from toolwright.errors import ToolwrightError
 
 
-def unusable(what: str, given: Any, use: str) -> ToolwrightError:
+def unusable(what: str, given: object, use: str) -> ToolwrightError:
     """The refusal of something that was given."""
     return ToolwrightError(f"The {what} {given!r:.200} is not usable; use {use}")
 
 
-def require_text(what: str, given: Any) -> str:
+def require_text(what: str, given: object) -> str:
     """Text, such as a reason.
 
     Raises:
@@ -26,7 +25,7 @@ def require_text(what: str, given: Any) -> str:
     return given
 
 
-def require_seconds(what: str, given: Any) -> float:
+def require_seconds(what: str, given: object) -> float:
     """Seconds to wait. A negative number is no time, as for the rest until an instant that is past.
 
     Raises:
@@ -37,7 +36,7 @@ def require_seconds(what: str, given: Any) -> float:
     return given
 
 
-def require_count(what: str, given: Any, least: int = 1) -> int:
+def require_count(what: str, given: object, least: int = 1) -> int:
     """A whole number.
 
     Raises:
@@ -48,7 +47,7 @@ def require_count(what: str, given: Any, least: int = 1) -> int:
     return given
 
 
-def require_path(what: str, given: Any) -> Path:
+def require_path(what: str, given: object) -> Path:
     """The path of a file.
 
     Raises:

@@ -6,11 +6,11 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from types import AsyncGeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from toolwright.background.handle import Run
 from toolwright.calls.batch import Batch
@@ -28,6 +28,11 @@ from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import SessionCatalogue
 from toolwright.tools.registry import ToolRegistry
 from toolwright.tools.scopes import ScopedRegistry
+
+if TYPE_CHECKING:
+    from toolwright.blocking_types import BlockingRuntime
+
+T = TypeVar("T")
 
 log = logging.getLogger("toolwright.blocking")
 
@@ -76,7 +81,7 @@ class LoopThread:
         self._ready.set()
         await self._end.wait()
 
-    def run(self, make: Callable[[], Any]) -> Any:
+    def run(self, make: Callable[[], Awaitable[T] | T]) -> T:
         """Call `make` on the thread, wait for its result, and wrap objects that live there.
 
         Raises:
@@ -85,14 +90,15 @@ class LoopThread:
         """
         if threading.current_thread() is self._thread:
             raise ToolwrightError("A blocking runtime was used on its own loop; use a sync tool, which has a thread")
-        answer: Future[Any] = Future()
-        tasks: list[asyncio.Task[Any]] = []
+        answer: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
 
-        async def call() -> Any:
+        async def call() -> T:
             result = make()
-            # A batch can be awaited, but a caller that starts one wants the batch itself.
-            waits = inspect.isawaitable(result) and not isinstance(result, _LIVES_THERE)
-            return await result if waits else result
+            # A batch can be awaited, but the caller of `start_batch` wants to hold it.
+            if inspect.isawaitable(result) and not isinstance(result, _LIVES_THERE):
+                return await cast("Awaitable[T]", result)
+            return result
 
         def start() -> None:
             tasks.append(asyncio.create_task(call()))
@@ -113,11 +119,14 @@ class LoopThread:
             self._answers.discard(answer)
         return self.reflect(answer.result())
 
-    def reflect(self, thing: Any) -> Any:
+    def reflect(self, thing: T) -> T:
         """The thing itself, or a portal to it when it belongs to the thread; in a list, to each that does."""
-        if type(thing) is list:
-            return [self.reflect(item) for item in thing]
-        return BlockingPortal(thing, self) if isinstance(thing, _LIVES_THERE) else thing
+        reflected: object = thing
+        if isinstance(thing, list):
+            reflected = [self.reflect(item) for item in thing]
+        elif isinstance(thing, _LIVES_THERE):
+            reflected = BlockingPortal(thing, self)
+        return cast("T", reflected)  # a portal has the same methods, and waits for what they give
 
     def close(self) -> None:
         """End the loop and its thread."""
@@ -131,7 +140,7 @@ class LoopThread:
             log.warning("A tool does not stop; its thread is left behind and ends with the program")
 
 
-def _answer(answer: Future[Any], task: asyncio.Task[Any]) -> None:
+def _answer(answer: Future[T], task: asyncio.Task[T]) -> None:
     with suppress(InvalidStateError):
         if task.cancelled():  # by the end of the loop: an interrupted caller no longer waits
             answer.set_exception(RuntimeClosed(_CLOSED))
@@ -148,19 +157,19 @@ class BlockingPortal:
         self._target = target
         self._loop_thread = thread
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = getattr(self._target, name)
         if not callable(found) or isinstance(found, type):
             return self._loop_thread.reflect(found)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             return self._loop_thread.run(lambda: found(*args, **kwargs))
 
         return call
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         if not hasattr(self._target, "__aiter__"):
             yield from self._loop_thread.run(lambda: list(self._target))
             return
@@ -179,33 +188,42 @@ class BlockingPortal:
             yield item
 
     def __len__(self) -> int:
-        size: int = self._loop_thread.run(lambda: len(self._target))
-        return size
+        return self._loop_thread.run(lambda: len(self._target))
 
     def __bool__(self) -> bool:
         return True
 
-    def __contains__(self, item: Any) -> bool:
-        found: bool = self._loop_thread.run(lambda: item in self._target)
-        return found
+    def __contains__(self, item: object) -> bool:
+        return self._loop_thread.run(lambda: bool(item in self._target))
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._loop_thread.run(self._target.close)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._target) if not name.startswith("_")]
 
     def __repr__(self) -> str:
         return f"<blocking {self._target!r}>"
 
 
-class BlockingRuntime(BlockingPortal):
+def open_blocking(open_runtime: Callable[[], Awaitable[object]]) -> BlockingRuntime:
+    """Open a runtime on a thread of its own, and return its portal."""
+    return cast("BlockingRuntime", _RuntimePortal(open_runtime))
+
+
+class _RuntimePortal(BlockingPortal):
     """A runtime on a thread of its own. Use it in a `with` block, or close it."""
 
-    def __init__(self, open_runtime: Callable[[], Any]) -> None:
+    def __init__(self, open_runtime: Callable[[], Awaitable[object]]) -> None:
+        async def opened() -> Any:
+            return await open_runtime()
+
         thread = LoopThread()
         try:
-            super().__init__(thread.run(open_runtime), thread)
+            super().__init__(thread.run(opened), thread)
         except BaseException:
             thread.close()
             raise
@@ -219,5 +237,5 @@ class BlockingRuntime(BlockingPortal):
         finally:
             self._loop_thread.close()
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

@@ -26,7 +26,7 @@ class Clock(Protocol):
 
     def monotonic(self) -> float: ...
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> Timer: ...
+    def call_at(self, when: float, callback: Callable[..., Any], *args: object) -> Timer: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -39,7 +39,7 @@ class SystemClock:
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> Timer:
+    def call_at(self, when: float, callback: Callable[..., Any], *args: object) -> Timer:
         loop = asyncio.get_running_loop()
         return loop.call_at(loop.time() + when - time.monotonic(), callback, *args)
 

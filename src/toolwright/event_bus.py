@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 from weakref import WeakValueDictionary
 
 from toolwright.argument_checks import require_count
@@ -111,7 +110,7 @@ class Subscription:
     def __enter__(self) -> Subscription:
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 

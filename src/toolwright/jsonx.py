@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Give msgspec a form it knows of a value it does not know."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
@@ -45,7 +45,7 @@ class TooDeep(msgspec.DecodeError, ValueError):
         super().__init__(f"it is nested more than {DEEPEST} levels deep")
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Encode a value as compact JSON bytes.
 
     Raises:
@@ -66,7 +66,7 @@ canonical_unchecked = _canonical
 """The same as `canonical`, for such a value."""
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Encode with sorted keys: equal values give equal bytes. Raises the same errors as `encode`."""
     data = _canonical(value)
     if len(data) > SHALLOW:

@@ -192,7 +192,7 @@ def _room_after_items(items: Iterable[Any], room: int, depth: int) -> int:
     return room
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: object) -> dict[str, Any]:
     """The fields of an object that has a JSON form, by name; none of any other object."""
     if isinstance(value, dict):
         return value
@@ -210,7 +210,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return {}
 
 
-def encode_in_pieces(value: Any, most: int) -> bytes:
+def encode_in_pieces(value: object, most: int) -> bytes:
     """The JSON of a value, as `jsonx.encode` gives it, made by many short calls. Meant for a thread.
 
     Raises:
@@ -237,13 +237,13 @@ class _Pieces:
         if self._size > self._most:
             raise TooLong(self._size)
 
-    def _encode(self, value: Any, depth: int) -> bytes:
+    def _encode(self, value: object, depth: int) -> bytes:
         data = jsonx.encode(value)
         if len(data) > jsonx.SHALLOW:
             jsonx.require_shallow(b"[" * depth + data + b"]" * depth)
         return data
 
-    def write(self, value: Any, depth: int) -> None:
+    def write(self, value: object, depth: int) -> None:
         if depth > jsonx.DEEPEST:
             raise jsonx.TooDeep
         if room_after(value, PIECE, depth) >= 0:

@@ -28,7 +28,7 @@ def instant_text(seconds: float) -> str | float:
         return seconds
 
 
-def _field(name: str, value: Any) -> Any:
+def _field(name: str, value: object) -> object:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_instant(name):
         return instant_text(value)
     return _value(value)
@@ -38,7 +38,7 @@ def _is_instant(name: str) -> bool:
     return name in ("at", "instant", "deadline") or name.endswith("_at")
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     tell = getattr(value, "to_json", None)
     if tell is not None and not isinstance(value, type):
         return tell()

@@ -47,3 +47,12 @@ def test_the_page_of_decisions_lists_each_of_them_once_by_its_title():
     files = sorted(file for file in folder.glob("*.md") if file.name != "README.md")
     titles = [file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for file in files]
     assert listed == [(str(int(file.name[:4])), title, file.name) for file, title in zip(files, titles, strict=True)]
+
+
+def test_the_life_of_a_call_names_every_file_of_the_stages():
+    page = (ROOT / "docs" / "life-of-a-tool-call.md").read_text(encoding="utf-8")
+    calls = ROOT / "src" / "toolwright" / "calls"
+    files = [file for file in calls.rglob("*.py") if file.name != "__init__.py" and "shell" not in file.parts]
+    assert [str(file.relative_to(calls)) for file in files if f"/{file.relative_to(calls)})" not in page] == []
+    for label, link in re.findall(r"\[`([^`]+)`\]\(([^)]+\.py)\)", page):
+        assert link.endswith(label) or label.endswith("/")

@@ -20,7 +20,7 @@ async def test_a_completion_that_comes_before_the_tool_ends_is_the_outcome(place
     go = asyncio.Event()
 
     @tool(timeout=0.2 if then == "late" else 30)
-    async def order(ctx: ToolContext) -> str:
+    async def order(ctx: ToolContext) -> str | dict[str, str]:
         keys.put_nowait(ctx.completion_key())
         await go.wait()
         if then == "fails":

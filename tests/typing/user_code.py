@@ -170,5 +170,24 @@ async def with_a_runtime() -> None:
     Runtime.open(":memory:", tool=[add])  # error
 
 
+def without_async() -> None:
+    with app.open_blocking("store.db", sync="normal") as runtime:
+        session = runtime.session("s1")
+        assert_type(session.call("add", a=1), ToolOutcome)
+        assert_type(session.run_batch([], read_only=True), list[ToolOutcome])
+        session.run_batch([], readonly=True)  # error
+        assert_type(session.files.read("/a"), str)
+        session.files.raed("/a")  # error
+        run = session.spawn("add", {"a": 1}, title="sum")
+        assert_type(run.wait(timeout=3.0), ToolOutcome)
+        for event in run.follow():
+            print(event.type)
+        batch = session.start_batch([])
+        assert_type(batch.wait(), list[ToolOutcome])
+        runtime.sesion("s1")  # error
+    Runtime.open_blocking(tools=[add]).close()
+    Runtime.open_blocking(tool=[add])  # error
+
+
 def returns_a_coroutine() -> Coroutine[Any, Any, str]:
     return look_up("a", ctx=1)  # error

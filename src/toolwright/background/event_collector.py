@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from toolwright.background.output import Gathered, LogText, live_tail
 from toolwright.clock import Clock
@@ -138,10 +137,10 @@ def _progress(event: CallProgress) -> Progress | None:
     return Progress(current, total, unit, label)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     # A value that is not a number is not below anything either.
     return value if isinstance(value, (int, float)) and abs(value) < 2**63 else None
 
 
-def _words(text: Any) -> str:
+def _words(text: object) -> str:
     return encodable(text if isinstance(text, str) else str(text))

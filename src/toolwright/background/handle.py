@@ -184,7 +184,7 @@ class Run:
         background.watch.ring([self.id])
         await self.refresh()
 
-    async def signal(self, name: str, payload: Any = None) -> int:
+    async def signal(self, name: str, payload: object = None) -> int:
         """Send a signal, which its tool takes by `ctx.receive(name)`; return how many of this name it was sent.
 
         Raises:
@@ -208,7 +208,7 @@ class Run:
 
     # --- for its host, which may be in any process
 
-    async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
+    async def append(self, name: str, payload: object = None, *, key: str | None = None, tell: bool = False) -> int:
         """Append an event of the host's own to a run that is not over, and return its number.
 
         Args:
@@ -272,7 +272,7 @@ class Run:
         await self.refresh()
         return not lost
 
-    async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
+    async def finish(self, value: object = None, *, summary: str | None = None) -> bool:
         """End a tracked run with a value. False when it was finished already: the first end counts.
 
         `summary` stands in the message to the session; without it, the beginning of the value does.

@@ -48,7 +48,7 @@ def tracked_tool(name: Any) -> Tool:
         ) from error
 
 
-def require_event_name(name: Any) -> str:
+def require_event_name(name: object) -> str:
     """The name of an event that a host appends.
 
     Raises:
@@ -62,7 +62,7 @@ def require_event_name(name: Any) -> str:
     return name
 
 
-def require_payload(payload: Any) -> bytes:
+def require_payload(payload: object) -> bytes:
     """The JSON of an event's payload.
 
     Raises:
@@ -92,7 +92,13 @@ def progress_of(current: Any, total: Any, label: str | None, unit: Any) -> Progr
 
 
 def report_of(
-    process: BackgroundRun, at: float, *, status: str | None, progress: Progress | None, output: str | None, stream: Any
+    process: BackgroundRun,
+    at: float,
+    *,
+    status: str | None,
+    progress: Progress | None,
+    output: str | None,
+    stream: object,
 ) -> Report:
     """A host's report on a tracked run, as its store has it."""
     gathered, tail = Gathered(process.log_chars), None

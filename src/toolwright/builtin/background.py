@@ -257,7 +257,7 @@ async def cancel_run(
     gives=shape({"run_id": "string", "name": "string", "number": "integer"}),
 )
 async def signal_run(
-    ctx: ToolContext, run_id: str, name: Annotated[str, Field(min_length=1, max_length=200)], payload: Any = None
+    ctx: ToolContext, run_id: str, name: Annotated[str, Field(min_length=1, max_length=200)], payload: object = None
 ) -> object:
     """Send a signal to a background run whose tool takes signals. They arrive in the order they were sent.
 

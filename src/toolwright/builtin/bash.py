@@ -154,7 +154,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
     async def bash(
         command: Annotated[str, Field(description="The script.", min_length=1, max_length=65_536)], ctx: ToolContext
     ) -> Success:
-        async def run(command: str) -> Any:
+        async def run(command: str) -> object:
             return msgspec.to_builtins(await _run(command, ctx, bounds))
 
         done = msgspec.convert(await ctx.step("run", run, command, on_crash="rerun"), _Run)
@@ -273,7 +273,7 @@ async def _in_child(
     limits: BashLimits,
     rules: Policies,
     loaded: Loaded,
-    state: Any,
+    state: object,
     live: _Live,
 ) -> _Answer:
     request = {
@@ -345,7 +345,7 @@ class _Live:
         self._sent: list[str] = []
         self.overflowed = False
 
-    def take(self, pieces: Any) -> None:
+    def take(self, pieces: object) -> None:
         """Send pieces of output, each a stream and a text."""
         for piece in pieces if isinstance(pieces, list) else ():
             match piece:

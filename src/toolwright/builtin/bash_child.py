@@ -15,9 +15,12 @@ import secrets
 import shlex
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bashkit import Bash, BashError, BuiltinResult, CommandStatus, FileSystem
+
+if TYPE_CHECKING:
+    from toolwright.limited_children.far_side import Link
 
 ROOT = "/workspace"
 _CONTROLS = [chr(number) for number in range(32) if number not in (9, 10, 13)]
@@ -40,7 +43,7 @@ _OF_THE_SHELL = {
 _MAKE_EXECUTABLE = ("chmod", "install", "mkfifo")
 
 
-def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
+def work(request: dict[str, Any], link: Link) -> dict[str, Any]:
     """Run a script over the files that follow the request, and return its result."""
     script = _Script(request, link)
     script.load()
@@ -48,7 +51,7 @@ def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
 
 
 class _Script:
-    def __init__(self, request: dict[str, Any], link: Any) -> None:
+    def __init__(self, request: dict[str, Any], link: Link) -> None:
         self._request = request
         self._link = link
         self._limits = request["limits"]
@@ -279,7 +282,7 @@ def _compile(name: str, line: str | None) -> tuple[re.Pattern[str], re.Pattern[s
 class _Output:
     """Output on its way to watchers. Small pieces that follow each other closely are sent as one."""
 
-    def __init__(self, link: Any, most: int) -> None:
+    def __init__(self, link: Link, most: int) -> None:
         self._link = link
         self._room = most
         self._lock = threading.Lock()
@@ -330,7 +333,7 @@ class _Output:
             self._link.note([[stream, "".join(texts)] for stream, *texts in waiting], hold=hold)
 
 
-def _sink(stream: Any) -> Any:
+def _sink(stream: Any) -> object:
     async def write(data: bytes) -> None:
         await stream.write(data)
 
@@ -361,7 +364,7 @@ def _empty() -> Any:
 _programs_made: list[Any] = []
 
 
-def _programs() -> Any:
+def _programs() -> object:
     """Files for the commands of the interpreter, for scripts that call them by their usual path."""
     if not _programs_made:
         files = _empty()

@@ -36,7 +36,7 @@ def _files() -> Capability:
     )
 
 
-def _web(**settings: Any) -> Capability:
+def _web(**settings: object) -> Capability:
     web = import_module("toolwright.builtin.web")
     _require_known("web", settings, inspect.signature(web.web_fetch_tool).parameters)
     return Capability(
@@ -49,7 +49,7 @@ def _web(**settings: Any) -> Capability:
     )
 
 
-def _virtual_bash(**settings: Any) -> Capability:
+def _virtual_bash(**settings: object) -> Capability:
     bash = import_module("toolwright.builtin.bash")
     _require_known("virtual_bash", settings, bash.BashLimits.__struct_fields__)
     return Capability(
@@ -143,7 +143,7 @@ _MAKERS: dict[str, Callable[..., Capability]] = {
 NAMES = tuple(_MAKERS)
 
 
-def capability(name: str, **settings: Any) -> Capability:
+def capability(name: str, **settings: object) -> Capability:
     """A built-in capability, made with these settings: `web` takes those of `web_fetch_tool`, `virtual_bash` those of
     `BashLimits`, `tool_search` takes `matches`.
 

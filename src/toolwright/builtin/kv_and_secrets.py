@@ -35,7 +35,7 @@ def _listed(found: list[KeyInfo], limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def _require(action: str, field: str, given: Any) -> Any:
+def _require(action: str, field: str, given: object) -> Any:
     if given is _LEFT_OUT:
         raise ToolError(
             f"The action {action!r} needs {field!r}; give it", category="invalid_arguments", code="missing_argument"
@@ -77,7 +77,7 @@ async def kv_store(
     ctx: ToolContext,
     action: Literal["get", "set", "delete", "list"],
     key: Key | None = None,
-    value: Any = _LEFT_OUT,
+    value: object = _LEFT_OUT,
     prefix: Annotated[str, Field(max_length=255)] = "",
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
 ) -> object:

@@ -23,7 +23,7 @@ UNRECORDED = "the calls could not be recorded"
 """Why calls are stopped when the journal cannot be written."""
 
 
-def end_now(run: ActiveCall, result: Any) -> None:
+def end_now(run: ActiveCall, result: object) -> None:
     """End a call from outside its task."""
     if run.concluded:
         return
@@ -36,7 +36,7 @@ def end_now(run: ActiveCall, result: Any) -> None:
         run.env.hold_task(run.late)
 
 
-async def _finish_late(run: ActiveCall, result: Any) -> None:
+async def _finish_late(run: ActiveCall, result: object) -> None:
     outcome = await run.owner.finaliser.finish(run, result)
     if run.late is not None:
         run.late = None

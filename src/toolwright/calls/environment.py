@@ -102,7 +102,7 @@ class CallEnvironment:
         secret_names: Callable[[], Awaitable[Sequence[str]]],
         view: SessionView,
         know: Callable[[], Awaitable[None]] | None = None,
-        deps: Any = NO_LIFESPAN,
+        deps: object = NO_LIFESPAN,
     ) -> None:
         self.session_id = session_id
         self.clock = clock

@@ -146,7 +146,7 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-async def invoke(function: Callable[..., Any], *args: Any) -> Any:
+async def invoke(function: Callable[..., Any], *args: object) -> Any:
     """Call code of the host or of a tool, sync or async. It raises only an `Exception`, so that it ends one call."""
     answer = invoke_now(function, *args)
     return await awaited(answer) if inspect.isawaitable(answer) else answer
@@ -165,7 +165,7 @@ async def awaited(answer: Awaitable[Any]) -> Any:
         raise RuntimeError(f"{type(error).__name__} was raised") from error
 
 
-def invoke_now(function: Callable[..., Any], *args: Any) -> Any:
+def invoke_now(function: Callable[..., Any], *args: object) -> Any:
     """Call code of the host or of a tool that must answer at once."""
     try:
         return function(*args)

@@ -451,16 +451,16 @@ def _place_of(tool: Tool) -> Place:
     return Place(tool.definition.directory, tool.definition.mount)
 
 
-def _tuple_of(given: Any) -> tuple[Any, ...]:
+def _tuple_of(given: object) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, Iterable) else (given,)
 
 
-def _require_count(name: str, value: Any, least: int) -> None:
+def _require_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PolicyError(f"Policy.{name} is {value!r}; use a whole number of at least {least}")
 
 
-def _require_seconds(name: str, value: Any, *, above: bool) -> None:
+def _require_seconds(name: str, value: object, *, above: bool) -> None:
     wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf")
     if wrong or (above and value == 0):
         raise PolicyError(

@@ -59,7 +59,7 @@ class Redactor(Protocol):
         """Of JSON, which stays JSON: numbers and keys are looked at too."""
         ...
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         """Of a value that a tool gave, whatever it is."""
         ...
 
@@ -87,7 +87,7 @@ class Keeper(Protocol):
         """
         ...
 
-    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
+    def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
         """Redact a call's secret argument from now on, if it is long enough to be searched for.
 
         With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
@@ -107,7 +107,7 @@ class Keeper(Protocol):
         """Redact from now on whatever `learn_argument` put off."""
         ...
 
-    def pass_on(self, heir: Any) -> None:
+    def pass_on(self, heir: object) -> None:
         """Let the keeper of a child session redact the secrets that are redacted here."""
         ...
 
@@ -129,7 +129,7 @@ def unsealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
     return env.keeper.unseal(name, payload) if payload.startswith(SEALED) else payload
 
 
-def weight(value: Any) -> int:
+def weight(value: object) -> int:
     """About how many bytes of a value must be searched."""
     if isinstance(value, (str, bytes)):
         return len(value)
@@ -164,7 +164,7 @@ def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset
 _PLAIN: dict[str, str] = {}
 
 
-def _redacted(redactor: Redactor, value: Any, encoding: str | None) -> Any:
+def _redacted(redactor: Redactor, value: object, encoding: str | None) -> Any:
     if value is None or value is UNSET or isinstance(value, bool) or encoding == "of payload":
         return value
     if encoding == "base64":
@@ -200,7 +200,7 @@ def _hash(redactor: Redactor, digest: str) -> str:
     return digest if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
 
-def _data(redactor: Redactor, data: Any) -> Any:
+def _data(redactor: Redactor, data: object) -> Any:
     """Content in base64. Looked at as it was before: in the middle of base64, a handle would spoil the rest."""
     if not isinstance(data, str):
         return data
@@ -258,7 +258,7 @@ async def show_arguments(run: ActiveCall) -> None:
     run.record.raw_arguments = shown
 
 
-async def off_loop(size: int, function: Callable[..., _T], *arguments: Any) -> _T:
+async def off_loop(size: int, function: Callable[..., _T], *arguments: object) -> _T:
     """The result of a function that searches some bytes: on the loop where these are few, else in a thread."""
     return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
@@ -342,14 +342,14 @@ async def learn_secrets(env: CallEnvironment, calls: Iterable[Any], tools: Mappi
                     await asyncio.to_thread(_search, env.redactor, arguments)
 
 
-def _name_and_arguments(call: Any) -> tuple[Any, Any]:
+def _name_and_arguments(call: object) -> tuple[Any, Any]:
     """The name and the arguments of a call in either of its forms."""
     if isinstance(call, ToolCall):
         return call.name, call.arguments
     return (call.get("name"), call.get("arguments")) if isinstance(call, Mapping) else (None, None)
 
 
-def _search(redactor: Redactor, arguments: Any) -> None:
+def _search(redactor: Redactor, arguments: object) -> None:
     redactor.json(jsonx.canonical(arguments))
 
 
@@ -366,7 +366,7 @@ def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:
     return jsonx.canonical({**arguments, parameter: instead(arguments[parameter])})
 
 
-def _told_apart(env: CallEnvironment, name: str, value: Any) -> str:
+def _told_apart(env: CallEnvironment, name: str, value: object) -> str:
     try:
         return f"[secret #{env.keeper.fingerprint(name, jsonx.canonical(value))[:16]}]"
     except SecretsError:

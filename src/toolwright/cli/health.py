@@ -154,7 +154,7 @@ class WorkerMetrics:
 class _Handler(WSGIRequestHandler):
     timeout = PATIENCE
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """A probe every few seconds is not worth a log line."""
 
 
@@ -172,5 +172,5 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A client that disconnects is not worth a log line."""

@@ -7,7 +7,7 @@ of the call and a name within it, never a position: work that runs side by side 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -52,7 +52,7 @@ def require_same_input(effect: Effect, kept: Kept) -> None:
     )
 
 
-def differences(path: str, before: Any, now: Any) -> Iterator[str]:
+def differences(path: str, before: object, now: object) -> Iterator[str]:
     """Where two JSON values differ, one line for each place."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
@@ -66,6 +66,6 @@ def differences(path: str, before: Any, now: Any) -> Iterator[str]:
         yield f"{path}: {_short(before)} before, {_short(now)} now"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = jsonx.encode(value).decode()
     return text if len(text) <= 60 else text[:59] + "…"

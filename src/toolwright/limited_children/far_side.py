@@ -50,7 +50,7 @@ class Link:
             at += count
         return bytes(data)
 
-    def note(self, value: Any, *, hold: bool = False) -> None:
+    def note(self, value: object, *, hold: bool = False) -> None:
         """Send a message to the parent while the job runs. Any thread may. `hold` sends it together with the next
         message."""
         self.send(["note", value], hold=hold)

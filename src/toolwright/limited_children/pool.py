@@ -95,7 +95,7 @@ class _Child:
             await self.receive()
         self.most_memory = self.memory() + max(_LEAST_GROWTH, job.memory // 2)
 
-    async def send(self, message: Any, feed: AsyncIterable[Any] | None) -> None:
+    async def send(self, message: object, feed: AsyncIterable[Any] | None) -> None:
         """Send a request, and after it the messages of its feed. Short messages are sent together, to wake the child
         once."""
         assert self._writer is not None
@@ -161,12 +161,12 @@ class ChildPool:
     async def run(
         self,
         job: ChildJob,
-        request: Any,
+        request: object,
         *,
         seconds: float,
         feed: AsyncIterable[Any] | None = None,
         hear: Callable[[Any], None] | None = None,
-    ) -> Any:
+    ) -> object:
         """Let a child do a job, and return its answer.
 
         `seconds` begin when the child has everything it needs: the request, and after it each message of `feed`. `hear`
@@ -301,7 +301,7 @@ class ChildPool:
         return ChildFailed(f"its process ended {when} (signal {how})", "died")
 
 
-def _append(waiting: bytearray, message: Any) -> None:
+def _append(waiting: bytearray, message: object) -> None:
     data = msgspec.msgpack.encode(message)
     waiting += far_side.HEADER.pack(len(data))
     waiting += data

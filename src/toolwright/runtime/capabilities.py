@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from toolwright.app_options import AppSettings
 from toolwright.tools.capability import Beneath, Capability, activate, add_tools
-from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource, is_source
 
 
 class Arranged(NamedTuple):
@@ -26,11 +26,14 @@ def arrange(app: AppSettings) -> Arranged:
     Raises:
         CapabilityError: a capability cannot be used, or brings a tool whose name another tool has.
     """
-    tools = app.tools
-    own: Any = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+    if is_source(app.tools):
+        followed = app.tools
+        active = _activated(app, followed.snapshot(), app.capabilities)
+        # It belongs to its owner and is not changed: the tools of capabilities lie beneath it.
+        return Arranged(followed, add_tools(active, to=Beneath(followed)) if active else followed, active)
+    own = ToolRegistry(app.tools)
     active = _activated(app, own.snapshot(), app.capabilities)
-    # A registry that is followed belongs to its owner and is not changed: the tools of capabilities lie beneath it.
-    return Arranged(own, add_tools(active, to=Beneath(own) if active and own is tools else own), active)
+    return Arranged(own, add_tools(active, to=own), active)
 
 
 class LateCapabilities:

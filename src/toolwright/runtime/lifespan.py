@@ -22,7 +22,7 @@ class LifespanTask:
         self._value: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 
-    async def enter(self) -> Any:
+    async def enter(self) -> object:
         """Enter the lifespan and return its value.
 
         Raises:

@@ -21,7 +21,8 @@ from toolwright.argument_checks import require_count
 from toolwright.background.handle import Run, find_run
 from toolwright.background.triggers import occur
 from toolwright.background.worker import Worker
-from toolwright.blocking import BlockingRuntime
+from toolwright.blocking import open_blocking
+from toolwright.blocking_types import BlockingRuntime
 from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.hooks import Projector
@@ -57,7 +58,7 @@ class Runtime:
         self._parts = parts
         self._closing: asyncio.Task[None] | None = None
         self.app = parts.app
-        self.tools = parts.arranged.own
+        self.tools: ToolRegistry = parts.arranged.own
         """The tools that the app was given. A registry that is made for this runtime takes more tools."""
         self.policy = parts.shared.policy
         self.clock = parts.shared.clock
@@ -79,7 +80,7 @@ class Runtime:
     def open_blocking(store: str | Path | Store = ":memory:", **options: Unpack[RuntimeOptions]) -> BlockingRuntime:
         """Open a runtime for code that is not async: the same methods, each waiting for its result."""
         app, opening = _split("Runtime.open_blocking()", options)
-        return BlockingRuntime(lambda: open_app(app, store, opening))
+        return open_blocking(lambda: open_app(app, store, opening))
 
     async def close(self) -> None:
         """Cancel running work, wait for it to stop within its grace, and end threads and processes.

@@ -263,7 +263,7 @@ class Schedules:
         return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
-        """The schedules of the session, the oldest first: all, or those that are not finished."""
+        """The schedules of the session, the oldest first: all, or only the unfinished ones."""
         return [self._handle(schedule) for schedule in await self._store.list(self._session.id, active=active)]
 
     async def get(self, id: str) -> ScheduleHandle:

@@ -54,7 +54,7 @@ class Inbox:
         self._controller = shared.effects
         self._clock = shared.clock
 
-    async def resolve(self, key: str, value: Any) -> Resolved:
+    async def resolve(self, key: str, value: object) -> Resolved:
         """Complete the wait of a key with a value."""
         named = self._read(key, "completion", "event")
         return await self._settle(named, Resolution("ok", self._clock.now(), _json(value)))
@@ -77,7 +77,7 @@ class Inbox:
         named = self._read(key, "completion", "event")
         return await self._settle(named, Resolution("expired", self._clock.now()))
 
-    async def signal(self, key: str, payload: Any) -> int:
+    async def signal(self, key: str, payload: object) -> int:
         """Send a signal, and return how many of its name were sent."""
         return await self._controller.signal(self._read(key, "signal"), _json(payload))
 
@@ -168,7 +168,7 @@ def _shown(standing: Standing) -> Resolved:
     return Resolved(standing.first, resolution.status, value, resolution.failure, resolution.reason, resolution.at)
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     try:
         return jsonx.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

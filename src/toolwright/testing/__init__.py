@@ -3,13 +3,19 @@
 from toolwright.testing.clock import FakeClock
 from toolwright.testing.crash import CrashKit, StoredCall
 from toolwright.testing.failing_tool import failing_tool
+from toolwright.testing.fake_context import Emitted, FakeContext, Output, Progress, Recorded
 from toolwright.testing.inside_program import crash_point, die, hear, note, say
 from toolwright.testing.programs import Ended, Running, Zygote
 
 __all__ = [
     "CrashKit",
+    "Emitted",
     "Ended",
     "FakeClock",
+    "FakeContext",
+    "Output",
+    "Progress",
+    "Recorded",
     "Running",
     "StoredCall",
     "Zygote",

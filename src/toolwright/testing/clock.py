@@ -67,7 +67,7 @@ class FakeClock:
         """The seconds advanced so far."""
         return self._elapsed
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any) -> FakeTimer:
+    def call_at(self, when: float, callback: Callable[..., Any], *args: object) -> FakeTimer:
         """Run `callback` when `monotonic()` reaches `when`; an instant that has passed is due at the next advance."""
         timer = FakeTimer(when, callback, args)
         heapq.heappush(self._timers, (when, next(self._order), timer))

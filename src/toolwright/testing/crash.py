@@ -55,7 +55,7 @@ class CrashKit:
         self._zygote = zygote or self._own
         self._started: list[Running] = []
 
-    def run(self, program: Program, **given: Any) -> Ended:
+    def run(self, program: Program, **given: object) -> Ended:
         """Run a program to its end.
 
         Raises:
@@ -66,7 +66,7 @@ class CrashKit:
             raise AssertionError(f"The program was killed. It printed:\n{ended.output}")
         return ended
 
-    def kill_at(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Ended:
+    def kill_at(self, point: str, program: Program, *, nth: int = 1, **given: object) -> Ended:
         """Run a program and kill it when it reaches a crash point for the n-th time.
 
         Raises:
@@ -78,22 +78,22 @@ class CrashKit:
             raise AssertionError(f"The program ended before it passed {point!r} {nth} x; it passed {passed}")
         return ended
 
-    def kill_after(self, seconds: float, program: Program, **given: Any) -> Ended:
+    def kill_after(self, seconds: float, program: Program, **given: object) -> Ended:
         """Run a program and kill it after this time, wherever it is; `killed` is False when it had ended."""
         running = self.start(program, **given)
         running.listen(seconds)
         return running.kill()
 
-    def start(self, program: Program, **given: Any) -> Running:
+    def start(self, program: Program, **given: object) -> Running:
         """Start a program: read its messages, send it words, kill it, or wait for it."""
         return self._start(program, given, None, 1)
 
-    def start_doomed(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
+    def start_doomed(self, point: str, program: Program, *, nth: int = 1, **given: object) -> Running:
         """Start a program that is killed when it reaches a crash point for the n-th time, while other programs
         continue."""
         return self._start(program, given, point, nth)
 
-    def start_frozen(self, point: str, program: Program, *, nth: int = 1, **given: Any) -> Running:
+    def start_frozen(self, point: str, program: Program, *, nth: int = 1, **given: object) -> Running:
         """Start a program and return when it is stopped at a crash point; it continues when it is thawed.
 
         Its earlier messages are available.
@@ -106,7 +106,7 @@ class CrashKit:
             pass
         return running
 
-    def points(self, program: Program, **given: Any) -> list[tuple[str, int]]:
+    def points(self, program: Program, **given: object) -> list[tuple[str, int]]:
         """Run a program to its end, here, and list the points it passed: each name with 1, 2, … as often as passed."""
         passed = self.run(program, **given).passed
         return [(name, nth) for name, count in passed.items() for nth in range(1, count + 1)]
@@ -153,7 +153,7 @@ class CrashKit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _start(

@@ -99,7 +99,7 @@ RUN_VERBS = {
 class Crashing:
     """A part of a store, with a crash point before and after each verb that writes."""
 
-    def __init__(self, inner: Any, verbs: Mapping[str, str] = VERBS) -> None:
+    def __init__(self, inner: object, verbs: Mapping[str, str] = VERBS) -> None:
         self.inner = inner
         self.verbs = verbs
 
@@ -109,7 +109,7 @@ class Crashing:
         if what is None:
             return found
 
-        async def use(*given: Any, **options: Any) -> Any:
+        async def use(*given: Any, **options: object) -> object:
             times = len(given[0]) if name == "finish_all" else 1  # each of its calls passes the points
             for _ in range(times):
                 crash_point(f"before {what}")
@@ -177,14 +177,14 @@ class CrashingPlan(plan.ToolPlan):
 class CrashingProcessPool(ProcessPool):
     """The process pool of tools, with the same two points: in this process, because this one is killed."""
 
-    async def run(self, *given: Any, **options: Any) -> Any:
+    async def run(self, *given: Any, **options: Any) -> object:
         return await _enclosed(functools.partial(super().run, **options))(*given)
 
 
 def install() -> None:
     """Put the points into the runtime of this process."""
 
-    async def open_store(*given: Any) -> Any:
+    async def open_store(*given: Any) -> object:
         return CrashingStore(await opening.open_store(*given))
 
     apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
@@ -204,7 +204,7 @@ def _before_a_commit() -> bool:
 
 
 def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    async def run(*given: Any) -> Any:
+    async def run(*given: object) -> object:
         crash_point("before the tool runs")
         try:
             return await invoke(*given)
@@ -215,7 +215,7 @@ def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 
 
 def _enclosed_sync(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*given: Any) -> Any:
+    def run(*given: object) -> object:
         crash_point("before the tool runs")
         try:
             return invoke(*given)

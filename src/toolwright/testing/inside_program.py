@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from toolwright.errors import ToolwrightError
 
@@ -43,7 +43,7 @@ class Stage:
                 # To this thread: if it were sent to the process, another thread would take it while this one continues.
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
-    def send(self, kind: Kind, what: Any) -> None:
+    def send(self, kind: Kind, what: object) -> None:
         os.write(self._answers, json.dumps([kind, what]).encode() + b"\n")
 
     def write(self, text: str) -> None:
@@ -77,7 +77,7 @@ def note(text: str) -> None:
     _stage().write(text)
 
 
-def say(what: Any) -> None:
+def say(what: object) -> None:
     """Send a value to the test, as JSON."""
     _stage().send("said", what)
 

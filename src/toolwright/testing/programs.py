@@ -51,7 +51,7 @@ class Zygote:
         self._requests = self._process.stdin
         self.answers = self._process.stdout
 
-    def ask(self, **request: Any) -> None:
+    def ask(self, **request: object) -> None:
         self._requests.write(json.dumps(request).encode() + b"\n")
 
     def answer(self) -> int:
@@ -82,7 +82,7 @@ class Running:
         zygote.ask(pipes=str(pipes), **request)
         self.pid = zygote.answer()
 
-    def hear(self) -> Any:
+    def hear(self) -> object:
         """Wait for its next message.
 
         Raises:

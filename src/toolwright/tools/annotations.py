@@ -44,7 +44,7 @@ class _InjectedContext:
 
     __tool_context__ = True
 
-    def __class_getitem__(cls, deps: Any) -> Any:
+    def __class_getitem__(cls, deps: object) -> object:
         return Annotated[cls, deps]
 
 
@@ -117,14 +117,14 @@ def names_visible_to(function: Callable[..., Any], localns: Mapping[str, Any] | 
     return Names({"ToolContext": _InjectedContext, **module_names}, dict(ChainMap(*map(dict, scopes))))
 
 
-def resolve_annotation(annotation: Any, names: Names) -> Any:
+def resolve_annotation(annotation: object, names: Names) -> Any:
     """Return the type an annotation names; one that is no text, and has none inside, is returned as it is."""
     holder = SimpleNamespace(__annotations__={"it": annotation})
     hint = typing.get_type_hints(holder, names.globals, dict(names.locals), include_extras=True)["it"]
     return hint if sys.version_info >= (3, 12) else _with_full_typed_dicts(hint, names, ())
 
 
-def is_context(hint: Any) -> bool:
+def is_context(hint: object) -> bool:
     """True for `ToolContext`, its subclasses, and an optional one."""
     origin = get_origin(hint)
     if origin is Annotated:
@@ -135,7 +135,7 @@ def is_context(hint: Any) -> bool:
     return getattr(origin or hint, "__tool_context__", False) is True
 
 
-def names_deps(hint: Any) -> bool:
+def names_deps(hint: object) -> bool:
     """True for the annotation of a context with the type of its dependencies, as in `ToolContext[Database]`."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -145,7 +145,7 @@ def names_deps(hint: Any) -> bool:
     return bool(parts) and is_context(origin) and parts[0] not in (Any, NoneType)
 
 
-def context_alone(annotation: Any, names: Names) -> Any:
+def context_alone(annotation: object, names: Names) -> object:
     """The context of an annotation such as `ToolContext[Database]` whose other type is imported for type checkers only.
 
     The type of the dependencies is for them, and not needed to run the tool. None for any other annotation.
@@ -160,7 +160,7 @@ def context_alone(annotation: Any, names: Names) -> Any:
     return context[object] if is_context(context) else None
 
 
-def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> Any:
+def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> object:
     """Replace the `TypedDict` of Python 3.11, which lacks attributes that pydantic needs, by a full one."""
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing" and hint not in within:
         fields: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def _with_full_typed_dicts(hint: Any, names: Names, within: tuple[Any, ...]) -> 
     return hint.copy_with(parts) if hasattr(hint, "copy_with") else hint.__origin__[parts]
 
 
-def written_function(function: Any) -> Any:
+def written_function(function: object) -> object:
     """Go through partials, bound methods, wrappers and callable objects to the function somebody wrote."""
     while True:
         if isinstance(function, functools.partial):
@@ -222,7 +222,7 @@ def _without_builtins(names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in names.items() if not hasattr(builtins, name)}
 
 
-def _class_names(function: Any, module: str, qualname: str) -> list[Mapping[str, Any]]:
+def _class_names(function: object, module: str, qualname: str) -> list[Mapping[str, Any]]:
     while isinstance(function, functools.partial):
         function = function.func
     owner = function.__self__ if inspect.ismethod(function) else function

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, overload
+from collections.abc import Iterator, KeysView, Mapping
+from typing import Any, TypeVar, cast, overload
 
 from toolwright.errors import InvalidArguments
 from toolwright.tools.validation_messages import ArgumentProblem, json_path, listed, preview
@@ -25,7 +25,7 @@ _NAMES = {
 }
 
 
-def _named(kind: Any) -> str:
+def _named(kind: type) -> str:
     return _NAMES.get(kind) or str(getattr(kind, "__name__", kind))
 
 
@@ -62,7 +62,7 @@ class Arguments:
     def get(self, name: str, kind: type[T]) -> T | None: ...
     @overload
     def get(self, name: str, kind: type[T], default: D) -> T | D: ...
-    def get(self, name: str, kind: type[T], default: Any = None) -> Any:
+    def get(self, name: str, kind: type[T], default: object = None) -> object:
         """Return the value of `name`, or the default when it is absent or null.
 
         Raises:
@@ -71,13 +71,13 @@ class Arguments:
         value = self._values.get(name)
         return default if value is None else self._check(name, value, kind)
 
-    def _check(self, name: str, value: Any, kind: type[T]) -> T:
+    def _check(self, name: str, value: object, kind: type[T]) -> T:
         if isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float)):
             return value
         if kind is int and type(value) is float and value.is_integer():
-            return int(value)  # type: ignore[return-value]  # to JSON Schema, 2.0 is an integer
+            return cast("T", int(value))  # to JSON Schema, 2.0 is an integer
         if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
-            return float(value)  # type: ignore[return-value]
+            return cast("T", float(value))
         expected = _named(kind)
         raise InvalidArguments(
             [
@@ -102,7 +102,7 @@ class Arguments:
     def __len__(self) -> int:
         return len(self._values)
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         """The names given, so that `dict(arguments)` and `**arguments` work."""
         return self._values.keys()
 
@@ -115,6 +115,6 @@ HIDDEN = "[secret]"
 _HIDDEN = re.compile(r"\[secret(?: #[0-9a-f]{16})?\]")
 
 
-def is_hidden(value: Any) -> bool:
+def is_hidden(value: object) -> bool:
     """True for the placeholder of a secret argument: a caller that sends it does not have the secret."""
     return isinstance(value, str) and _HIDDEN.fullmatch(value) is not None

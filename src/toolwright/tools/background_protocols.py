@@ -127,7 +127,7 @@ class RunClient(Protocol):
         """Let an abandoned run continue, because a person decided that the step in doubt may happen again."""
         ...
 
-    async def signal(self, name: str, payload: Any = None) -> int:
+    async def signal(self, name: str, payload: object = None) -> int:
         """Send a signal, which its tool takes by `ctx.receive(name)`."""
         ...
 
@@ -329,7 +329,7 @@ class TriggersClient(Protocol):
         """The triggers of the session, the oldest first."""
         ...
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Any]:
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> builtins.list[Any]:
         """Report an occurrence: the triggers of this session that match start their tools."""
         ...
 

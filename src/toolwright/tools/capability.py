@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from toolwright.errors import CapabilityError
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
-from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def activate(
     return tuple(choice.active.values())
 
 
-def require_capability(one: Any) -> Capability:
+def require_capability(one: object) -> Capability:
     """The capability itself.
 
     Raises:
@@ -131,7 +131,7 @@ class _Choice:
             self.take(required, (*above, found.name))
         self.active[found.name] = found
 
-    def _find(self, item: Any) -> Capability:
+    def _find(self, item: object) -> Capability:
         if isinstance(item, Capability):
             return self._know(item)
         if not isinstance(item, str):
@@ -145,17 +145,21 @@ class _Choice:
         return known
 
 
+Extensible = TypeVar("Extensible", ToolRegistry, "Beneath")
+"""A set of tools that the tools of capabilities can be added to."""
+
+
 class Beneath(Catalogue):
     """A source with more tools beneath it: a name is looked up in the source first."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: ToolSource) -> None:
         self._source = source
         self._more = ToolRegistry()
-        self._seen: Any = None
+        self._seen: object = None
         self._snapshot: Snapshot = MappingProxyType({})
 
     @property
-    def version(self) -> Any:
+    def version(self) -> object:
         """Changes when either does."""
         return (self._source.version, self._more.version)
 
@@ -166,12 +170,12 @@ class Beneath(Catalogue):
             self._seen = version
         return self._snapshot
 
-    def register(self, thing: Any) -> None:
+    def register(self, thing: object) -> None:
         """Add a tool beneath."""
         self._more.register(thing)
 
 
-def add_tools(active: Iterable[Capability], *, to: Any) -> Any:
+def add_tools(active: Iterable[Capability], *, to: Extensible) -> Extensible:
     """Add the tools of capabilities to a registry, and return it. A tool that is there already is not added again.
 
     Raises:

@@ -84,7 +84,7 @@ def cost_of_core_schema(schema: Any) -> CheckingCost | None:
     return _Graph(schema, _core_children, _core_count).cost(lambda node: 0 if node is whole else _core_fields(node))
 
 
-def cost_of_json_schema(schema: Any) -> CheckingCost | None:
+def cost_of_json_schema(schema: object) -> CheckingCost | None:
     """The cost of describing the problems of a value by a JSON Schema; None where nesting multiplies nothing."""
 
     def children(node: _Node, _: dict[str, _Node]) -> Iterator[_Node]:
@@ -99,7 +99,7 @@ class _Graph:
 
     def __init__(
         self,
-        schema: Any,
+        schema: object,
         children: Callable[[_Node, dict[str, _Node]], Iterator[_Node]],
         count: Callable[[_Graph, _Node, set[int]], _Count],
     ) -> None:
@@ -151,7 +151,7 @@ class _Graph:
         return found
 
 
-def _dicts(node: Any) -> Iterator[_Node]:
+def _dicts(node: object) -> Iterator[_Node]:
     waiting, seen = [node], set()
     while waiting:
         each = waiting.pop()
@@ -235,7 +235,7 @@ def _core_fields(node: _Node) -> int:
 # --- JSON Schema
 
 
-def _json_children(node: _Node, root: Any) -> Iterator[_Node]:
+def _json_children(node: _Node, root: object) -> Iterator[_Node]:
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         if isinstance(node.get(keyword), str):
             yield _referred(node[keyword], root)

@@ -70,11 +70,13 @@ class CallServices(Protocol):
 
     def open_child(self, name: str) -> Any: ...
 
-    async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any: ...
+    async def complete(self, name: str, messages: object, options: dict[str, Any]) -> Any: ...
 
     def wait_key(self, kind: Literal["completion", "event", "signal"], name: str) -> str: ...
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any: ...
+    async def step(
+        self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
+    ) -> object: ...
 
     async def sleep(self, name: str, seconds: float) -> None: ...
 
@@ -82,7 +84,7 @@ class CallServices(Protocol):
 
     async def receive(self, name: str, deadline: float | None) -> Any: ...
 
-    async def emit(self, name: str, payload: Any, key: str | None) -> None: ...
+    async def emit(self, name: str, payload: object, key: str | None) -> None: ...
 
 
 class Done:
@@ -134,7 +136,7 @@ class ToolContext(Generic[Deps]):
         idempotency_key: str,
         source: str,
         parent_call_id: str | None,
-        prepared: Any,
+        prepared: object,
     ) -> None:
         self._services = services
         self.session_id = session_id
@@ -290,7 +292,7 @@ class ToolContext(Generic[Deps]):
         child: ChildSessionClient = self._services.open_child(name)
         return child
 
-    async def complete(self, name: str, messages: str | list[Any], **options: Any) -> Any:
+    async def complete(self, name: str, messages: str | list[Any], **options: object) -> Any:
         """Ask the session's model, as a step of this name: an answer that was recorded is not asked for again.
 
         That holds across crashes and attempts. A question that a crash cut off before its answer was recorded is asked
@@ -381,7 +383,7 @@ class ToolContext(Generic[Deps]):
         """
         return await self._services.receive(name, deadline)
 
-    async def emit(self, name: str, payload: Any = None, *, key: str | None = None) -> None:
+    async def emit(self, name: str, payload: object = None, *, key: str | None = None) -> None:
         """Publish an event that the tool declares in `events`. A background run stores it among its events.
 
         There, an event with a `key` is stored once, across attempts and crashes.
@@ -391,7 +393,7 @@ class ToolContext(Generic[Deps]):
         """
         await self._services.emit(name, payload, key)
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run another tool as part of this call."""
         from toolwright.tools.call import ToolCall
 

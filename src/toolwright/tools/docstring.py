@@ -41,7 +41,7 @@ def documentation_of(function: Callable[..., Any]) -> Documentation:
     return Documentation((parsed.description or "").strip(), parameters)
 
 
-def _text_of(function: Any) -> str:
+def _text_of(function: object) -> str:
     if not inspect.isroutine(function):
         # The docstring of a callable object is that of its `__call__`, or else of its class.
         function = next(filter(_own_text, (type(function).__call__, type(function))), None)
@@ -49,7 +49,7 @@ def _text_of(function: Any) -> str:
     return inspect.cleandoc(_own_text(function) or _inherited_text(function))
 
 
-def _inherited_text(function: Any) -> str:
+def _inherited_text(function: object) -> str:
     """The docstring of the method that this one overrides.
 
     Not `inspect.getdoc`, which asks the class for its attribute: of a class method that is being read, that is the
@@ -67,6 +67,6 @@ def _inherited_text(function: Any) -> str:
     return ""
 
 
-def _own_text(thing: Any) -> str:
+def _own_text(thing: object) -> str:
     text = getattr(thing, "__doc__", None)
     return text if isinstance(text, str) and thing is not None else ""

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
+from msgspec.structs import replace
+
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.body import Body, Invoke, require_same_input
 from toolwright.tools.definition import DefinitionChanges
@@ -101,7 +103,7 @@ def _declare(function: object, name: str | None, description: str | None, option
     if is_unbound_method(function):
         return declaration
     try:
-        return declaration.resolve()
+        return declaration.resolve(at_definition=True)
     except UnresolvedAnnotation:
         # A type further down the module: tried again when the tool is registered.
         return declaration
@@ -137,13 +139,22 @@ class ToolDeclaration(Tool):
         """The name a model calls it by."""
         return self._name
 
-    def resolve(self) -> Tool:
+    def resolve(self, *, at_definition: bool = False) -> Tool:
         """Build the tool.
+
+        A return type that cannot be found may still be defined further down when this is `at_definition`; later it is
+        a type for type checkers only, and the tool has no output schema.
 
         Raises:
             ToolDefinitionError: the definition is wrong, or the method is not bound to an object.
         """
-        from toolwright.tools.signature import is_unbound_method, read_signature
+        from toolwright.tools.signature import (
+            Returned,
+            UnresolvedAnnotation,
+            is_unbound_method,
+            read_return,
+            read_signature,
+        )
 
         function, name = self.__wrapped__, self._name
         if function is None or self._of_class or is_unbound_method(function):
@@ -159,8 +170,17 @@ class ToolDeclaration(Tool):
             description=signature.description if self._description is None else self._description,
             input_schema=signature.input_schema,
         )
+        returned = Returned()
+        if "output_schema" not in self._options:
+            try:
+                returned = read_return(function, signature.names, owner=name)
+            except UnresolvedAnnotation:
+                if at_definition:
+                    raise
         made = Tool(
-            definition,
+            definition if returned.schema is None else replace(definition, output_schema=returned.schema),
+            output_type=returned.exact,
+            output_schema_is_valid=returned.schema is not None,
             validate=body.validate,
             invoke=body.invoke,
             mode=body.mode,
@@ -217,7 +237,7 @@ class ToolDeclaration(Tool):
         return f"<Tool {self._name!r}, not yet built>"
 
 
-def as_tool(thing: Any) -> Tool:
+def as_tool(thing: object) -> Tool:
     """Bring whatever may be registered to a `Tool`.
 
     Raises:
@@ -261,7 +281,7 @@ def tools_of(instance: object) -> list[Tool]:
     return found
 
 
-def _is_declared(attribute: Any) -> bool:
+def _is_declared(attribute: object) -> bool:
     if isinstance(attribute, (staticmethod, classmethod)):
         attribute = attribute.__func__
     return isinstance(attribute, Tool)
@@ -296,22 +316,22 @@ def _invoker(function: Callable[..., Any], context_parameter: str | None) -> Inv
     if context_parameter is None:
         return lambda arguments, context: function(**arguments)
 
-    def invoke(arguments: dict[str, Any], context: Any) -> Any:
+    def invoke(arguments: dict[str, Any], context: object) -> object:
         return function(**arguments, **{context_parameter: context})
 
     return invoke
 
 
-def _code_of(function: Any) -> Any:
+def _code_of(function: object) -> Any:
     while not hasattr(function, "__qualname__") and hasattr(function, "func"):
         function = function.func
     return function if hasattr(function, "__qualname__") else type(function)
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     return str(_code_of(function).__qualname__.rpartition(".")[2])
 
 
-def _id_of(function: Any) -> str:
+def _id_of(function: object) -> str:
     code = _code_of(function)
     return f"{code.__module__}.{code.__qualname__}"

@@ -28,8 +28,9 @@ class ToolOptions(TypedDict, total=False):
     """A name that stays when the tool is renamed; by default the name of the function."""
     display_name: str
     """A name for people."""
-    output_schema: Mapping[str, Any] | type
-    """The type or JSON Schema that the value must fit, or the call fails."""
+    output_schema: Mapping[str, Any] | type | None
+    """The type or JSON Schema that the value must fit, or the call fails; by default the return annotation of the
+    function. None leaves the value open."""
     kind: Kind
     """Where the tool comes from; "shell" for a tool that runs scripts, which rules look into."""
     script: str
@@ -214,7 +215,7 @@ def read_needs(options: ToolOptions, name: str) -> frozenset[str]:
     return frozenset(needs)
 
 
-def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
+def _required_secrets(given: object, name: str) -> tuple[str, ...]:
     """The names of the secrets that a tool requires; none if it declares only that it requires some."""
     if given is None or isinstance(given, bool):
         return ()
@@ -226,7 +227,7 @@ def _required_secrets(given: Any, name: str) -> tuple[str, ...]:
     return names
 
 
-def _capabilities(given: Any, name: str) -> frozenset[str]:
+def _capabilities(given: object, name: str) -> frozenset[str]:
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
     if not all(isinstance(item, str) for item in names):
         raise ToolDefinitionError(f"Tool {name!r} has capabilities={given!r:.200}; use a list of names")
@@ -279,7 +280,7 @@ def _resources(options: ToolOptions, option: Literal["reads", "writes"], name: s
     )
 
 
-def _events(given: Any, name: str) -> dict[str, dict[str, Any]]:
+def _events(given: object, name: str) -> dict[str, dict[str, Any]]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):

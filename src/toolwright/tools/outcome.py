@@ -53,7 +53,7 @@ LARGEST_DATA = 64 * 1024
 """Bytes of the JSON of a failure's data and of a success' metadata."""
 
 
-def bounded_json(what: str, value: Any) -> Any:
+def bounded_json(what: str, value: object) -> Any:
     """A value in its JSON form, as it is after a replay; for a value that is too long, only its length.
 
     Raises:
@@ -144,7 +144,7 @@ class ToolError(Exception):
         retry: bool = False,
         retry_after: float | None = None,
         detail: str | None = None,
-        data: Any = None,
+        data: object = None,
     ) -> None:
         super().__init__(message)
         self.failure = Failure(
@@ -424,7 +424,7 @@ def _told(item: Any, but: frozenset[str] = frozenset()) -> dict[str, Any]:
     return shown
 
 
-def _told_value(value: Any) -> Any:
+def _told_value(value: object) -> Any:
     if isinstance(value, tuple):
         return [_told_value(each) for each in value]
     return _told(value) if isinstance(value, Struct) else value

@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from toolwright.errors import RegistryError
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
 from toolwright.tools.names import is_mapped, wire_name
 from toolwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Snapshot = Mapping[str, Tool]
 """Tools by name, frozen at one moment."""
@@ -24,9 +27,14 @@ class ToolSource(Protocol):
     """
 
     @property
-    def version(self) -> Any: ...
+    def version(self) -> object: ...
 
     def snapshot(self) -> Snapshot: ...
+
+
+def is_source(thing: object) -> TypeIs[ToolSource]:
+    """True for a registry, a scope or a view, and for another object with a snapshot of tools."""
+    return hasattr(thing, "snapshot")
 
 
 class Catalogue:
@@ -62,7 +70,7 @@ class Catalogue:
 class ToolRegistry(Catalogue):
     """A mutable set of tools with unique names."""
 
-    def __init__(self, tools: Iterable[Any] = ()) -> None:
+    def __init__(self, tools: Iterable[object] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._snapshot: Snapshot | None = None
         self._version = 0
@@ -79,7 +87,7 @@ class ToolRegistry(Catalogue):
             self._snapshot = MappingProxyType(dict(self._tools))
         return self._snapshot
 
-    def register(self, thing: Any, *, replace: bool = False) -> Tool | None:
+    def register(self, thing: object, *, replace: bool = False) -> Tool | None:
         """Add a tool and return the one it replaced, if any.
 
         Raises:
@@ -93,7 +101,7 @@ class ToolRegistry(Catalogue):
         self._changed()
         return previous
 
-    def replace(self, thing: Any) -> Tool | None:
+    def replace(self, thing: object) -> Tool | None:
         """Add a tool, taking the place of one with the same name; return the previous."""
         return self.register(thing, replace=True)
 

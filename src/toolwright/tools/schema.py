@@ -112,7 +112,7 @@ class _Compiled:
         for _, part in _subschemas(self.schema, []):
             yield part
 
-    def problems(self, value: Any, raw: bytes) -> list[ArgumentProblem]:
+    def problems(self, value: object, raw: bytes) -> list[ArgumentProblem]:
         if self.cost is not None and not self.cost.fits_value(value, MOST_LISTED):
             # That it does not fit is found in a moment, and why takes time that grows with each level.
             message = "does not fit, and is nested too deeply, or in too many parts, for its problems to be listed"
@@ -121,7 +121,7 @@ class _Compiled:
         errors = self.errors(value) if has_few_parts(raw, _FEW_LISTS, MOST_PROBLEMS) else self._first(value)
         return [problem for error in errors for problem in _problems_of(self.schema, value, error)]
 
-    def _first(self, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+    def _first(self, value: object) -> Iterator[jsonschema_rs.ValidationError]:
         import jsonschema_rs
 
         try:
@@ -183,13 +183,13 @@ def _refuse_reference(owner: str, detail: str) -> NoReturn:
     )
 
 
-def _copy(node: Any) -> Any:
+def _copy(node: object) -> Any:
     if isinstance(node, Mapping):
         return {key: _copy(value) for key, value in node.items()}
     return [_copy(item) for item in node] if isinstance(node, list | tuple) else node
 
 
-def _references(schema: Any) -> Iterator[str]:
+def _references(schema: object) -> Iterator[str]:
     """Yield the references of a schema."""
     for _, node in _subschemas(schema, []):
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
@@ -197,7 +197,7 @@ def _references(schema: Any) -> Iterator[str]:
                 yield node[key]
 
 
-def _drafts_inside(schema: Any) -> Iterator[tuple[str, str]]:
+def _drafts_inside(schema: object) -> Iterator[tuple[str, str]]:
     """Yield where a part of a schema names another draft than the whole does, and its name."""
     whole = (schema.get("$schema") if isinstance(schema, dict) else None) or _DRAFT
     for path, node in _subschemas(schema, []):
@@ -206,7 +206,7 @@ def _drafts_inside(schema: Any) -> Iterator[tuple[str, str]]:
             yield json_path([*path, "$schema"]), named
 
 
-def _subschemas(node: Any, path: list[str | int]) -> Iterator[tuple[list[str | int], dict[str, Any]]]:
+def _subschemas(node: object, path: list[str | int]) -> Iterator[tuple[list[str | int], dict[str, Any]]]:
     """Yield the parts of a schema with their paths; `const` or `default` holds data, which may look like a schema."""
     if isinstance(node, list):
         for place, item in enumerate(node):
@@ -259,7 +259,7 @@ _WORDS = {
 }
 
 
-def _problems_of(schema: Any, value: Any, error: jsonschema_rs.ValidationError) -> list[ArgumentProblem]:
+def _problems_of(schema: object, value: object, error: jsonschema_rs.ValidationError) -> list[ArgumentProblem]:
     """Put one error of the validator in words; several unexpected fields are several problems."""
     path, given = _place(value, error)
     kind, detail = error.kind.name, error.kind.as_dict()

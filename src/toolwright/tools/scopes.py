@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from toolwright.errors import RegistryError
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource, is_source
 from toolwright.tools.tool import Tool
 
 Source = TypeVar("Source", bound=ToolSource)
@@ -23,11 +23,11 @@ class ScopedRegistry(Catalogue):
         self._base = base
         self._layers: list[ToolSource] = []
         self._changes = 0
-        self._seen: Any = None
+        self._seen: object = None
         self._merged: Snapshot = MappingProxyType({})
 
     @property
-    def version(self) -> Any:
+    def version(self) -> object:
         """Changes when the base, a layer, or the stack of layers does."""
         # A count, for the id of a layer may be that of an earlier one.
         return (self._base.version, self._changes, tuple(layer.version for layer in self._layers))
@@ -51,10 +51,10 @@ class ScopedRegistry(Catalogue):
     @overload
     def push(self, tools: Source) -> Source: ...
     @overload
-    def push(self, tools: Iterable[Any] = ()) -> ToolRegistry: ...
-    def push(self, tools: Any = ()) -> Any:
+    def push(self, tools: Iterable[object] = ()) -> ToolRegistry: ...
+    def push(self, tools: ToolSource | Iterable[object] = ()) -> ToolSource:
         """Lay a new layer on top and return it; a registry, a scope or a view is the layer itself, and followed."""
-        layer = tools if hasattr(tools, "snapshot") else ToolRegistry(tools)
+        layer = tools if is_source(tools) else ToolRegistry(tools)
         self._layers.append(layer)
         self._changes += 1
         return layer
@@ -73,7 +73,7 @@ class ScopedRegistry(Catalogue):
         return layer
 
     @contextmanager
-    def layer(self, tools: Iterable[Any] = ()) -> Iterator[ToolRegistry]:
+    def layer(self, tools: Iterable[object] = ()) -> Iterator[ToolRegistry]:
         """Hold a layer for the length of a `with` block."""
         layer = self.push(tools)
         try:
@@ -88,11 +88,11 @@ class RegistryView(Catalogue):
     def __init__(self, source: ToolSource, change: Callable[[Tool], Tool | None]) -> None:
         self._source = source
         self._change = change
-        self._seen: Any = None
+        self._seen: object = None
         self._snapshot: Snapshot = MappingProxyType({})
 
     @property
-    def version(self) -> Any:
+    def version(self) -> object:
         """That of the source."""
         return self._source.version
 

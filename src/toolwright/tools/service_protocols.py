@@ -138,7 +138,7 @@ class KeyInfo(Struct, frozen=True):
 class KeyValueReader(Protocol):
     """Named values of the session, to be read."""
 
-    async def get(self, key: str, default: Any = None) -> Any: ...
+    async def get(self, key: str, default: object = None) -> Any: ...
 
     async def list(self, prefix: str = "") -> builtins.list[KeyInfo]: ...
 
@@ -146,7 +146,7 @@ class KeyValueReader(Protocol):
 class KeyValueClient(KeyValueReader, Protocol):
     """Named values of the session, as JSON."""
 
-    async def set(self, key: str, value: Any) -> None: ...
+    async def set(self, key: str, value: object) -> None: ...
 
     async def delete(self, key: str) -> bool: ...
 
@@ -193,7 +193,7 @@ class MessagesClient(MessagesReader, Protocol):
     """The conversation of a session."""
 
     async def append(
-        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+        self, content: object, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
     ) -> Message: ...
 
     async def extend(self, messages: Iterable[Mapping[str, Any]]) -> builtins.list[Message]:

@@ -115,7 +115,7 @@ class ChildSessionClient(SessionClient, Protocol):
         """Run tools in it: one outcome each, in order."""
         ...
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in it."""
         ...
 
@@ -174,6 +174,6 @@ class ModelRequest(Struct, frozen=True):
 class ModelClient(Protocol):
     """The model that tools may ask. A `ToolError` with `retry` is not recorded; any other result is."""
 
-    async def complete(self, request: ModelRequest) -> Any:
+    async def complete(self, request: ModelRequest) -> object:
         """The answer, as something that has a JSON form."""
         ...

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, NotRequired, Optional, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, NotRequired, Optional, Union, get_args, get_origin
 
 import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -31,9 +32,11 @@ from toolwright.tools.annotations import (
     names_visible_to,
     parameters_of,
     resolve_annotation,
+    written_function,
 )
 from toolwright.tools.checking_cost import MOST_TYPED, cost_of_core_schema
 from toolwright.tools.docstring import documentation_of
+from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, Success, ToolOutcome
 from toolwright.tools.validation_messages import (
     MOST_PROBLEMS,
     ArgumentProblem,
@@ -49,6 +52,7 @@ __all__ = [
     "UnresolvedAnnotation",
     "capture_locals",
     "is_unbound_method",
+    "read_return",
     "read_signature",
     "type_schema",
 ]
@@ -65,6 +69,16 @@ class Signature:
     wants_deps: bool
     parameters: tuple[str, ...]
     is_async: bool
+    names: Names
+    """The names that its annotations can see."""
+
+
+class Returned(NamedTuple):
+    """What a return annotation says of a tool's value. Without a schema, any value is fine."""
+
+    schema: dict[str, Any] | None = None
+    exact: type | None = None
+    """A class whose values, when they are of exactly this class, fit the schema without a check."""
 
 
 def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[str, Any] | None = None) -> Signature:
@@ -109,7 +123,54 @@ def read_signature(function: Callable[..., Any], *, name: str, localns: Mapping[
         wants_deps=deps,
         parameters=tuple(fields),
         is_async=inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__),
+        names=names,
     )
+
+
+def read_return(function: Callable[..., Any], names: Names, *, owner: str) -> Returned:
+    """Read the return annotation of a tool's function as the schema of the tool's value.
+
+    `Any`, `object`, `None`, and a type that has no JSON Schema say nothing of the value. `Failure`, `Pending` and
+    `ConnectionRequired` are no values and count for nothing in a union; `Success` and `ToolOutcome` hold any value.
+
+    Raises:
+        UnresolvedAnnotation: it names something that is not defined yet, or for type checkers only.
+    """
+    annotation = getattr(written_function(function), "__annotations__", {}).get("return")
+    try:
+        hint = resolve_annotation(annotation, names)
+    except (NameError, AttributeError) as error:
+        raise UnresolvedAnnotation(
+            f"Tool {owner!r} returns {annotation!r}, which cannot be found ({error}); define or import the type"
+        ) from None
+    except Exception:  # An annotation is a user's expression, and a wrong one says nothing.
+        return Returned()
+    if get_origin(hint) in (Awaitable, Coroutine):
+        hint = get_args(hint)[-1]
+    if isinstance(hint, type) and hint in _SIMPLE:
+        return Returned(_SIMPLE[hint], None if hint is float else hint)
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    values = [member for member in members if member not in _NO_VALUES]
+    if not values or all(value is NoneType for value in values) or any(value in _ANY_VALUE for value in values):
+        return Returned()
+    try:
+        schema = type_schema(Union[tuple(values)], owner=owner)  # noqa: UP007 - the members are known only now
+    except ToolDefinitionError:
+        return Returned()
+    exact = get_origin(hint) if hint in (dict[str, Any], list[Any]) else None
+    return Returned(schema or None, exact)
+
+
+_SIMPLE: dict[type, dict[str, Any]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},  # by its class alone it does not fit: infinity has no JSON form
+    bool: {"type": "boolean"},
+    dict: {"type": "object"},
+    list: {"type": "array"},
+}
+_NO_VALUES = (Failure, Pending, ConnectionRequired)
+_ANY_VALUE = (Any, object, Success, ToolOutcome)
 
 
 def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
@@ -127,14 +188,14 @@ def type_schema(given: Any, *, owner: str) -> dict[str, Any]:
         ) from error
 
 
-def _plain(function: Any) -> Any:
+def _plain(function: object) -> Any:
     """Return the function under partials and `staticmethod`: it has the docstring, and is async or not."""
     while isinstance(function, partial | staticmethod):
         function = function.func if isinstance(function, partial) else function.__func__
     return function
 
 
-def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
+def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> object:
     """Return the type of a parameter, or refuse a parameter that a model cannot give."""
     where = f"Tool {owner!r} has a parameter {str(parameter).partition(':')[0].partition('=')[0]!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -165,12 +226,12 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> Any:
     return hint
 
 
-def _names_generator(hint: Any) -> bool:
+def _names_generator(hint: object) -> bool:
     """True for a generator, and for a type that has one among its arguments."""
     return hint is Generator or get_origin(hint) is Generator or any(map(_names_generator, get_args(hint)))
 
 
-def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
+def _field(parameter: inspect.Parameter, hint: object, documented: str | None) -> object:
     """Return the type of a field of the arguments: the user's own settings come last, and so win."""
     base, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     for place, item in enumerate(metadata):
@@ -227,7 +288,7 @@ def _build(owner: str, fields: dict[str, Any], names: Names) -> tuple[TypeAdapte
         ) from error
 
 
-def _is_local_class(value: Any) -> bool:
+def _is_local_class(value: object) -> bool:
     return isinstance(value, type) and "<locals>" in value.__qualname__
 
 
@@ -260,7 +321,7 @@ class _JsonSchema(GenerateJsonSchema):
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic declares it
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
     def model_schema(self, schema: Any) -> JsonSchemaValue:
@@ -338,7 +399,7 @@ def _eager(adapter: TypeAdapter[Any], owner: str) -> Any:
         ) from None
 
 
-def _with_lists(node: Any) -> Any:
+def _with_lists(node: object) -> object:
     """A core schema of pydantic with lists in place of generators; the same object where it has none."""
     if isinstance(node, list | tuple):
         items = [_with_lists(item) for item in node]

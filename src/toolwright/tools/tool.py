@@ -17,7 +17,7 @@ from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import DefinitionChanges, ToolDefinition
 from toolwright.tools.options import ToolOptions, define, read_needs
 from toolwright.tools.outcome import Failure
-from toolwright.tools.schema import OutputCheck, compile_output_schema, compile_schema
+from toolwright.tools.schema import ArgumentProblem, OutputCheck, compile_output_schema, compile_schema
 from toolwright.tools.subject import MakeSubject
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Tool(Generic[P, R]):
         "mode",
         "needs",
         "needs_context",
+        "output_type",
         "prepare",
         "screen",
         "subject",
@@ -122,6 +123,8 @@ class Tool(Generic[P, R]):
         screen: Screen | None = None,
         function: Callable[..., Any] | None = None,
         direct: Callable[..., Any] | None = None,
+        output_type: type | None = None,
+        output_schema_is_valid: bool = False,
         make_body: MakeBody | None = None,
         subject: MakeSubject | None = None,
     ) -> None:
@@ -148,7 +151,9 @@ class Tool(Generic[P, R]):
         self.check_events = {
             event: compile_output_schema(schema, owner=definition.name) for event, schema in definition.events.items()
         }
-        self.check_output = _output_check(definition)
+        # A value of exactly this class fits the output schema, and is not checked.
+        self.output_type = None if definition.hints.persist_output else output_type
+        self.check_output = _output_check(definition, at_first_use=output_schema_is_valid)
 
     @property
     def name(self) -> str:
@@ -211,7 +216,9 @@ class Tool(Generic[P, R]):
             changed.validate = _both(own, self.validate)
             changed.background_body = None if body is None else body._replace(validate=_both(own, body.validate))
         if "output_schema" in changes or "hints" in changes:
-            changed.check_output = _output_check(definition)
+            changed.check_output = _output_check(definition, at_first_use="output_schema" not in changes)
+            if "output_schema" in changes or definition.hints.persist_output:
+                changed.output_type = None
         if changed.prepare is None and definition.hints.requires_secrets:
             changed.prepare = _nothing_to_prepare
         if "events" in changes:
@@ -404,19 +411,30 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
     return True
 
 
-def _output_check(definition: ToolDefinition) -> OutputCheck | None:
-    """The check of a value before it becomes an outcome."""
-    if definition.output_schema is not None:
-        return compile_output_schema(definition.output_schema, owner=definition.name)
+def _output_check(definition: ToolDefinition, *, at_first_use: bool) -> OutputCheck | None:
+    """What a value is checked by before it is an outcome. A schema that is known to be valid is compiled when it is
+    first used: most values of such tools need no check."""
+    schema = definition.output_schema
+    if schema is not None:
+        if not at_first_use:
+            return compile_output_schema(schema, owner=definition.name)
+        compiled: list[OutputCheck] = []
+
+        def check(payload: bytes) -> list[ArgumentProblem]:
+            if not compiled:
+                compiled.append(compile_output_schema(schema, owner=definition.name))
+            return compiled[0](payload)
+
+        return check
     # Output that goes to a file takes the full path of an outcome, as a checked value does.
     return _fits_always if definition.hints.persist_output else None
 
 
-def _fits_always(payload: bytes) -> list[Any]:
+def _fits_always(payload: bytes) -> list[ArgumentProblem]:
     return []
 
 
-def _nothing_to_prepare(arguments: dict[str, Any], call: Any) -> None:
+def _nothing_to_prepare(arguments: dict[str, Any], call: object) -> None:
     """For a tool that requires secrets: its call waits until they were looked for, as for a prepare step."""
 
 

@@ -66,7 +66,7 @@ def shorten(text: str, length: int = PREVIEW_LENGTH) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def preview(value: Any) -> str:
+def preview(value: object) -> str:
     """Return the JSON of a value, cut to 120 characters."""
     if isinstance(value, str):
         value = value[: PREVIEW_LENGTH + 1]  # A megabyte of text is not encoded to show its first line.
@@ -98,7 +98,7 @@ def listed(names: Iterable[object], most: int = 30) -> str:
     return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
 
 
-def missing_field(schema: Any, path: Path, given: Iterable[str]) -> ArgumentProblem:
+def missing_field(schema: object, path: Path, given: Iterable[str]) -> ArgumentProblem:
     """The problem of a missing field at `path`, beside the fields that were given."""
     names = listed(given)
     came = f"the fields given are {names}" if names else "no fields were given"
@@ -106,7 +106,7 @@ def missing_field(schema: Any, path: Path, given: Iterable[str]) -> ArgumentProb
     return ArgumentProblem(json_path(path), message, "nothing", expected_at(schema, path))
 
 
-def unexpected_field(schema: Any, path: Path, value: Any) -> ArgumentProblem:
+def unexpected_field(schema: object, path: Path, value: object) -> ArgumentProblem:
     """The problem of an unexpected field at `path`, beside the allowed fields."""
     allowed = [name for name in fields_at(schema, path[:-1]) if name != path[-1]]
     known = f"the fields allowed are {listed(allowed)}" if allowed else "no further field is allowed"
@@ -151,12 +151,12 @@ def typed_problem(
     return ArgumentProblem(json_path(path), shorten(message, 500), preview(value), shorten(expected, 500))
 
 
-def fields_at(schema: Any, path: Path) -> list[str]:
+def fields_at(schema: object, path: Path) -> list[str]:
     """Return the names of the fields a schema knows for the object at a path."""
     return list(dict.fromkeys(name for node in _nodes_at(schema, path) for name in node.get("properties", ())))
 
 
-def expected_at(schema: Any, path: Path) -> str:
+def expected_at(schema: object, path: Path) -> str:
     """The expectation of a schema at a path, in a few words."""
     words = []
     for node in _nodes_at(schema, path):
@@ -179,7 +179,7 @@ def types_named(types: Sequence[str]) -> str:
     )
 
 
-def _nodes_at(schema: Any, path: Path) -> list[dict[str, Any]]:
+def _nodes_at(schema: object, path: Path) -> list[dict[str, Any]]:
     """Return the parts of a schema that speak of the value at a path, through references and combinations."""
     nodes = _expand(schema, [schema])
     for step in path:
@@ -187,7 +187,7 @@ def _nodes_at(schema: Any, path: Path) -> list[dict[str, Any]]:
     return nodes
 
 
-def _expand(root: Any, queue: list[Any]) -> list[dict[str, Any]]:
+def _expand(root: object, queue: list[Any]) -> list[dict[str, Any]]:
     nodes: dict[int, dict[str, Any]] = {}
     while queue:
         node = queue.pop(0)
@@ -201,7 +201,7 @@ def _expand(root: Any, queue: list[Any]) -> list[dict[str, Any]]:
     return list(nodes.values())
 
 
-def _follow(root: Any, reference: str | None) -> Any:
+def _follow(root: object, reference: str | None) -> object:
     if reference is None or not reference.startswith("#"):
         return None
     for step in unquote(reference).split("/")[1:]:

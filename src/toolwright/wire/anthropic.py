@@ -26,7 +26,7 @@ _CUT_OFF = ("max_tokens", "model_context_window_exceeded", "refusal", "stop_sequ
 """The reasons to stop in the middle of an answer. `input` is an object then, too, of as much as there was."""
 
 
-def read_calls(payload: Any) -> list[ToolCall]:
+def read_calls(payload: object) -> list[ToolCall]:
     """The calls in a response, a message, a list of messages or a list of content blocks.
 
     Tools that the provider runs itself (`server_tool_use`) are not calls of ours. The calls of an answer that was cut
@@ -72,7 +72,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
     return [{"role": "user", "content": blocks}] if blocks else []
 
 
-def read_results(messages: Any) -> list[ToolOutcome]:
+def read_results(messages: object) -> list[ToolOutcome]:
     """The results in a message, a list of messages or a list of content blocks; all else is passed over.
 
     The name of a result's tool is taken from its call, when that is there too.

@@ -25,12 +25,12 @@ def read_tool_name(part: Part) -> str:
     return str(read_object(part))[:_LONGEST_WRONG_NAME]
 
 
-def read_arguments(part: Part) -> Any:
+def read_arguments(part: Part) -> object:
     """Arguments exactly as given. If they are neither text nor an object, their call fails when it is run, alone."""
     return part.value
 
 
-def read_object(part: Part) -> Any:
+def read_object(part: Part) -> object:
     """The same for a provider that sends objects only. Any other value becomes JSON text, with which its call fails."""
     if isinstance(part.value, dict):
         return part.value

@@ -17,7 +17,7 @@ from toolwright.wire.payload_reader import plain as as_plain
 class Provider(Protocol):
     """The functions of every wire format. A payload that was written can be read back, and appended to a history."""
 
-    def read_calls(self, payload: Any) -> list[ToolCall]:
+    def read_calls(self, payload: object) -> list[ToolCall]:
         """The calls in a response, a message, or a list of either or of calls."""
         ...
 
@@ -31,7 +31,7 @@ class Provider(Protocol):
         """The messages that answer them, in call order."""
         ...
 
-    def read_results(self, messages: Any) -> list[ToolOutcome]:
+    def read_results(self, messages: object) -> list[ToolOutcome]:
         """Read the outcomes in these messages."""
         ...
 
@@ -70,7 +70,7 @@ _BY_TYPE = {
 """The types of items, blocks and parts that only one provider has."""
 
 
-def detect(payload: Any) -> str:
+def detect(payload: object) -> str:
     """The name of the shape of a payload: a response, a message, a history, or a list of calls.
 
     An empty list is plain, and messages of text alone count as chat: they hold no calls in any shape.
@@ -95,7 +95,7 @@ def detect(payload: Any) -> str:
     )
 
 
-def _shape(payload: Any) -> str | None:
+def _shape(payload: object) -> str | None:
     """The format that a payload shows; None if it would fit several."""
     value = as_plain(payload)
     if isinstance(value, (list, tuple)):
@@ -126,6 +126,6 @@ def _is_chat_call(value: dict[str, Any]) -> bool:
     return any(value.get(name) is not None for name in ("function", "custom")) and "name" not in value
 
 
-def _is_message(item: Any) -> bool:
+def _is_message(item: object) -> bool:
     value = as_plain(item)
     return isinstance(value, dict) and "role" in value

@@ -56,15 +56,15 @@ class Layout(Protocol):
         """Take a history apart, in order."""
         ...
 
-    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> object:
         """The message of `asking`, with these ids for its calls."""
         ...
 
-    def addressed(self, result: Result, call_id: str) -> Any:
+    def addressed(self, result: Result, call_id: str) -> object:
         """The content of a result, as the answer to this call."""
         ...
 
-    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+    def interrupted(self, call_id: str, call: AskedCall) -> object:
         """The content of a result for a call whose outcome is unknown."""
         ...
 

@@ -42,7 +42,7 @@ class AnthropicLayout:
                 entries += self._pieces(home, message, blocks)
         return entries
 
-    def _pieces(self, home: int, message: Any, blocks: list[Part]) -> list[Entry]:
+    def _pieces(self, home: int, message: object, blocks: list[Part]) -> list[Entry]:
         if not any(block.kind() == "tool_result" for block in blocks):
             return [Other(home, message)]
         pieces: list[Entry] = []
@@ -57,18 +57,18 @@ class AnthropicLayout:
             pieces.append(_result(home, block))
         return [*pieces, Other(home, _with(message, rest, blocks))] if rest else pieces
 
-    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> object:
         """The message of `asking`, with these ids for its calls."""
         message, fresh = plain(asking.message), iter(ids)
         blocks = [plain(block) for block in message["content"]]
         content = [{**block, "id": next(fresh)} if block.get("type") == "tool_use" else block for block in blocks]
         return {**message, "content": content}
 
-    def addressed(self, result: Result, call_id: str) -> Any:
+    def addressed(self, result: Result, call_id: str) -> object:
         """The content of a result, as the answer to this call."""
         return {**plain(result.content), "tool_use_id": call_id}
 
-    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+    def interrupted(self, call_id: str, call: AskedCall) -> object:
         """The content of a result for a call whose outcome is unknown."""
         return anthropic.write_results([interrupted(call_id, call.name)])[0]["content"][0]
 
@@ -129,17 +129,17 @@ def _result(home: int, block: Part) -> Result:
     return Result(home, id_of(block.field("tool_use_id")), block.value, synthetic)
 
 
-def _with(message: Any, rest: list[Part], blocks: list[Part]) -> Any:
+def _with(message: object, rest: list[Part], blocks: list[Part]) -> object:
     """The message with only these of its blocks; the message itself when they are all of them."""
     return message if len(rest) == len(blocks) else {**plain(message), "content": [part.value for part in rest]}
 
 
-def _content(message: Any) -> list[Any]:
+def _content(message: object) -> list[Any]:
     content = plain(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     return list(content or ())
 
 
-def _role(message: Any) -> Any:
+def _role(message: object) -> object:
     return plain(message).get("role")

@@ -26,7 +26,7 @@ class ChatLayout:
             for home, message in enumerate(messages)
         ]
 
-    def _entry(self, home: int, message: Any, part: Part) -> Entry:
+    def _entry(self, home: int, message: object, part: Part) -> Entry:
         part.object("a message")
         if part.field("role").value == "tool":
             synthetic = part.field("content").value == INTERRUPTED_TEXT
@@ -37,17 +37,17 @@ class ChatLayout:
                 return Asking(home, message, calls)
         return Other(home, message)
 
-    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> object:
         """The message of `asking`, with these ids for its calls."""
         message = plain(asking.message)
         calls = [{**plain(call), "id": call_id} for call, call_id in zip(message["tool_calls"], ids, strict=True)]
         return {**message, "tool_calls": calls}
 
-    def addressed(self, result: Result, call_id: str) -> Any:
+    def addressed(self, result: Result, call_id: str) -> object:
         """The content of a result, as the answer to this call."""
         return {**plain(result.content), "tool_call_id": call_id}
 
-    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+    def interrupted(self, call_id: str, call: AskedCall) -> object:
         """The content of a result for a call whose outcome is unknown."""
         return openai_chat.write_results([interrupted(call_id, call.name)])[0]
 
@@ -82,7 +82,7 @@ class ResponsesLayout:
                 entries.append(Other(home, item))
         return entries + _closed(run, False)
 
-    def renamed(self, asking: Asking, ids: Sequence[str]) -> Any:
+    def renamed(self, asking: Asking, ids: Sequence[str]) -> object:
         """The items of `asking`, with these ids for its calls."""
         fresh = iter(ids)
         return [
@@ -90,11 +90,11 @@ class ResponsesLayout:
             for item in asking.message
         ]
 
-    def addressed(self, result: Result, call_id: str) -> Any:
+    def addressed(self, result: Result, call_id: str) -> object:
         """The content of a result, as the answer to this call."""
         return {**plain(result.content), "call_id": call_id}
 
-    def interrupted(self, call_id: str, call: AskedCall) -> Any:
+    def interrupted(self, call_id: str, call: AskedCall) -> object:
         """The content of a result for a call whose outcome is unknown."""
         kind, arguments = ("custom", {FREE: ""}) if call.custom else (None, None)
         asked = ToolCall(name=call.name, id=call_id, kind=kind, arguments=arguments)
@@ -141,5 +141,5 @@ def _responses_call(part: Part) -> AskedCall:
     return AskedCall(id_of(part.field("call_id")), name_of(part.field("name")), part.kind() == "custom_tool_call")
 
 
-def _kind(item: Any) -> Any:
+def _kind(item: object) -> object:
     return plain(item).get("type")

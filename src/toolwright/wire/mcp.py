@@ -34,7 +34,7 @@ _TEXT = "jsonrpc-text:"
 """Marks an id that is text and would read as a marked one without it."""
 
 
-def read_calls(payload: Any, *, kind: Kind | None = "mcp") -> list[ToolCall]:
+def read_calls(payload: object, *, kind: Kind | None = "mcp") -> list[ToolCall]:
     """The calls in a `tools/call` request, its params, or a list of either.
 
     They are calls of the kind "mcp", for tools of MCP servers. A server that offers tools of every kind over MCP reads
@@ -82,7 +82,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
     ]
 
 
-def read_results(messages: Any) -> list[ToolOutcome]:
+def read_results(messages: object) -> list[ToolOutcome]:
     """The outcomes in a response or a list of responses. Requests are skipped, but their tool names are used.
 
     Raises:
@@ -115,7 +115,7 @@ def write_result(outcome: ToolOutcome) -> dict[str, Any]:
     return result
 
 
-def read_result(result: Any, *, call_id: str, tool: str) -> ToolOutcome:
+def read_result(result: object, *, call_id: str, tool: str) -> ToolOutcome:
     """A `CallToolResult`, which names neither call nor tool, as the outcome of a call.
 
     Raises:
@@ -149,7 +149,7 @@ def write_tools(definitions: Iterable[ToolDefinition | Tool]) -> list[dict[str, 
     return written
 
 
-def read_tools(listing: Any) -> list[ToolDefinition]:
+def read_tools(listing: object) -> list[ToolDefinition]:
     """The tools of a `tools/list` result, or of its list. Hints are a server's word, and no more than that.
 
     Raises:
@@ -222,7 +222,7 @@ def _read_tool(part: Part) -> ToolDefinition:
     )
 
 
-def _hint(value: Any) -> bool | None:
+def _hint(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 

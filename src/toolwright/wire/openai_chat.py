@@ -44,7 +44,7 @@ _CUT_OFF = ("length", "content_filter")
 _CAPTION = re.compile(r'Images from call (".*"):')
 
 
-def read_calls(payload: Any) -> list[ToolCall]:
+def read_calls(payload: object) -> list[ToolCall]:
     """The calls in a completion (its first choice), a message, a list of messages or a list of calls.
 
     A call without an id gets one, and so does a legacy `function_call`. The history must then hold
@@ -80,7 +80,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
     return messages
 
 
-def read_results(messages: Any) -> list[ToolOutcome]:
+def read_results(messages: object) -> list[ToolOutcome]:
     """The results in a message or a list of them; all else is passed over.
 
     A result carries no tool name and no status: the name is taken from the call, when that is among the

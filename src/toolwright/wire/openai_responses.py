@@ -35,7 +35,7 @@ CALLS = ("function_call", "custom_tool_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
-def read_calls(payload: Any) -> list[ToolCall]:
+def read_calls(payload: object) -> list[ToolCall]:
     """The calls in a response, its `output`, or one item. The text for a custom tool is the argument `input`.
 
     The items of tools that the provider runs itself, such as `web_search_call`, are passed over. A call that is not
@@ -94,7 +94,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
     ]
 
 
-def read_results(messages: Any) -> list[ToolOutcome]:
+def read_results(messages: object) -> list[ToolOutcome]:
     """The results in a list of items; all else is passed over.
 
     A result carries no tool name and no status: the name is taken from the call, when that is among the

@@ -39,7 +39,7 @@ def _refuse_other_shapes(part: Part, own: str) -> None:
             )
 
 
-def _shapes(value: Any) -> set[str]:
+def _shapes(value: object) -> set[str]:
     """The shapes of the calls in a response, a message or an item; empty if there are no calls."""
     if not isinstance(value, dict):
         return set()
@@ -66,6 +66,6 @@ def _list(value: dict[str, Any], name: str) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else []
 
 
-def _kind(item: Any) -> Any:
+def _kind(item: object) -> object:
     value = plain(item)
     return value.get("type") if isinstance(value, dict) else None

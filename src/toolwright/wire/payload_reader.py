@@ -8,7 +8,7 @@ from typing import Any
 from toolwright.errors import ConversionError
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Take an SDK's object, or any mapping, as a dict; everything else as it is."""
     dump = getattr(value, "model_dump", None)
     if dump is None or isinstance(value, type):
@@ -28,7 +28,7 @@ class Part:
 
     __slots__ = ("path", "shape", "value")
 
-    def __init__(self, value: Any, shape: str, path: str) -> None:
+    def __init__(self, value: object, shape: str, path: str) -> None:
         self.value = plain(value)
         self.shape = shape
         self.path = path

@@ -27,7 +27,7 @@ SHAPE = "plain"
 _FIELDS = ("id", "name", "arguments", "kind", "source", "cut_off", "meta")
 
 
-def read_calls(payload: Any) -> list[ToolCall]:
+def read_calls(payload: object) -> list[ToolCall]:
     """The calls in a list, or the one call. A missing id is generated. A call without a usable name fails alone.
 
     Raises:
@@ -70,7 +70,7 @@ def write_results(outcomes: Iterable[ToolOutcome], calls: Iterable[ToolCall] | N
     return [outcome.to_json() for outcome in in_call_order(outcomes, calls)]
 
 
-def read_results(messages: Any) -> list[ToolOutcome]:
+def read_results(messages: object) -> list[ToolOutcome]:
     """The outcomes that were written by `write_results`.
 
     Raises:

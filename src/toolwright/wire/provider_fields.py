@@ -26,7 +26,7 @@ def unknown_fields(part: Part, known: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any, levels: int) -> Any:
+def _plain(value: object, levels: int) -> object:
     """The value with the objects of an SDK inside it as dicts.
 
     Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 from toolwright.errors import ConversionError
 from toolwright.jsonx import DecodeError, decode, encode
@@ -87,14 +86,14 @@ def from_text(
     )
 
 
-def error_message(value: Any) -> str | None:
+def error_message(value: object) -> str | None:
     """The message in the form that failures are written in, if the value has it."""
     if isinstance(value, dict) and len(value) == 1 and isinstance(value.get("error"), str):
         return str(value["error"])
     return None
 
 
-def _decoded(text: str) -> Any:
+def _decoded(text: str) -> object:
     """The value of JSON text, or the text. Quotes around a string stay: strings are written without any."""
     try:
         return decode(text)

@@ -648,8 +648,8 @@ async def test_an_output_schema_may_be_a_type(open_session):
 @pytest.mark.promise("TOOL-07")
 async def test_a_tool_without_an_output_schema_may_give_anything(open_session):
     @tool
-    async def give() -> int:
-        return "not a number"  # type: ignore[return-value]
+    async def give() -> Any:
+        return "not a number"
 
     assert (await run_one(await open_session(give), "give")).value == "not a number"
 

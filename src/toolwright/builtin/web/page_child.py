@@ -32,7 +32,7 @@ _GROWTH = 4
 _STACK = 256 * 1024 * 1024
 
 
-def work(request: dict[str, Any], link: Any) -> dict[str, Any]:
+def work(request: dict[str, Any], link: object) -> dict[str, Any]:
     """The text of a page, converted where it is HTML and something else is asked for."""
     text = decode(request["content"], request["content_type"], request["html"], request["truncated"])
     if not request["html"] or request["format"] == "html":

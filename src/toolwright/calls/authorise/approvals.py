@@ -144,7 +144,7 @@ async def put_question(run: ActiveCall, question: Question, opened: Opened) -> R
     return await env.effects.enter(call, fresh=True).wait(wait, opened)
 
 
-async def _subject(run: ActiveCall, tool: Tool, shown: Any) -> Any:
+async def _subject(run: ActiveCall, tool: Tool, shown: object) -> Any:
     """The subject of a call, as plain data: from its tool, or from its definition where that fails."""
     found = subject_of(tool.definition, shown)
     if tool.subject is not None and isinstance(shown, dict):
@@ -160,7 +160,7 @@ async def _subject(run: ActiveCall, tool: Tool, shown: Any) -> Any:
     return told if run.env.redactor is None else run.env.redactor.value(told)
 
 
-def _checked(said: Any) -> Subject:
+def _checked(said: object) -> Subject:
     if not isinstance(said, Subject) or not all(isinstance(text, str) for text in (said.kind, said.text)):
         raise TypeError(f"a subject is {said!r:.200}; use a text, or Subject(kind, text, directory)")
     directory = None if said.directory is None else bounded(str(said.directory))
@@ -344,13 +344,13 @@ def denied(at: float, reason: str | None, by: str | None, always: Mapping[str, A
     return Resolution("error", at, payload, reason=reason, by=_who(by))
 
 
-def _who(by: Any) -> str | None:
+def _who(by: object) -> str | None:
     if by is not None and (not isinstance(by, str) or not by):
         raise ToolwrightError(f"by={by!r:.200} does not say who decides; use a name, or leave it out")
     return None if by is None else encodable(by)
 
 
-def _pattern(pattern: Any) -> bytes:
+def _pattern(pattern: object) -> bytes:
     if not isinstance(pattern, Mapping):
         raise ToolwrightError(f"always={pattern!r:.200} is not a pattern; use a mapping, {{}} for all later calls")
     try:

@@ -73,7 +73,7 @@ def _matches_by_parameter(tool: ToolDefinition, effect: str) -> dict[str, Match]
     return found
 
 
-def _is_path(schema: Any) -> bool:
+def _is_path(schema: object) -> bool:
     if not isinstance(schema, Mapping):
         return False
     choices = schema.get("anyOf")

@@ -204,7 +204,7 @@ def _start_written(call: ActiveCall, fault: Exception | None) -> None:
 
 
 @coroutine
-def resume(started: Coroutine[Any, Any, Any], waiting: Any) -> Generator[Any, Any, Any]:
+def resume(started: Coroutine[Any, Any, Any], waiting: object) -> Generator[Any, Any, Any]:
     """Await a coroutine whose first step was taken already and that waits for `waiting`."""
     while True:
         try:

@@ -102,7 +102,7 @@ class _Services:
         for start in range(0, max(len(text), 1), _LONGEST):
             self._report(Output(self.job, _written(stream), _written(text[start : start + _LONGEST])))
 
-    def run_nested(self, calls: Any) -> Any:
+    def run_nested(self, calls: object) -> Any:
         raise RuntimeError("a tool with isolation='process' cannot call other tools; drop the isolation")
 
     def service(self, name: str) -> Any:
@@ -121,7 +121,7 @@ class _Services:
     def open_child(self, name: str) -> Any:
         raise RuntimeError("a tool with isolation='process' cannot open sessions; drop the isolation")
 
-    async def complete(self, *args: Any) -> Any:
+    async def complete(self, *args: object) -> Any:
         raise RuntimeError("a tool with isolation='process' cannot ask the model; drop the isolation")
 
     def wait_key(self, kind: str, name: str) -> str:
@@ -132,12 +132,12 @@ class _Services:
         self._report(Key(self.job))
         return self.completion_key
 
-    async def step(self, *args: Any) -> Any:
+    async def step(self, *args: object) -> Any:
         raise RuntimeError("a tool with isolation='process' has no steps, sleeps, waits or events; drop the isolation")
 
     sleep = wait = receive = emit = step
 
-    def _report(self, message: Any) -> None:
+    def _report(self, message: object) -> None:
         from toolwright import jsonx
 
         data = jsonx.encode(message)
@@ -184,7 +184,7 @@ class _Jobs:
         self._link.send(answer)
         self._idle = True
 
-    def _stop(self, number: int, frame: Any) -> None:
+    def _stop(self, number: int, frame: object) -> None:
         """The parent asks to end: the tool's code sees an exit, and may clean up while its grace lasts."""
         if self._running is not None:
             self._running.cancelled = True
@@ -210,7 +210,7 @@ def _result_of(code: bytes, services: _Services) -> Any:
     return result
 
 
-def _written(text: Any) -> Any:
+def _written(text: object) -> Any:
     """A text of a report in a form that has a place in JSON."""
     return text if text is None else str(text)[:_LONGEST].encode("utf-8", "backslashreplace").decode()
 

@@ -359,7 +359,7 @@ def _pickler() -> Any:
         uses: connections and locks that can't be copied, and data that should not be.
         """
 
-        def reducer_override(self, thing: Any) -> Any:
+        def reducer_override(self, thing: object) -> Any:
             if isinstance(thing, FunctionType) and (place := _place_of(thing)) is not None:
                 return far_side.wrapped, place
             return super().reducer_override(thing)

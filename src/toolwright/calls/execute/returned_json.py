@@ -28,7 +28,7 @@ class Encoded(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
 
 
-def encode_result(result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> Encoded | Failure:
+def encode_result(result: object, encode: Callable[[Any], bytes] = jsonx.encode) -> Encoded | Failure:
     """The JSON form of a value or a `Success`, or the failure of a tool whose value has none.
 
     Raises:
@@ -55,7 +55,7 @@ def encode_result(result: Any, encode: Callable[[Any], bytes] = jsonx.encode) ->
         return unserialisable(result, error)
 
 
-def unserialisable(result: Any, error: BaseException) -> Failure:
+def unserialisable(result: object, error: BaseException) -> Failure:
     """The failure of a tool whose value has no JSON form."""
     if isinstance(error, KeyboardInterrupt):
         raise error

@@ -56,7 +56,7 @@ class LentTask(asyncio.Task[None]):
         object.__setattr__(self, "touched", True)
         super().set_name(value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, "touched", True)
         super().__setattr__(name, value)
 

@@ -197,13 +197,13 @@ class ThreadPool:
                 # No thread is idle by the count: a job is on its way to this thread.
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None] | None, *args: Any) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None] | None, *args: object) -> None:
     if callback is not None:
         with suppress(RuntimeError):  # The loop is closed: no task waits any more.
             loop.call_soon_threadsafe(callback, *args)
 
 
-def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _deliver(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     if future.done():
         return
     if error is None:

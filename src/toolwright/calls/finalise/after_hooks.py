@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -45,7 +44,7 @@ async def run_after_hooks(
     return outcome
 
 
-def _changed(outcome: ToolOutcome, changed: Any) -> ToolOutcome:
+def _changed(outcome: ToolOutcome, changed: object) -> ToolOutcome:
     """A hook's change of an outcome, without cached values of the old one."""
     if type(changed) is not ToolOutcome:
         raise TypeError(f"an after-hook returned a {type(changed).__name__}; use None or a ToolOutcome")
@@ -90,7 +89,7 @@ async def project(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Call
     return _projected(outcome, text, policy)
 
 
-def _projected(outcome: ToolOutcome, text: Any, policy: Policy) -> ToolOutcome:
+def _projected(outcome: ToolOutcome, text: object, policy: Policy) -> ToolOutcome:
     if not isinstance(text, str):
         text = _not_shown(outcome, TypeError(f"the projector returned a {type(text).__name__} and not a string"))
     return replace(outcome, model_text=bound(encodable(text), policy.max_lines, policy.max_bytes))

@@ -76,7 +76,13 @@ class Finaliser:
             return None
         if redactor is not None:
             return self._settle_redacted(run, result, redactor)
-        if not self._hooked and kind not in SPECIAL and run.tool is not None and run.tool.check_output is None:
+        tool = run.tool
+        if (
+            not self._hooked
+            and kind not in SPECIAL
+            and tool is not None
+            and (kind is tool.output_type or tool.check_output is None)
+        ):
             # The most common results, by the shortest way: the same as below, for a value that needs nothing but
             # encoding.
             try:
@@ -97,10 +103,12 @@ class Finaliser:
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
         return self._settle_outcome(run, result, _outcome(run, result))
 
-    def _settle_redacted(self, run: ActiveCall, result: Any, redactor: Redactor) -> ToolOutcome | None:
+    def _settle_redacted(self, run: ActiveCall, result: object, redactor: Redactor) -> ToolOutcome | None:
         """The same in a session that has secrets: nothing leaves without being looked through for them."""
         outcome = _outcome(run, result)
-        checked = run.tool is not None and run.tool.check_output is not None
+        # Against its schema the value is held as the tool gave it: a handle might not fit.
+        tool = run.tool
+        checked = tool is not None and tool.check_output is not None and type(result) is not tool.output_type
         if outcome.status == "success" and (checked or weight(outcome) > AT_ONCE):
             return None
         if outcome.status == "failure" and weight(outcome) > AT_ONCE:
@@ -108,7 +116,7 @@ class Finaliser:
         settled = self._settle_outcome(run, result, redact_outcome(redactor, outcome))
         return settled if settled is None else self._redact_projected(settled, redactor)
 
-    def _settle_outcome(self, run: ActiveCall, result: Any, outcome: ToolOutcome) -> ToolOutcome | None:
+    def _settle_outcome(self, run: ActiveCall, result: object, outcome: ToolOutcome) -> ToolOutcome | None:
         if type(result) is Pending and run.key_taken:
             return None
         if self._hooked and (run.attempt or self._hooks.project is not None):
@@ -117,7 +125,7 @@ class Finaliser:
             return None
         return outcome if is_plain(outcome, run.tool, self._policy) else None
 
-    async def finish(self, run: ActiveCall, result: Any) -> ToolOutcome:
+    async def finish(self, run: ActiveCall, result: object) -> ToolOutcome:
         """The outcome of a tool's result, by the whole way: after-hooks, output check, bounds, projection."""
         outcome = await self._whole_outcome(run, result)
         payload = outcome.payload
@@ -211,7 +219,7 @@ def _is_short(result: Any) -> bool:
     return kind is not Failure or not isinstance(result.message, str) or len(result.message) <= SMALL
 
 
-def _outcome(run: ActiveCall, result: Any, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
+def _outcome(run: ActiveCall, result: object, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
     outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by, encode)
     if run.decision is not None and outcome.decision is None:
         outcome = replace(outcome, decision=run.decision)

@@ -19,7 +19,7 @@ SHORTEST = 30
 """Bytes that the JSON of an image has at least."""
 
 
-def take_media(value: Any) -> tuple[Any, tuple[Image, ...], tuple[Attachment, ...]]:
+def take_media(value: object) -> tuple[Any, tuple[Image, ...], tuple[Attachment, ...]]:
     """The value with words in the place of images and attachments, and these; the same object where it has none."""
     found: dict[int, Image | Attachment] = {}
     _collect(value, found)
@@ -42,7 +42,7 @@ def _words(item: Image | Attachment, number: int) -> str:
     return f"[{what}: {item.media_type:.100}, {size}]"
 
 
-def _collect(value: Any, found: dict[int, Image | Attachment]) -> None:
+def _collect(value: object, found: dict[int, Image | Attachment]) -> None:
     if isinstance(value, (Image, Attachment)):
         found[id(value)] = value
         return
@@ -50,7 +50,7 @@ def _collect(value: Any, found: dict[int, Image | Attachment]) -> None:
         _collect(item, found)
 
 
-def _replaced(value: Any, words: dict[int, str]) -> Any:
+def _replaced(value: object, words: dict[int, str]) -> Any:
     if isinstance(value, (Image, Attachment)):
         return words[id(value)]
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -62,7 +62,7 @@ def _replaced(value: Any, words: dict[int, str]) -> Any:
     return changed if any(changed[name] is not item for name, item in named.items()) else value
 
 
-def _parts(value: Any) -> Any:
+def _parts(value: object) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
     named = value if isinstance(value, dict) else _fields(value)

@@ -26,7 +26,7 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     if outcome.status == "success" and tool is not None:
         payload = outcome.payload
         return (
-            tool.check_output is None
+            (outcome.replayed or _fits(payload, tool))
             and len(payload) <= policy.plain_bytes
             and (payload[0] != QUOTE or payload.count(b"\\n") < policy.max_lines)
         )
@@ -37,6 +37,18 @@ def is_plain(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> bool:
     return len(message) * 6 + 16 <= policy.max_bytes and message.count("\n") < policy.max_lines
 
 
+def _fits(payload: bytes, tool: Tool) -> bool:
+    """True when a short value fits the tool's output schema; for one that does not, `check_output` says why."""
+    if tool.check_output is None:
+        return True
+    if tool.definition.hints.persist_output:
+        return False  # it goes to a file, which takes time
+    try:
+        return not tool.check_output(payload)
+    except Exception:  # the validator gives up on some values, such as very deep ones
+        return False
+
+
 def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> ToolOutcome:
     """Hold a value against the tool's output schema and the size limit; a mismatch is a failure, never silent."""
     if outcome.status != "success":
@@ -44,7 +56,7 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
     failure: Failure | None = None
     if len(outcome.payload) > policy.max_output_bytes:
         failure = output_too_long(len(outcome.payload), policy)
-    elif tool is not None and tool.check_output is not None:
+    elif tool is not None and tool.check_output is not None and not outcome.replayed:  # what was recorded is the truth
         failure = _misfit(outcome, tool.check_output)
     return outcome if failure is None else failed_after(outcome, failure)
 
@@ -83,7 +95,7 @@ def size_beside(result: Any) -> int:
     return size
 
 
-def too_much_beside(result: Any, policy: Policy) -> Failure | None:
+def too_much_beside(result: object, policy: Policy) -> Failure | None:
     """The failure of a tool whose raw output, images and attachments are longer than the policy allows."""
     size = size_beside(result)
     if size <= policy.max_output_bytes:

@@ -201,7 +201,7 @@ def rejected(name: str, error: BaseException) -> Failure:
     )
 
 
-def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
+def read_arguments(prepared: PreparedCall, given: object, max_bytes: int) -> Failure | None:
     """Bring arguments, an object or the JSON text of one, to canonical JSON."""
     failure = _read(prepared, given, max_bytes)
     if failure is not None:
@@ -212,7 +212,7 @@ def read_arguments(prepared: PreparedCall, given: Any, max_bytes: int) -> Failur
     return failure
 
 
-def _read(prepared: PreparedCall, given: Any, max_bytes: int) -> Failure | None:
+def _read(prepared: PreparedCall, given: object, max_bytes: int) -> Failure | None:
     try:
         if isinstance(given, Mapping) and not is_within(given, max_bytes, MOST_ITEMS + MOST_CONTAINERS):
             return _too_large(max_bytes)

@@ -28,6 +28,7 @@ from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.schema import summarise
 from toolwright.tools.session_protocols import ModelRequest
 from toolwright.tools.shell_rules import ShellRule
+from toolwright.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
@@ -172,7 +173,7 @@ class RunServices:
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
         return durable.wait_key(self._run, kind, name)
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object) -> Any:
         return await durable.step(self._run, name, function, inputs, on_crash)
 
     async def sleep(self, name: str, seconds: float) -> None:
@@ -184,7 +185,7 @@ class RunServices:
     async def receive(self, name: str, deadline: float | None) -> Any:
         return await durable.receive(self._run, name, deadline)
 
-    async def emit(self, name: str, payload: Any, key: str | None) -> None:
+    async def emit(self, name: str, payload: object, key: str | None) -> None:
         await emit(self._run, name, payload, key)
 
     def _warn(self, method: str, usable: str) -> None:
@@ -226,14 +227,14 @@ class Recorded:
 
     __slots__ = ("_run", "_store")
 
-    def __init__(self, run: ActiveCall, store: Any) -> None:
+    def __init__(self, run: ActiveCall, store: object) -> None:
         self._run = run
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
         verb, run = getattr(self._store, name), self._run
 
-        async def use(*args: Any, **options: Any) -> Any:
+        async def use(*args: object, **options: object) -> Any:
             try:
                 return await verb(*args, **options)
             except StoreError as fault:
@@ -246,14 +247,15 @@ class Recorded:
 # --- events that a tool declares
 
 
-async def emit(run: ActiveCall, name: str, payload: Any, key: str | None) -> None:
+async def emit(run: ActiveCall, name: str, payload: object, key: str | None) -> None:
     """Check an event of a running call, store it if the call is that of a background run, and publish it.
 
     Raises:
         ServiceError: the tool declares no such event, or the payload does not fit its schema.
     """
     env = run.env
-    data = _checked(run, name, payload)
+    assert run.tool is not None
+    data = check_event(run.tool, name, payload)
     if key is not None and (not isinstance(key, str) or not key or len(key) > 255 or encodable(key) != key):
         raise ServiceError(f"The key {key!r:.300} of event {name!r} is not usable; use a text of up to 255 characters")
     if env.redactor is not None:
@@ -278,25 +280,29 @@ def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
     return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
-def _checked(run: ActiveCall, name: Any, payload: Any) -> bytes:
-    assert run.tool is not None
-    checks = run.tool.check_events
+def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
+    """The JSON of the payload of an event.
+
+    Raises:
+        ServiceError: the tool declares no such event, or the payload is not what it declares.
+    """
+    checks = tool.check_events
     check = checks.get(name) if isinstance(name, str) else None
     if check is None:
         known = f"it declares {', '.join(map(repr, checks))}" if checks else "declare it by @tool(events={...})"
-        raise ServiceError(f"Tool {run.name!r} has no event {name!r:.200}; {known}")
+        raise ServiceError(f"Tool {tool.name!r} has no event {name!r:.200}; {known}")
     try:
         data = jsonx.encode(payload)
         problems = check(data)
     except Exception as error:  # a value may have code of its own for its JSON form
-        raise ServiceError(f"The payload of event {name!r} of tool {run.name!r} is not usable: {error}") from error
+        raise ServiceError(f"The payload of event {name!r} of tool {tool.name!r} is not usable: {error}") from error
     if problems:
         raise ServiceError(
-            f"The payload of event {name!r} of tool {run.name!r} does not fit its schema:\n{summarise(problems)}"
+            f"The payload of event {name!r} of tool {tool.name!r} does not fit its schema:\n{summarise(problems)}"
         )
     if len(data) > LARGEST_EVENT:
         raise ServiceError(
-            f"The payload of event {name!r} of tool {run.name!r} has {len(data)} bytes and may have {LARGEST_EVENT}; "
+            f"The payload of event {name!r} of tool {tool.name!r} has {len(data)} bytes and may have {LARGEST_EVENT}; "
             "put it in a file, and tell its path"
         )
     return data

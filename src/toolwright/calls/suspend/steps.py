@@ -62,7 +62,9 @@ def wait_key(run: ActiveCall, kind: KeyKind, name: str) -> str:
     return run.env.effects.write_key(WaitKey(enter(run), kind, name))
 
 
-async def step(run: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+async def step(
+    run: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
+) -> Any:
     """Run a step once, across crashes and attempts."""
     _require_name("step", name)
     if not callable(function):
@@ -123,7 +125,7 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
         raise EffectFailed(failure) from error
 
 
-async def _encoded(result: Any, most: int) -> bytes:
+async def _encoded(result: object, most: int) -> bytes:
     """The JSON of a step's return value. For a large value it is made in a thread, piece by piece.
 
     Raises:
@@ -283,11 +285,11 @@ def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:
     )
 
 
-def _require_name(kind: str, name: Any) -> None:
+def _require_name(kind: str, name: object) -> None:
     if not isinstance(name, str) or not name.strip() or len(name) > 255 or encodable(name) != name:
         raise ToolwrightError(f"The {kind} name {name!r:.300} is not usable; use 1 to 255 characters of text")
 
 
-def _require_seconds(what: str, seconds: Any) -> None:
+def _require_seconds(what: str, seconds: object) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
         raise ToolwrightError(f"{what} is {seconds!r}; use a number of seconds, 0 or more")

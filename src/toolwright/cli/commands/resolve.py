@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -54,7 +54,7 @@ def resolve(
 
 
 async def _settle(
-    store: str, app: App, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    store: str, app: App, key: str, value: object, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     async with opened(store, app) as runtime:
         try:
@@ -69,7 +69,7 @@ async def _settle(
 
 
 async def _resolve(
-    runtime: Runtime, key: str, value: Any, error: tuple[str, str] | None, cancel: str | None
+    runtime: Runtime, key: str, value: object, error: tuple[str, str] | None, cancel: str | None
 ) -> Resolved:
     if error is not None:
         return await runtime.reject(key, code=error[0], message=error[1])

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -299,7 +299,7 @@ async def _resume(store: str, word: str, session: str | None, by: str | None) ->
         return run.process
 
 
-async def _signal(store: str, word: str, session: str | None, name: str, value: Any) -> tuple[str, int]:
+async def _signal(store: str, word: str, session: str | None, name: str, value: object) -> tuple[str, int]:
     async with _run(store, word, session) as (_, run):
         return run.id, await run.signal(name, value)
 

@@ -71,7 +71,7 @@ def echo_error(message: str) -> None:
     echo(message, err=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON: indented for a person on a terminal, one line for a program."""
     data = safe_json(value)
     typer.echo(msgspec.json.format(data, indent=2) if sys.stdout.isatty() else data)
@@ -84,7 +84,7 @@ _INSTANTS = {
 """Fields of our values that hold seconds since the epoch."""
 
 
-def data_of(value: Any) -> Any:
+def data_of(value: object) -> Any:
     """A value of ours as plain data, with instants as RFC 3339 text. Data of a tool or a model stays as it is."""
     if isinstance(value, msgspec.Struct):
         return {name: _field(name, getattr(value, name)) for name in value.__struct_fields__}
@@ -95,7 +95,7 @@ def data_of(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _field(name: str, value: Any) -> Any:
+def _field(name: str, value: object) -> object:
     if name in _INSTANTS and isinstance(value, (int, float)):
         return instant(value)
     return data_of(value)
@@ -109,12 +109,12 @@ def instant(seconds: float | None) -> str | None:
         return f"{seconds:g}"
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """Print a value as one line of JSON."""
     typer.echo(safe_json(value))
 
 
-def safe_json(value: Any) -> bytes:
+def safe_json(value: object) -> bytes:
     """JSON in which every character that cannot be seen is escaped. It means the same."""
     data = jsonx.encode(value)
     text = data.decode()

@@ -53,7 +53,7 @@ def read_object(text: str, where: str) -> dict[str, Any]:
     return found
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str) -> object:
     """Read a value as JSON, or the JSON on stdin for `-`.
 
     Raises:
@@ -65,7 +65,7 @@ def read_json(text: str) -> Any:
         raise BadInput(f"The value is not JSON ({error}); text goes in quotes, as in '\"done\"'") from None
 
 
-def _read_value(text: str, schema: Any) -> Any:
+def _read_value(text: str, schema: object) -> object:
     try:
         value = jsonx.decode(text)
     except jsonx.DecodeError:

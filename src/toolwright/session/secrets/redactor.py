@@ -152,7 +152,7 @@ class KnownSecrets:
 
     # --- secrets that calls give to their tools
 
-    def learn_argument(self, name: str, value: Any, *, at_once: AtOnce | None) -> bool:
+    def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
         texts = list(_texts(value))
         if len(texts) > FORMER or sum(map(len, texts)) > LONGEST:
             raise ServiceError(
@@ -310,7 +310,7 @@ class KnownSecrets:
         # It stands across the parts of the value, or is one that has no letters to change, such as `true`.
         return jsonx.encode(self.text(redacted.decode()))
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -324,7 +324,7 @@ class KnownSecrets:
             return {self.value(key): self.value(each) for key, each in value.items()}
         return self._shown(value)
 
-    def _shown(self, value: Any) -> Any:
+    def _shown(self, value: object) -> Any:
         """A value that a tool reports and that is not JSON: unchanged if its text has no secret, else its redacted
         text."""
         try:
@@ -361,7 +361,7 @@ class TextStream:
         return self._scrubber.end(self._known.patterns()).decode("utf-8", "surrogatepass")
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """The texts of a value given as JSON, and its numbers as they are written."""
     if isinstance(value, str):
         yield value

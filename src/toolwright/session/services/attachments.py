@@ -112,7 +112,7 @@ class Attachments:
         return base64.b64encode(content if redactor is None else redact_content(redactor, content)).decode("ascii")
 
 
-def _digest(hash: Any) -> bytes:
+def _digest(hash: object) -> bytes:
     if not isinstance(hash, str) or not _HASH.fullmatch(hash):
         raise ServiceError(f"The hash {hash!r:.200} is not usable; use the 64 hexadecimal digits of a SHA-256")
     return bytes.fromhex(hash)

@@ -7,7 +7,6 @@ may read.
 from __future__ import annotations
 
 import builtins
-from typing import Any
 
 from toolwright import jsonx
 from toolwright.errors import ServiceError
@@ -38,7 +37,7 @@ class Connections:
         return [Connection(provider, jsonx.decode(detail), at) for provider, detail, at in rows]
 
 
-def require_provider(provider: Any) -> str:
+def require_provider(provider: object) -> str:
     """The name of a provider.
 
     Raises:
@@ -47,7 +46,7 @@ def require_provider(provider: Any) -> str:
     return require_name("provider", provider)
 
 
-def to_detail(provider: str, detail: Any) -> bytes:
+def to_detail(provider: str, detail: object) -> bytes:
     """The stored detail of a connection, as JSON.
 
     Raises:

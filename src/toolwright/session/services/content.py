@@ -6,14 +6,13 @@ import asyncio
 import hashlib
 import tempfile
 from collections.abc import AsyncIterable
-from typing import Any
 
 from toolwright.errors import ServiceError, StoreError
 from toolwright.stores.contracts.sessions import PIECE, Content
 from toolwright.tools.outcome import encodable
 
 
-def to_bytes(path: str, content: Any) -> bytes:
+def to_bytes(path: str, content: object) -> bytes:
     """Text or bytes as the bytes that are stored.
 
     Raises:

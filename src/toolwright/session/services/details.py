@@ -5,8 +5,6 @@ They lie under reserved keys, so that they go into an archive with the rest and 
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolwright.errors import ServiceError
 from toolwright.session.services.keyvalue import KeyValue
 from toolwright.stores.contracts.archives import LOCALE, LOCALE_KEY, LONGEST_TITLE, TITLE_KEY, details_of
@@ -42,7 +40,7 @@ class Details:
         return await self.get()
 
 
-def _require_title(title: Any) -> str:
+def _require_title(title: object) -> str:
     if not isinstance(title, str) or encodable(title) != title:
         raise ServiceError(f"The title {title!r:.200} of a session is not usable; use text")
     line = " ".join(title.split())

@@ -34,7 +34,7 @@ _NEWLINE = 10
 class Search:
     """One search: fed with portions, it collects the lines that match. Used on one thread at a time."""
 
-    def __init__(self, pattern: Any, limit: Any, glob: Any = None) -> None:
+    def __init__(self, pattern: object, limit: object, glob: object = None) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
             raise ServiceError(f"The limit {limit!r:.100} is not usable; use 1 to {MAX_LIMIT} lines")
         self.pattern = pattern
@@ -148,7 +148,7 @@ def _late(search: Search, seconds: float, last: Portion) -> ServiceError:
     )
 
 
-def _path_filter(glob: Any) -> Callable[[str], bool]:
+def _path_filter(glob: object) -> Callable[[str], bool]:
     """True for the paths of files that a shell-style pattern means: a name, or a whole path if it has a slash."""
     if glob is None:
         return lambda path: True
@@ -160,7 +160,7 @@ def _path_filter(glob: Any) -> Callable[[str], bool]:
     return lambda path: matches(path.rpartition("/")[2]) is not None
 
 
-def _compile(pattern: Any) -> Any:
+def _compile(pattern: object) -> Any:
     if not isinstance(pattern, str) or not pattern or encodable(pattern) != pattern or len(pattern) > MAX_PATTERN:
         raise ServiceError(f"The pattern {pattern!r:.200} is not usable; use 1 to {MAX_PATTERN} characters of text")
     try:

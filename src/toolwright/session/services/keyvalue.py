@@ -21,12 +21,12 @@ class KeyValue:
         self._clock = clock
         self._room = room
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """The value of a key, or `default`."""
         value = await self._store.get_value(self._session, require_name("key", key))
         return default if value is None else jsonx.decode(value)
 
-    async def set(self, key: str, value: Any) -> None:
+    async def set(self, key: str, value: object) -> None:
         """Write a value that has a JSON form, replacing the old one.
 
         Raises:

@@ -42,7 +42,7 @@ class Messages:
         self._known = known
 
     async def append(
-        self, content: Any, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
+        self, content: object, *, sender: Sender = "tool", metadata: Mapping[str, Any] | None = None
     ) -> Message:
         """Add a message that has a JSON form at the end.
 
@@ -71,7 +71,7 @@ class Messages:
             for number, one in enumerate(new, first)
         ]
 
-    async def _checked(self, message: Any) -> NewMessage:
+    async def _checked(self, message: object) -> NewMessage:
         known = {"content", "sender", "metadata"}
         if not isinstance(message, Mapping) or "content" not in message or not known.issuperset(message):
             raise ServiceError(

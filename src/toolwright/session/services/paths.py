@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from typing import Any
 
 from toolwright.errors import ServiceError
 
@@ -33,7 +32,7 @@ SLASHES = frozenset(
 """Separators of names, for some readers: only the first is allowed, and only there."""
 
 
-def clean_path(path: Any) -> str:
+def clean_path(path: object) -> str:
     """The one spelling of a path: it begins with a slash and has no empty name, no `.` and no `/workspace`.
 
     A path that does not begin with a slash is taken from the root.
@@ -91,5 +90,5 @@ def _require_name(path: str, name: str) -> None:
         raise _refused(path, f"the name {name[:40]!r}… is longer than {MAX_NAME} bytes; use a shorter one")
 
 
-def _refused(path: Any, why: str) -> ServiceError:
+def _refused(path: object, why: str) -> ServiceError:
     return ServiceError(f"The path {path!r:.200} is not usable: {why}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolwright import jsonx
 from toolwright.errors import ServiceError
 from toolwright.stores.contracts.journal import CallKey
@@ -23,7 +21,7 @@ class Marks:
         self._within = within
         self._counts: dict[str, int] = {}
 
-    def mark(self, verb: str, *what: Any) -> Mark | None:
+    def mark(self, verb: str, *what: object) -> Mark | None:
         """The mark of a change: its verb, such as "kv.set", and all its arguments."""
         what = (self._within, *what) if self._within else what
         stem = f"{verb}:{jsonx.digest(jsonx.canonical(what))[:32]}"
@@ -34,7 +32,7 @@ class Marks:
 class Unmarked:
     """For the host, each of whose changes is made separately."""
 
-    def mark(self, verb: str, *what: Any) -> Mark | None:
+    def mark(self, verb: str, *what: object) -> Mark | None:
         """There is nothing to remember it by."""
         return None
 
@@ -42,7 +40,7 @@ class Unmarked:
 Marker = Marks | Unmarked
 
 
-def require_name(what: str, name: Any, most_bytes: int = 255) -> str:
+def require_name(what: str, name: object, most_bytes: int = 255) -> str:
     """A name that a caller chose: some text of at most so many bytes, without control characters.
 
     Raises:
@@ -55,7 +53,7 @@ def require_name(what: str, name: Any, most_bytes: int = 255) -> str:
     return name
 
 
-def to_json(what: str, value: Any) -> bytes:
+def to_json(what: str, value: object) -> bytes:
     """A value as JSON.
 
     Raises:

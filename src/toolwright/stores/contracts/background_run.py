@@ -185,7 +185,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
         return shown
 
 
-def require_run_id(id: Any) -> str:
+def require_run_id(id: object) -> str:
     """An id that a caller chose: it becomes the name of a folder, and part of a message to the session.
 
     Raises:

@@ -114,7 +114,7 @@ class RunEvent(NamedTuple):
         return plain_data(self)
 
 
-def checked(type: str, payload: Any) -> bytes:
+def checked(type: str, payload: object) -> bytes:
     """The JSON of an event's payload.
 
     Raises:

@@ -106,7 +106,7 @@ def new_schedule_id() -> str:
     return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
-def require_schedule_id(id: Any) -> str:
+def require_schedule_id(id: object) -> str:
     """An id that a caller chose.
 
     Raises:

@@ -35,7 +35,7 @@ class CaseClock:
 
     monotonic = now
 
-    def call_at(self, when: float, callback: Any, *args: Any) -> Any:
+    def call_at(self, when: float, callback: object, *args: object) -> object:
         """Nothing waits for this clock."""
         raise NotImplementedError
 

@@ -69,7 +69,7 @@ class _Play:
             names[store.journal.owner] = len(names)
         self._owners.append(owner)
 
-    async def _same(self, said: str, ask: Callable[[Store], Awaitable[Any]], owner: _Owner | None = None) -> Any:
+    async def _same(self, said: str, ask: Callable[[Store], Awaitable[Any]], owner: _Owner | None = None) -> object:
         """Ask both, and require one answer."""
         asked = owner or self._random.choice(self._owners)
         number = self._names[0][asked.both[0].journal.owner]
@@ -217,7 +217,7 @@ class _Play:
         await self._open()
 
 
-def _plain(answer: Any, names: dict[str, int]) -> Any:
+def _plain(answer: object, names: dict[str, int]) -> object:
     """An answer in a form that two stores share: owners by number, cursors left out."""
     if isinstance(answer, list):
         if answer and isinstance(answer[0], Kept):

@@ -102,7 +102,9 @@ def next_change(connection: apsw.Connection) -> int:
     return number
 
 
-def add_event(connection: apsw.Connection, id: str, type: str, payload: Any, at: float, key: str | None = None) -> int:
+def add_event(
+    connection: apsw.Connection, id: str, type: str, payload: object, at: float, key: str | None = None
+) -> int:
     """Append an event, and return its number."""
     return put_event(connection, id, type, checked(type, payload), at, key)
 

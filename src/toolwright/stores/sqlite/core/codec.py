@@ -54,7 +54,7 @@ def _read_extension(code: int, data: memoryview) -> Any:
     return int(bytes(data))
 
 
-def _encodable(value: Any) -> Any:
+def _encodable(value: object) -> Any:
     if isinstance(value, int) and not _LEAST <= value <= _MOST:
         return msgspec.msgpack.Ext(_LARGE_INTEGER, str(value).encode())
     if isinstance(value, str):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 import msgspec
@@ -20,6 +20,39 @@ from toolwright.stores.sqlite.core.writer import Writer
 T = TypeVar("T")
 
 
+class Jobs(Protocol):
+    """Runs jobs on a connection: a `Writer`, or what stands in its place in a test."""
+
+    def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]: ...
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> Awaitable[T]: ...
+
+    async def close(self) -> None: ...
+
+
+class JobsAtOnce:
+    """Runs each job when it is asked for, on the caller's thread: for a database in memory that few use."""
+
+    def __init__(self) -> None:
+        self._connection = apsw.Connection(":memory:")
+        with self._connection:
+            bring_up_to_date(self._connection, None)
+
+    async def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> T:
+        """Run `work` in a transaction."""
+        with self._connection:
+            result = work(self._connection)
+        return result
+
+    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run `work`, which changes nothing."""
+        return work(self._connection)
+
+    async def close(self) -> None:
+        """Close the database, which is gone then."""
+        self._connection.close()
+
+
 class Changes:
     """Reads and changes rows of session services, in the file of a store or in memory.
 
@@ -30,16 +63,16 @@ class Changes:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: Jobs,
         owner: str | None,
-        open_reader: Callable[[], Writer] | None = None,
+        open_reader: Callable[[], Jobs] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self._writer = writer
         self._owner = owner
         self._open_reader = open_reader
-        self._reader: Writer | None = None if open_reader is not None else writer
+        self._reader: Jobs | None = None if open_reader is not None else writer
 
     def lease_time(self) -> float:
         """The clock of leases, which all processes of the machine share and which is never set.

@@ -6,7 +6,7 @@ from toolwright.clock import Clock
 from toolwright.stores.sqlite.background.runs import SqliteRunStore
 from toolwright.stores.sqlite.background.schedules import SqliteScheduleStore
 from toolwright.stores.sqlite.background.triggers import SqliteTriggerStore
-from toolwright.stores.sqlite.core.idempotent_writes import Changes
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, JobsAtOnce
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.sessions.attachments import SqliteAttachmentStore
 from toolwright.stores.sqlite.sessions.connections import SqliteConnectionStore
@@ -41,6 +41,11 @@ class SqliteServiceStores:
     def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:
         """For a runtime without a file; they end with the process."""
         return cls(Changes.in_memory(clock))
+
+    @classmethod
+    def at_once(cls, clock: Clock | None = None) -> SqliteServiceStores:
+        """The same without a thread, for a test of one call: a change is made on the thread that asks for it."""
+        return cls(Changes(JobsAtOnce(), None, clock=clock))
 
     async def close(self) -> None:
         """Close the connections they opened, and a store in memory."""
