@@ -167,7 +167,7 @@ async def test_a_run_that_was_cancelled_before_it_began_takes_no_signals(stage: 
     session = (await stage.open(place, echo, worker=False)).session("s")
     run = await session.spawn("echo")
     await run.cancel()
-    with pytest.raises(RunError, match="over"):
+    with pytest.raises(RunError, match="finished"):
         await run.signal("go")
 
 

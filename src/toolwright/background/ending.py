@@ -11,6 +11,7 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.background.output import capped, printed, render
 from toolwright.errors import ServiceError
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun, Status, artifact_paths
 from toolwright.stores.contracts.run_store import Ending, Piece, Report, RunStore
 from toolwright.stores.contracts.sessions import Quotas
@@ -88,7 +89,12 @@ async def end(
         try:
             return ending.status if await store.finish(ending, quotas) else None
         except ServiceError as error:
-            log.warning("Something of the end of run %r cannot be written: %s", process.id, error)
+            log.warning(
+                "Something of the end of run %r cannot be written: %s",
+                process.id,
+                error,
+                extra=log_fields("run.end_incomplete", run_id=process.id, session=process.session),
+            )
             if files:
                 artifact_error = str(error)
             elif tell:

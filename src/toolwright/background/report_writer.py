@@ -10,6 +10,7 @@ from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.event_collector import EventCollector
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun
 from toolwright.stores.contracts.run_store import Report, RunStore
 
@@ -47,7 +48,11 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("The reports of background runs cannot be written, and are tried again: %s", fault)
+                log.warning(
+                    "The reports of background runs cannot be written, and are tried again: %s",
+                    fault,
+                    extra=log_fields("runs.not_reported"),
+                )
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:

@@ -13,6 +13,7 @@ from toolwright.calls.redact import Stream
 from toolwright.calls.schedule.tickets import Ticket
 from toolwright.calls.tool_plan import RunOwner, ToolPlan
 from toolwright.effects.controller import CallEffects, Watch
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
@@ -152,3 +153,15 @@ def identity(run: ActiveCall) -> CallKey:
 def about(run: ActiveCall) -> tuple[str, str, float, str, str, str]:
     """The fields that every event of a running call begins with."""
     return run.env.session_id, run.owner.id, run.env.clock.now(), run.call_id, run.name, run.owner.scope
+
+
+def call_fields(run: ActiveCall, action: str, waits_for: str | None = None) -> dict[str, str]:
+    """The fields of a log line about a running call."""
+    return log_fields(
+        action,
+        session=run.env.session_id,
+        batch=run.owner.id,
+        call_id=run.call_id,
+        tool=run.name,
+        waits_for=waits_for,
+    )

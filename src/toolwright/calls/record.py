@@ -18,6 +18,7 @@ from toolwright.calls.redact import NOT_SHOWN, publish, rest_of_output, shown_ar
 from toolwright.clock import Clock, rfc3339
 from toolwright.event_bus import Channel
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
+from toolwright.log_fields import log_fields
 from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
 
@@ -367,7 +368,13 @@ class Report:
 
 
 def _log_failed(record: CallRecord) -> None:
-    log.exception("The call log failed for the record of call %r", record.call_id)
+    log.exception(
+        "The call log failed for the record of call %r",
+        record.call_id,
+        extra=log_fields(
+            "call.not_logged", session=record.session, batch=record.batch, call_id=record.call_id, tool=record.tool
+        ),
+    )
 
 
 def _trimmed(outcome: ToolOutcome) -> ToolOutcome:

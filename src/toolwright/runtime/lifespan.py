@@ -9,6 +9,7 @@ from typing import Any
 
 from toolwright.app_options import Lifespan
 from toolwright.errors import ToolwrightError
+from toolwright.log_fields import log_fields
 
 log = logging.getLogger("toolwright.runtime.lifespan")
 
@@ -79,4 +80,8 @@ class LifespanTask:
                 error or ToolwrightError("The lifespan of the app was cancelled as it was entered")
             )
         elif self._entered and not self._leave.is_set():
-            log.error("The lifespan of the app ended while its runtime is open", exc_info=error)
+            log.error(
+                "The lifespan of the app ended while its runtime is open",
+                exc_info=error,
+                extra=log_fields("lifespan.ended"),
+            )

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.active_call import call_fields
 from toolwright.calls.authorise.argument_patterns import decides
 from toolwright.calls.execute.exception_failures import invalid
 from toolwright.calls.hooks import invoke
@@ -155,7 +156,12 @@ async def _subject(run: ActiveCall, tool: Tool, shown: object) -> Any:
         except StoreError:
             raise
         except Exception as error:  # the tool's code: a person is asked all the same
-            log.error("The subject of call %r could not be told by its tool", run.call_id, exc_info=error)
+            log.error(
+                "The subject of call %r could not be told by its tool",
+                run.call_id,
+                exc_info=error,
+                extra=call_fields(run, "call.subject_failed"),
+            )
     told = structs.asdict(found)
     return told if run.env.redactor is None else run.env.redactor.value(told)
 

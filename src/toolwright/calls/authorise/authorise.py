@@ -12,6 +12,7 @@ from msgspec import Struct
 from toolwright.calls.authorise.shell.patterns import Match
 from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
 from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Failure, told
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
@@ -187,7 +188,13 @@ def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -
     except BrokenRule as broken:
         error = broken.__cause__
         assert error is not None
-        log.error("The rule %r failed for call %r", broken.rule, prepared.call_id, exc_info=error)
+        log.error(
+            "The rule %r failed for call %r",
+            broken.rule,
+            prepared.call_id,
+            exc_info=error,
+            extra=log_fields("call.rule_failed", call_id=prepared.call_id, tool=prepared.name, rule=broken.rule),
+        )
         prepared.decided_by = broken.rule
         prepared.fail(
             Failure(

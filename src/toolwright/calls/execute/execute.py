@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import RunState
+from toolwright.calls.active_call import RunState, call_fields
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import interrupt, meaning, released
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
@@ -188,7 +188,12 @@ class ActiveCall(RunState):
 
     def broke(self, error: Exception) -> None:
         """The runtime itself failed: log it, and end the call, for the tasks that wait for it."""
-        log.critical("Call %r met a fault of the runtime", self.call_id, exc_info=error)
+        log.critical(
+            "Call %r met a fault of the runtime",
+            self.call_id,
+            exc_info=error,
+            extra=call_fields(self, "call.runtime_fault"),
+        )
         end_now(self, replace(internal(error), source="runtime", code="runtime_fault"))
 
     @property

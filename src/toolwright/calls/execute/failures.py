@@ -45,14 +45,20 @@ def deadlocked(others: list[str]) -> Failure:
     )
 
 
-def raised(tool: Tool, name: str, call_id: str, error: BaseException) -> Failure:
-    """The failure that an exception of the tool's code stands for."""
+def raised(tool: Tool, name: str, call_id: str, error: BaseException, fields: dict[str, str]) -> Failure:
+    """The failure that an exception of the tool's code stands for. `fields` are those of a log line about the call."""
     if isinstance(error, ChildFailed):
         return error.failure(name)
     known = error.failure if isinstance(error, RaisedInChild) else failure_told_by(name, error)
     if known is not None:
         return replace(known, retry=True) if not known.retry and is_retried(error, tool) else known
-    log.error("Tool %r failed in call %r", name, call_id, exc_info=error)
+    log.error(
+        "Tool %r failed in call %r",
+        name,
+        call_id,
+        exc_info=error,
+        extra=fields,
+    )
     failure = internal(error)
     if is_retried(error, tool):
         failure = replace(failure, category="external", code="transient_error", retry=True)

@@ -14,6 +14,7 @@ from toolwright.calls.finalise.to_outcome import failed_after
 from toolwright.calls.finalise.truncate import bound
 from toolwright.calls.hooks import AfterHook, HookCall, Hooks, ProjectedCall, awaited, invoke, invoke_now
 from toolwright.calls.policy import Policy
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Failure, ToolError, ToolOutcome, encodable, error_text, told
 
 log = logging.getLogger("toolwright.calls")
@@ -31,7 +32,11 @@ async def run_after_hooks(
         except ToolError as error:  # the host's code chooses the text for the model
             return failed_after(outcome, replace(error.failure, source="hook"))
         except Exception as error:  # the host's code
-            log.exception("A hook after call %r failed", outcome.call_id)
+            log.exception(
+                "A hook after call %r failed",
+                outcome.call_id,
+                extra=log_fields("call.hook_failed", call_id=outcome.call_id, tool=outcome.tool),
+            )
             failure = Failure(
                 category="internal",
                 code="hook_error",
@@ -97,5 +102,10 @@ def _projected(outcome: ToolOutcome, text: object, policy: Policy) -> ToolOutcom
 
 def _not_shown(outcome: ToolOutcome, error: Exception) -> str:
     """The text for the model in place of a result that could not be shown; the outcome stays."""
-    log.error("The projector failed for call %r", outcome.call_id, exc_info=error)
+    log.error(
+        "The projector failed for call %r",
+        outcome.call_id,
+        exc_info=error,
+        extra=log_fields("call.projector_failed", call_id=outcome.call_id, tool=outcome.tool),
+    )
     return error_text(f"The result could not be shown: {type(error).__name__}")

@@ -8,6 +8,7 @@ from typing import Any
 from toolwright.calls.finalise.to_outcome import failed_after
 from toolwright.calls.policy import Policy
 from toolwright.large_json import MOST_CONTAINERS, MOST_DUMPED, MOST_ITEMS
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome, told
 from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
@@ -113,7 +114,11 @@ def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
             return None
         wrong, data = f"does not fit its output schema:\n{summarise(problems)}", as_data(problems)
     except Exception as error:  # the validator gives up on some values, such as very deep ones
-        log.exception("The value of call %r could not be checked", outcome.call_id)
+        log.exception(
+            "The value of call %r could not be checked",
+            outcome.call_id,
+            extra=log_fields("call.output_not_checked", call_id=outcome.call_id, tool=outcome.tool),
+        )
         wrong, detail = "could not be held against its output schema", told(error)
     return Failure(
         category="execution",

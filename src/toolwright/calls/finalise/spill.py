@@ -22,6 +22,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.redact import off_loop
 from toolwright.errors import ToolwrightError
 from toolwright.ids import new_id
+from toolwright.log_fields import log_fields
 from toolwright.private_files import create_private
 from toolwright.tools.outcome import ToolOutcome
 
@@ -73,7 +74,12 @@ async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) ->
         return await asyncio.to_thread(save_output, Path(policy.spill_dir), outcome.call_id, text.encode())
     except (OSError, ValueError, ToolwrightError):
         place = "a file of its session" if policy.spill_dir is None else policy.spill_dir
-        log.exception("The output of call %r could not be written to %s", outcome.call_id, place)
+        log.exception(
+            "The output of call %r could not be written to %s",
+            outcome.call_id,
+            place,
+            extra=log_fields("call.output_not_stored", call_id=outcome.call_id, tool=outcome.tool, path=str(place)),
+        )
         return None
 
 

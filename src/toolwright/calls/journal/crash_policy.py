@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.active_call import call_fields
 from toolwright.calls.authorise.approvals import interrupted
 from toolwright.calls.execute.failures import internal
 from toolwright.calls.hooks import Answer, invoke
@@ -50,7 +51,12 @@ async def recover(run: ActiveCall, key: CallKey, store: JournalStore) -> None:
         except ToolError as error:
             found = error.failure
         except Exception as error:  # a tool's code
-            log.exception("The probe of tool %r failed for call %r", run.name, run.call_id)
+            log.exception(
+                "The probe of tool %r failed for call %r",
+                run.name,
+                run.call_id,
+                extra=call_fields(run, "call.probe_failed"),
+            )
             found = replace(internal(error), code="probe_failed")
         if found is not None:
             run.attempt = 1  # the attempt that was cut off
@@ -66,7 +72,13 @@ async def recover(run: ActiveCall, key: CallKey, store: JournalStore) -> None:
 
 def _give_up_for_good(run: ActiveCall) -> None:
     """End a call that was running each time its process died, and perhaps is why."""
-    log.error("Call %r of tool %r is given up: its process died %d times", run.call_id, run.name, run.crashes)
+    log.error(
+        "Call %r of tool %r is given up: its process died %d times",
+        run.call_id,
+        run.name,
+        run.crashes,
+        extra=call_fields(run, "call.crashed_too_often"),
+    )
     run.recovered = "given_up"
     failure = Failure(
         category="interrupted",

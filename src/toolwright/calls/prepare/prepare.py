@@ -12,6 +12,7 @@ from toolwright.calls.execute.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.large_json import has_few_parts, is_flat, is_small, is_within
+from toolwright.log_fields import log_fields
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
@@ -191,7 +192,9 @@ def rejected(name: str, error: BaseException) -> Failure:
         raise error
     if isinstance(error, InvalidArguments):
         return invalid(name, error)
-    log.error("The validation of tool %r failed", name, exc_info=error)
+    log.error(
+        "The validation of tool %r failed", name, exc_info=error, extra=log_fields("call.validation_failed", tool=name)
+    )
     return Failure(
         category="internal",
         code="validation_error",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
-from toolwright.calls.active_call import about
+from toolwright.calls.active_call import about, call_fields
 from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import origin_of
 from toolwright.calls.conclude import lose
@@ -154,7 +154,11 @@ class RunServices:
         model = run.env.model
         if model is None:
             # The error is for the model, the log for the owner: each says what its reader can do.
-            log.warning("Tool %r asks a model, and there is none; give one to App(model=...)", run.name)
+            log.warning(
+                "Tool %r asks a model, and there is none; give one to App(model=...)",
+                run.name,
+                extra=call_fields(run, "call.no_model"),
+            )
             raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
         if run.env.redactor is not None:  # A model that a tool asks is a model like any other.
@@ -199,6 +203,7 @@ class RunServices:
                 run.name,
                 method,
                 usable,
+                extra=call_fields(run, "call.report_unusable"),
             )
 
     def _publish(self, event: CallNote) -> None:

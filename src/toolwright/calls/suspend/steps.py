@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import identity
+from toolwright.calls.active_call import call_fields, identity
 from toolwright.calls.authorise.approvals import Question, put_question, why_not
 from toolwright.calls.conclude import lose
 from toolwright.calls.execute.failures import raised
@@ -101,7 +101,8 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
         failure = Failure(message=str(fault), category="unavailable", code="no_thread", source="runtime", retry=True)
         raise EffectFailed(failure) from fault
     except Exception as error:  # the tool's code
-        raise EffectFailed(_shown(run, raised(run.plan.tool, run.name, run.call_id, error))) from error
+        failure = raised(run.plan.tool, run.name, run.call_id, error, call_fields(run, "call.raised"))
+        raise EffectFailed(_shown(run, failure)) from error
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:

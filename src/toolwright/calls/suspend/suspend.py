@@ -8,7 +8,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from toolwright.calls.active_call import about, identity
+from toolwright.calls.active_call import about, call_fields, identity
 from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
 from toolwright.calls.redact import publish
 from toolwright.events import CallWaiting
@@ -46,13 +46,12 @@ def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -
     """Publish that the call waits for something outside."""
     run.owner.call_waits(run)
     if what in _FOR_A_PERSON:
-        env = run.env
         log.info(
             "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
             run.call_id,
             run.name,
             _FOR_A_PERSON[what],
-            extra={"session": env.session_id, "call_id": run.call_id, "tool": run.name, "waits_for": what},
+            extra=call_fields(run, "call.waiting", waits_for=what),
         )
     publish(run.env, run, CallWaiting(*about(run), what, name, deadline))
 
