@@ -183,7 +183,7 @@ async def brief(ahead: float) -> None:
 
 @pytest.mark.promise("PROC-04", "PROC-08")
 def test_a_run_is_ended_by_the_worker_that_has_it_and_no_other(crashes):
-    end = "before the end of a process is written"
+    end = "before the end of a run is written"
     frozen = crashes.start_frozen(end, brief, ahead=0.0)
     holder = crashes.start_frozen(end, brief, ahead=AHEAD)
     frozen.thaw()
@@ -214,7 +214,7 @@ async def canceller() -> None:
 
 @pytest.mark.promise("PROC-02", "PROC-08", "PROC-09")
 def test_a_run_that_two_processes_cancel_at_once_ends_once(crashes):
-    frozen = crashes.start_frozen("before the end of a process is written", canceller)
+    frozen = crashes.start_frozen("before the end of a run is written", canceller)
     assert crashes.run(canceller).said == ["cancelled"]
     frozen.thaw()
     assert frozen.wait().said == ["cancelled"]

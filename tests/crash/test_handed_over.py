@@ -212,10 +212,10 @@ async def parent() -> None:
 
 @pytest.mark.promise("PROC-01", "PROC-04")
 @pytest.mark.parametrize("nth", [2, 3, 4])
-@pytest.mark.parametrize("point", ["before a process is registered", "after a process is registered"])
+@pytest.mark.parametrize("point", ["before a run is registered", "after a run is registered"])
 def test_a_run_that_is_killed_around_starting_others_starts_each_once(crashes, point, nth):
     crashes.kill_at(point, parent, nth=nth)
-    crashes.kill_at("after what processes did is written", parent)
+    crashes.kill_at("after what runs did is written", parent)
     assert crashes.run(parent).said == [[0, 1, 2]]
 
     with crashes.look() as store:
@@ -247,7 +247,7 @@ async def eager(limit: int) -> None:
 
 
 @pytest.mark.promise("PROC-06")
-@pytest.mark.parametrize("point", ["before a process is registered", "after a process is registered", "after a commit"])
+@pytest.mark.parametrize("point", ["before a run is registered", "after a run is registered", "after a commit"])
 def test_the_limit_of_a_session_holds_when_processes_that_start_runs_at_once_are_killed(crashes, point):
     doomed = [crashes.start_doomed(point, eager, nth=nth, limit=8) for nth in (2, 3)]
     others = [crashes.start(eager, limit=8) for _ in range(2)]

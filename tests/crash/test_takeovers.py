@@ -15,7 +15,7 @@ from toolwright.errors import StoreError
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import crash_point, note, say
 
-END = "before the end of a process is written"
+END = "before the end of a run is written"
 
 
 async def single(disposition: Any = "resume", ahead: float = 0.0, timeout: float | None = None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
-from toolwright.log_fields import log_fields
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
@@ -36,7 +36,7 @@ class ChangeWatch:
         self._clock = clock
         self._alone = alone
         self._watchers: dict[str, list[Watcher]] = {}
-        self._cursor = -1
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
@@ -112,11 +112,7 @@ class ChangeWatch:
         self._looking = None
         if not task.cancelled():
             if task.exception() is not None:
-                log.warning(
-                    "The changes of other processes cannot be read: %s",
-                    task.exception(),
-                    extra=log_fields("runs.not_read"),
-                )
+                log.warning("The changes of other processes cannot be read: %s", task.exception())
             self._arm()
 
     async def _look(self) -> None:

@@ -257,7 +257,7 @@ class Worker:
         Raises:
             StoreError: the store cannot be read.
         """
-        await self._store.changed(-1)
+        await self._store.changed(None)
         silent = self.silent_for
         return not self._stopping and not self._loop.done() and silent is not None and silent < LEASE
 

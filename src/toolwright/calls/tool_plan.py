@@ -9,6 +9,7 @@ from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.policy import Policy
 from toolwright.calls.schedule.tickets import Limit
 from toolwright.clock import DeadlineBucket
+from toolwright.crash_seams import crash_seams
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.tool import Tool
 
@@ -43,6 +44,8 @@ class ToolPlan:
         self.bucket = bucket
         self.limit = limit
         self.allowed_by = allowed_by
+        if crash_seams.tool_code is not None and self.mode != "process":
+            self.direct, self.invoke = None, crash_seams.tool_code(self.invoke, self.mode)
 
     def with_timeout(self, bucket: DeadlineBucket) -> ToolPlan:
         """The same plan for calls with a timeout of their own."""

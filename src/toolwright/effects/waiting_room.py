@@ -13,7 +13,7 @@ from toolwright.effects.alarms import Alarm, Alarms
 from toolwright.effects.controller import Opened
 from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import KeyRefused, StoreError
-from toolwright.log_fields import log_fields
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.waits import Refused, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
 
 log = logging.getLogger("toolwright.effects")
@@ -74,7 +74,7 @@ class WaitingRoom:
         # One, or a list where several wait for the same: nearly always it is one, of very many.
         self._watchers: dict[WaitKey, Watcher | list[Watcher]] = {}
         self._listeners: dict[WaitKey, asyncio.Event] = {}
-        self._cursor: tuple[int, int] | None = None
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -260,11 +260,7 @@ class WaitingRoom:
                 if watcher is not None:
                     watcher.tell(fault)
                 else:
-                    log.error(
-                        "The resolutions of other processes could not be read",
-                        exc_info=fault,
-                        extra=log_fields("waits.not_read"),
-                    )
+                    log.error("The resolutions of other processes could not be read", exc_info=fault)
 
         task.add_done_callback(done)
 

@@ -1,26 +1,19 @@
 """Where a program is killed. Owns the named points of a call's life; does not own killing.
 
-The runtime knows nothing of them. In a process that the crash kit started, its seams are replaced: whatever store is
-opened gets a `CrashingStore` around it, and whatever tool is planned gets its code enclosed by two points.
+The runtime has places for them, `toolwright.crash_seams`. In a process that the crash kit started they are filled: each
+store that is opened gets a `CrashingStore` around it, and the code of each tool is enclosed by two points.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import apsw
 
-from toolwright.calls import context as setting
-from toolwright.calls import tool_plan as plan
-from toolwright.calls.execute.process_pool import ProcessPool
-from toolwright.runtime import stores as keeping
-from toolwright.runtime import wiring
-from toolwright.stores import opening
+from toolwright.crash_seams import Mode, crash_seams
+from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts.store import Store
-from toolwright.stores.sqlite import store
-from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.testing.inside_program import crash_point, writing
 
 POINTS = (
@@ -52,18 +45,18 @@ and not yet reported."""
 
 
 RUN_POINTS = (
-    "before a process is registered",
-    "after a process is registered",
+    "before a run is registered",
+    "after a run is registered",
     "before the leases are renewed",
     "after the leases are renewed",
-    "before processes are claimed",
-    "after processes are claimed",
-    "before what processes did is written",
-    "after what processes did is written",
-    "before the end of a process is written",
-    "after the end of a process is written",
-    "before processes are handed back",
-    "after processes are handed back",
+    "before runs are claimed",
+    "after runs are claimed",
+    "before what runs did is written",
+    "after what runs did is written",
+    "before the end of a run is written",
+    "after the end of a run is written",
+    "before runs are handed back",
+    "after runs are handed back",
     "before the worker leaves",
     "after the worker leaves",
 )
@@ -71,7 +64,7 @@ RUN_POINTS = (
 when it is drained. The call of a run has its own points as well."""
 
 
-VERBS = {
+JOURNAL_VERBS = {
     "begin": "the intents are written",
     "start": "the start is written",
     "finish": "the outcome is written",
@@ -79,27 +72,41 @@ VERBS = {
     "forget": "the intent is taken back",
     "release": "the call is let go",
     "keep": "an effect is written",
+}
+"""What the verbs of a journal do, in the words of the points around them."""
+
+WAIT_VERBS = {
     "open_wait": "a wait begins",
     "resolve": "a wait is resolved",
 }
-"""The verbs of a store, in the words of the points around them."""
+"""The same for the verbs of waits."""
 
 RUN_VERBS = {
-    "register": "a process is registered",
+    "register": "a run is registered",
     "renew": "the leases are renewed",
-    "claim": "processes are claimed",
-    "report": "what processes did is written",
-    "finish": "the end of a process is written",
-    "hand_back": "processes are handed back",
+    "claim": "runs are claimed",
+    "report": "what runs did is written",
+    "finish": "the end of a run is written",
+    "hand_back": "runs are handed back",
     "leave": "the worker leaves",
 }
-"""The same for the verbs of runs."""
+"""The same for the verbs of background runs."""
 
 
 class Crashing:
-    """A part of a store, with a crash point before and after each verb that writes."""
+    """A part of a store, with a crash point before and after each verb that writes.
 
-    def __init__(self, inner: object, verbs: Mapping[str, str] = VERBS) -> None:
+    Raises:
+        ToolwrightError: the part lacks one of the verbs, so that its points could never be passed.
+    """
+
+    def __init__(self, inner: object, verbs: Mapping[str, str]) -> None:
+        for verb, what in verbs.items():
+            if not callable(getattr(inner, verb, None)):
+                raise ToolwrightError(
+                    f"The crash points around {what!r} have no place: {type(inner).__name__} has no verb {verb!r}; "
+                    "name the verb that took its place in toolwright.testing.crash_points"
+                )
         self.inner = inner
         self.verbs = verbs
 
@@ -109,7 +116,7 @@ class Crashing:
         if what is None:
             return found
 
-        async def use(*given: Any, **options: object) -> object:
+        async def use(*given: Any, **options: Any) -> Any:
             times = len(given[0]) if name == "finish_all" else 1  # each of its calls passes the points
             for _ in range(times):
                 crash_point(f"before {what}")
@@ -122,7 +129,7 @@ class Crashing:
 
 
 class CrashingServices:
-    """The services of a store, of which processes have crash points."""
+    """The services of a store, of which background runs have crash points."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -137,8 +144,8 @@ class CrashingStore:
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.journal = Crashing(inner.journal)
-        self.waits = Crashing(inner.waits)
+        self.journal = Crashing(inner.journal, JOURNAL_VERBS)
+        self.waits = Crashing(inner.waits, WAIT_VERBS)
         services: Any = getattr(inner, "services", None)
         if services is not None:  # a store may have only calls
             self.services = CrashingServices(services)
@@ -147,67 +154,45 @@ class CrashingStore:
         return getattr(self.inner, name)
 
 
-class CrashingWriter(Writer):
-    """The writer of a SQLite store, with a crash point between a commit and its report."""
+class CrashingCommits:
+    """`CommitSeam` with a crash point between a commit and the coroutines that wait for it."""
 
-    def _commit(self, jobs: list[Any]) -> None:
-        with writing:
-            super()._commit(jobs)
+    def around(self, commit: Callable[[list[Any]], None]) -> Callable[[list[Any]], None]:
+        """Let the program be frozen elsewhere only while no transaction is open."""
 
-    def _deliver(self, jobs: list[Any], results: list[Any]) -> None:
-        if not isinstance(results[0], Exception):
-            crash_point("after a commit")
-        super()._deliver(jobs, results)
+        def commit_alone(jobs: list[Any]) -> None:
+            with writing:
+                commit(jobs)
 
+        return commit_alone
 
-class CrashingPlan(plan.ToolPlan):
-    """A plan whose tool has a crash point before and after its code."""
-
-    __slots__ = ()
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.direct = None
-        if self.mode == "async":
-            self.invoke = _enclosed(self.invoke)
-        elif self.mode == "thread":
-            self.invoke = _enclosed_sync(self.invoke)
-
-
-class CrashingProcessPool(ProcessPool):
-    """The process pool of tools, with the same two points: in this process, because this one is killed."""
-
-    async def run(self, *given: Any, **options: Any) -> object:
-        return await _enclosed(functools.partial(super().run, **options))(*given)
+    def committed(self) -> None:
+        """The transaction is on the disk, and nobody has heard of it."""
+        crash_point("after a commit")
 
 
 def install() -> None:
     """Put the points into the runtime of this process."""
-
-    async def open_store(*given: Any) -> object:
-        return CrashingStore(await opening.open_store(*given))
-
     apsw.connection_hooks.append(lambda connection: connection.set_commit_hook(_before_a_commit))
-    seams: list[tuple[Any, str, Any]] = [
-        (store, "Writer", CrashingWriter),
-        (keeping, "open_store", open_store),
-        (wiring, "ProcessPool", CrashingProcessPool),
-        (setting, "ToolPlan", CrashingPlan),
-    ]
-    for module, name, with_points in seams:
-        setattr(module, name, with_points)
+    crash_seams.store = CrashingStore
+    crash_seams.tool_code = _tool_code
+    crash_seams.commits = CrashingCommits()
 
 
 def _before_a_commit() -> bool:
     crash_point("before a commit")
-    return False  # continue
+    return False  # let it be committed
+
+
+def _tool_code(invoke: Callable[..., Any], mode: Mode) -> Callable[..., Any]:
+    return _enclosed(invoke) if mode == "async" else _enclosed_sync(invoke)
 
 
 def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    async def run(*given: object) -> object:
+    async def run(*given: Any, **options: Any) -> Any:
         crash_point("before the tool runs")
         try:
-            return await invoke(*given)
+            return await invoke(*given, **options)
         finally:
             crash_point("after the tool ran")
 
@@ -215,10 +200,10 @@ def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 
 
 def _enclosed_sync(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*given: object) -> object:
+    def run(*given: Any, **options: Any) -> Any:
         crash_point("before the tool runs")
         try:
-            return invoke(*given)
+            return invoke(*given, **options)
         finally:
             crash_point("after the tool ran")
 

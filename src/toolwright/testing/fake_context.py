@@ -135,9 +135,21 @@ class FakeContext(ToolContext[Deps]):
     """A `ToolContext` that works without a runtime; give it to the function of a tool.
 
     ```python
-    ctx = FakeContext(deps=shop, answers={"paid": {"by": "card"}})
-    assert await order(ctx, item="tea") == "ordered"
-    assert ctx.recorded.statuses == ["Ordering"]
+    from toolwright import ToolContext, tool
+    from toolwright.testing import FakeContext
+
+
+    @tool
+    async def order(ctx: ToolContext[dict[str, int]], item: str) -> str:
+        await ctx.status("Ordering")
+        paid = await ctx.wait(ctx.event_key("paid"))
+        return f"{item} for {ctx.deps[item]}, by {paid['by']}"
+
+
+    async def test_an_order_is_paid():
+        ctx = FakeContext(deps={"tea": 3}, answers={"paid": {"by": "card"}})
+        assert await order(ctx, item="tea") == "tea for 3, by card"
+        assert ctx.recorded.statuses == ["Ordering"]
     ```
 
     `recorded` has what the tool reported, emitted, slept and called. `host` is the program's side of the session: use

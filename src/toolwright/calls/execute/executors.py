@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolwright.calls.execute.process_messages import Key, Progress, Report, Status
 from toolwright.calls.execute.process_pool import Child
 from toolwright.calls.suspend.context_services import RunServices, describe, make_context
+from toolwright.crash_seams import crash_seams
 from toolwright.errors import MachineError
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ class ChildProcessExecutor:
             described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
             run.key_taken = False  # Until the child reports that the tool took it.
         try:
-            return await run.env.processes.run(
-                plan.invoke, run.arguments or {}, described, self._hear, self._hold, name=run.name
-            )
+            in_child = run.env.processes.run
+            if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.
+                in_child = crash_seams.tool_code(in_child, "async")
+            return await in_child(plan.invoke, run.arguments or {}, described, self._hear, self._hold, name=run.name)
         except MachineError as fault:
             raise NotBegun(fault) from fault
         finally:

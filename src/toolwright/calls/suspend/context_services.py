@@ -289,7 +289,7 @@ def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
     """The JSON of the payload of an event.
 
     Raises:
-        ServiceError: the tool declares no such event, or the payload is not what it declares.
+        ServiceError: the tool declares no such event, or the payload does not fit its schema.
     """
     checks = tool.check_events
     check = checks.get(name) if isinstance(name, str) else None

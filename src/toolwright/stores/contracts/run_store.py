@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress, Registration, Status
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.sessions import Mark, Quotas, Room
 from toolwright.tools.outcome import ToolOutcome
@@ -116,6 +117,8 @@ class Renewal(NamedTuple):
 
 class RunStore(Protocol):
     """The contract of background runs in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/background/runs.py`.
 
     A worker holds a lease on the runs it executes: a number of seconds by the clock of the store, which is never set
     like a wall clock. The parameter `at` is an instant for people. Only the holder of the newest token may report, end
@@ -263,10 +266,10 @@ class RunStore(Protocol):
         """True when the process is the session's, or was granted to it."""
         ...
 
-    async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
-        """The ids of the runs that changed after `since`, and the number to continue from the next time.
+    async def changed(self, since: Cursor | None) -> tuple[Cursor, builtins.list[str]]:
+        """The ids of the runs that changed after `since`, and the cursor to continue from the next time.
 
-        Below zero it gives no ids, and only where to look from.
+        Without a cursor it gives no ids, and only where to look from.
         """
         ...
 

@@ -34,7 +34,10 @@ class Start(NamedTuple):
 
 
 class TriggerStore(Protocol):
-    """The contract of triggers in a database. A write is durable once its method has returned."""
+    """The contract of triggers in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/background/triggers.py`.
+    """
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
         """Register a trigger, and return it; an existing one with the same content gets its new authority.

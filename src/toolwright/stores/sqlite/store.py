@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from toolwright.clock import Clock
+from toolwright.crash_seams import crash_seams
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
 from toolwright.stores.contracts.sessions import Sealed
@@ -48,7 +49,7 @@ class SqliteStore:
         self._turns = WriteTurns(place)
         try:
             place.require_one_name()
-            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns)
+            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns, crash_seams.commits)
         except BaseException:
             self._let_go()
             raise

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.background.runs import PENDING
 from toolwright.stores.sqlite.calls.intent_bundles import untie
 from toolwright.stores.sqlite.core.codec import KEY, one
 

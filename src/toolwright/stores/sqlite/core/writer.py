@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
+from toolwright.crash_seams import CommitSeam
 from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
 from toolwright.stores.sqlite.core.faults import reason, store_error
@@ -89,8 +90,10 @@ class Writer:
         vfs: str | None = None,
         place: StorePlace | None = None,
         turns: WriteTurns | None = None,
+        seam: CommitSeam | None = None,
     ) -> None:
         self._path = path
+        self._seam = seam
         self._place = place
         self._turns = turns
         self._stall = STALL
@@ -288,12 +291,13 @@ class Writer:
 
     def _work(self) -> None:
         jobs = self._jobs
+        commit = self._commit if self._seam is None else self._seam.around(self._commit)
         while True:
             self._bell.get()
             # Read before the jobs: once it is closed no job is added, and all earlier ones are found.
             closed = self._closed
             while jobs:
-                self._commit([jobs.popleft() for _ in range(len(jobs))])
+                commit([jobs.popleft() for _ in range(len(jobs))])
             if closed:
                 break
         self._connection.close()
@@ -331,6 +335,8 @@ class Writer:
                 waited = time.monotonic() - began
                 self._deliver(jobs, [self._explained(error, waited) for _ in jobs])
         else:
+            if self._seam is not None:
+                self._seam.committed()
             self._deliver(jobs, results)
             if self._log_pages >= self._checkpoint_at:
                 self._bound_log()

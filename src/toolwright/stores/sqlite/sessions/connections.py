@@ -20,7 +20,8 @@ class SqliteConnectionStore:
     async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO connections VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO connections (session, provider, detail, connected_at)"
+                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET detail = excluded.detail, connected_at = excluded.connected_at",
                 (session, provider, detail, at),
             )

@@ -24,8 +24,7 @@ from toolwright.stores.contracts.archives import (
     Usage,
     details_of,
 )
-from toolwright.stores.sqlite.background.run_resources import abandon_resources
-from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.background.runs import PENDING, abandon_resources
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.side_connection import visit
