@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from toolwright.calls.execute.exception_failures import failure_told_by
 from toolwright.calls.execute.process_messages import names_of
 from toolwright.calls.execute.process_pool import ChildFailed, RaisedInChild
-from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
 from toolwright.tools.tool import Tool
 
@@ -58,7 +57,7 @@ def raised(tool: Tool, name: str, call_id: str, error: BaseException, fields: di
         name,
         call_id,
         exc_info=error,
-        extra=log_fields("call.raised", call_id=call_id, tool=name),
+        extra=fields,
     )
     failure = internal(error)
     if is_retried(error, tool):
