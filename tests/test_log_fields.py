@@ -97,7 +97,7 @@ async def test_a_secret_in_a_field_is_redacted(caplog: pytest.LogCaptureFixture)
         await session.secrets.set("pin", "correct horse")
         await session.run_batch([ToolCall(id="id of correct horse", name="breaks")])
     (line,) = [record for record in caplog.records if record.name.startswith("toolwright")]
-    assert line.call_id == "id of [secret:pin]"
+    assert vars(line)["call_id"] == "id of [secret:pin]"
     assert "correct horse" not in repr(vars(line))
 
 

@@ -127,7 +127,7 @@ class LoopThread:
             reflected = [self.reflect(item) for item in thing]
         elif isinstance(thing, _LIVES_THERE):
             reflected = BlockingPortal(thing, self)
-        return cast("T", reflected)  # a portal has the same methods, and waits for what they give
+        return cast("T", reflected)  # a portal has the same methods, and waits for their results
 
     def close(self) -> None:
         """End the loop and its thread."""

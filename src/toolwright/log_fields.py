@@ -38,7 +38,7 @@ def log_fields(
     worker: str | None = None,
     path: str | None = None,
 ) -> dict[str, str]:
-    """The fields of one log line, as the `extra=` of a logger takes them; without those that are not given."""
+    """The fields of one log line, for the `extra=` of a logger; a missing field is left out."""
     given = {
         "action": action,
         "session": session,

@@ -54,7 +54,7 @@ def private_mode(mode: int) -> int:
 
 
 def tighten(path: Path) -> None:
-    """Take a file away from those whom it does not concern, if it is there; see `make_private`."""
+    """Restrict an existing file to its owner; see `make_private`."""
     if os.name == "nt":
         return
     with contextlib.suppress(FileNotFoundError):

@@ -43,7 +43,7 @@ class ChangeWatch:
         self._closed = False
 
     def ring(self, ids: Iterable[str]) -> None:
-        """Something of these processes changed."""
+        """These runs have changed."""
         for id in ids:
             for watcher in self._watchers.get(id, ()):
                 if not watcher.changed.done():

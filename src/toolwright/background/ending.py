@@ -42,7 +42,7 @@ def abandoned(process: BackgroundRun) -> ToolOutcome:
 
 
 def failed(process: BackgroundRun, failure: Failure) -> ToolOutcome:
-    """The outcome of a process that failed for a reason of the runtime's."""
+    """The outcome of a run that failed for a reason of the runtime."""
     return ToolOutcome(process.id, process.tool, "failure", failure=failure, may_have_run=process.attempts > 0)
 
 

@@ -213,7 +213,7 @@ class Run:
 
         Args:
             name: the name of the event, such as "approved_by_qa"; not one of the names that every run uses.
-            payload: what there is to say of it, as JSON, up to 256 KiB; without the secrets of the session.
+            payload: its data, as JSON, up to 256 KiB; without the secrets of the session.
             key: an event of the same key is appended once, and told of once.
             tell: append a message to the session, too, as at the end of a run with `signal_on_completion`.
 

@@ -17,7 +17,7 @@ from toolwright.stores.contracts.run_store import Report, RunStore
 log = logging.getLogger("toolwright.background")
 
 FLUSH = 0.25
-"""Seconds that reports of processes are gathered before they are written, all in one transaction."""
+"""Seconds that reports of runs are gathered before they are written, all in one transaction."""
 
 
 class ReportWriter:
@@ -34,7 +34,7 @@ class ReportWriter:
         self._closed = False
 
     def dirty(self, sink: EventCollector) -> None:
-        """A process has something to report."""
+        """A run has something to report."""
         self._dirty[sink] = None
         self._write_soon()
 
@@ -105,10 +105,10 @@ class ReportWriter:
     async def append(
         self, process: BackgroundRun, sink: EventCollector, type: str, payload: bytes, key: str | None
     ) -> None:
-        """Append an event that the tool of a process declares, after all that the process said before.
+        """Append an event that the tool of a run declares, after all its earlier reports.
 
         Raises:
-            StoreError: it could not be written, or the process is no longer this worker's.
+            StoreError: it could not be written, or this worker no longer holds the run.
             RunError: the key was used for something else.
         """
         await self.flush(sink)

@@ -142,7 +142,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         destructive=True,
         open_world=False,
         capabilities=["executes_code", "writes_files", "sandboxable"],
-        # The executed code can reach nothing but the session's own files, so nobody has to approve it first.
+        # The executed code can reach nothing but the session's own files, so it needs no approval.
         approval="auto",
         supports_background=True,
         needs=["bash"],

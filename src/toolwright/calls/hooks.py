@@ -1,4 +1,4 @@
-"""Code of the host around a call. Owns what hooks see and may answer; does not own when they run."""
+"""Code of the host around a call. Owns the types that hooks see and may return; does not own when they run."""
 
 from __future__ import annotations
 

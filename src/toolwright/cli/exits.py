@@ -2,16 +2,16 @@
 
 | code | meaning                                                                  |
 |------|--------------------------------------------------------------------------|
-| 0    | every call succeeded, or the command did its work                      |
+| 0    | every call succeeded, or the command did its work                        |
 | 1    | a call or run failed, was cancelled, or waits for something              |
 | 2    | the command was used wrongly, its input is bad, or tools, a store or a   |
-|      | key can't be used                                                        |
+|      | key cannot be used                                                       |
 | 3    | somebody else decided or resolved it first; nothing was changed          |
 | 4    | the store is damaged                                                     |
-| 5    | the run is not finished yet                                      |
+| 5    | the run is not finished yet                                              |
 | 70   | toolwright itself failed; the traceback is on stderr                     |
-| 130  | interrupted by Ctrl-C; what happened until then was printed              |
-| 141  | whoever read the output stopped reading                                  |
+| 130  | interrupted by Ctrl-C; the results until then were printed               |
+| 141  | the reader of the output closed it                                       |
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ async def run_calls(
     """
     try:
         if store is None:
-            # Nobody could decide while the command waits: it fails instead, and says how to let the tool run.
+            # No person could decide while the command waits: it fails instead, and says how to let the tool run.
             app = app.but(policy=(app.policy or Policy()).but(on_ask="deny"))
         runtime = await app.open(store or MEMORY, events_file=events_file)
     except OSError as error:

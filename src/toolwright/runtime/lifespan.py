@@ -35,7 +35,7 @@ class LifespanTask:
         try:
             return await asyncio.shield(self._value)
         except asyncio.CancelledError:
-            self._leave.set()  # also for a lifespan that catches the cancellation and enters all the same
+            self._leave.set()  # also for a lifespan that catches the cancellation and enters nevertheless
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._entered:

@@ -44,7 +44,7 @@ from toolwright.tools.registry import Snapshot, find
 class ScheduleHandle:
     """A schedule, to be paused, resumed, run now and cancelled. It shows the schedule as it was last read.
 
-    `origin` says who uses the handle, and what that one may do. `tools` are those that the schedule may start here.
+    `origin` is the user of the handle, with its permissions. `tools` are those that the schedule may start here.
     """
 
     def __init__(

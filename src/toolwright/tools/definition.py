@@ -46,7 +46,7 @@ RESERVED_EVENTS = frozenset(
         "waiting",
     }
 )
-"""The events that every process has, so that no tool declares one of these names."""
+"""The events that every run has, so that no tool declares one of these names."""
 _EVENT = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 

@@ -74,7 +74,7 @@ class Signature:
 
 
 class Returned(NamedTuple):
-    """What a return annotation says of a tool's value. Without a schema, any value is fine."""
+    """The output schema of a return annotation. Without a schema, any value is fine."""
 
     schema: dict[str, Any] | None = None
     exact: type | None = None

@@ -412,7 +412,7 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
 
 
 def _output_check(definition: ToolDefinition, *, at_first_use: bool) -> OutputCheck | None:
-    """What a value is checked by before it is an outcome. A schema that is known to be valid is compiled when it is
+    """The check of a value before it becomes an outcome. A schema that is known to be valid is compiled when it is
     first used: most values of such tools need no check."""
     schema = definition.output_schema
     if schema is not None:

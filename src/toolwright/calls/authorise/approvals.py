@@ -155,7 +155,7 @@ async def _subject(run: ActiveCall, tool: Tool, shown: object) -> Any:
             found = Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
         except StoreError:
             raise
-        except Exception as error:  # the tool's code: a person is asked all the same
+        except Exception as error:  # the tool's code: a person is asked nevertheless
             log.error(
                 "The subject of call %r could not be told by its tool",
                 run.call_id,

@@ -109,7 +109,7 @@ class Judge:
     def shell_rules(self, prepared: PreparedCall, *, approved: bool) -> tuple[tuple[ShellRule, ...], ...]:
         """The rules that apply while the script of an authorised call runs: those of each policy, in their order.
 
-        A policy without rules that look into scripts has none. `leave` means that a person approved the call, and so
+        A policy without rules that look into scripts has none. `approved` means that a person approved the call, and so
         the effects that rules would ask about.
         """
         tool = prepared.tool
@@ -181,7 +181,7 @@ def _because(verdict: Verdict, match: Match) -> Verdict:
 def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -> Verdict | None:
     """Let the call continue, end it with the rule that decided, or return the question that must be asked first.
 
-    `leave` means that a person was asked, and approved it: then only a rule that denies it stops it.
+    `approved` means that a person was asked, and approved it: then only a rule that denies it stops it.
     """
     try:
         verdict = judge.judge(prepared)

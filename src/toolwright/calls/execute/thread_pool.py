@@ -209,8 +209,8 @@ def _deliver(future: asyncio.Future[Any], result: object, error: BaseException |
     if error is None:
         future.set_result(result)
     elif isinstance(error, (StopIteration, GeneratorExit, KeyboardInterrupt)):
-        # A coroutine cannot be thrown the first two as errors of what it awaits. The third would end the program,
-        # and on a thread it is never the user's, for signals reach only the main one.
+        # A coroutine cannot be thrown the first two as errors of its awaitable. The third would end the program, and on
+        # a thread it is never the user's, because signals reach only the main one.
         wrapped = RuntimeError(f"the tool raised {type(error).__name__}")
         wrapped.__cause__ = error
         future.set_exception(wrapped)

@@ -57,7 +57,7 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
     failure: Failure | None = None
     if len(outcome.payload) > policy.max_output_bytes:
         failure = output_too_long(len(outcome.payload), policy)
-    elif tool is not None and tool.check_output is not None and not outcome.replayed:  # what was recorded is the truth
+    elif tool is not None and tool.check_output is not None and not outcome.replayed:  # a recorded outcome is final
         failure = _misfit(outcome, tool.check_output)
     return outcome if failure is None else failed_after(outcome, failure)
 

@@ -1,4 +1,4 @@
-"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in what it names."""
+"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in the named modules."""
 
 from __future__ import annotations
 
