@@ -133,7 +133,7 @@ async def test_an_event_of_the_host_tells_the_session_once(stage: Stage, place: 
     for name in ("completed", "output", "Not A Name", ""):
         with pytest.raises(RunError, match="cannot be appended"):
             await run.append(name)
-    with pytest.raises(RunError, match="may have 262144; say less"):
+    with pytest.raises(RunError, match="may have 262144; use a smaller payload"):
         await run.append("large", "x" * 300_000)
     with pytest.raises(RunError, match="key 'build'"):
         await run.append("stage_passed", "other", key="build")

@@ -330,7 +330,7 @@ def _stopped(error: str, tail: str) -> ToolError:
     reason = error.removeprefix("resource limit exceeded: ").removeprefix("execution error: ")
     said = f" Its output ended with: {tail}" if tail else ""
     return ToolError(
-        f"The script was stopped: {reason}. Nothing that it did was kept.{said}",
+        f"The script was stopped: {reason}. None of its changes were kept.{said}",
         category="timeout" if "timeout" in error else "resource_limit",
         code="limit",
     )

@@ -136,7 +136,7 @@ class Child:
             await child.send(pickle.dumps([path or os.getcwd() for path in sys.path]))
             # It reports that it is ready: starting up is not the tool's time.
             if await child.receive(len(READY)) != READY:
-                raise ChildBroke("the tool's process did not say that it is ready")
+                raise ChildBroke("the tool's process did not report that it is ready")
         except BaseException:
             child.kill()
             raise

@@ -91,7 +91,7 @@ async def _keep(run: ActiveCall, call: CallKey, provider: str, *, waits: bool) -
         payload=jsonx.encode(run.connecting[provider]),
     )
     if not await run.env.effects.journal.keep(call, kept):
-        raise StoreError(f"The call {call.call_id!r} is no longer this process's, and can record nothing")
+        raise StoreError(f"The call {call.call_id!r} is not owned by this process any more, and cannot be recorded")
 
 
 def waits_of(effects: list[Kept]) -> tuple[dict[str, tuple[int, float | None]], str | None]:

@@ -285,7 +285,7 @@ def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
     return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
-def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
+def check_event(tool: Tool, name: object, payload: object) -> bytes:
     """The JSON of the payload of an event.
 
     Raises:
@@ -308,6 +308,6 @@ def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
     if len(data) > LARGEST_EVENT:
         raise ServiceError(
             f"The payload of event {name!r} of tool {tool.name!r} has {len(data)} bytes and may have {LARGEST_EVENT}; "
-            "put it in a file, and tell its path"
+            "put it in a file, and pass its path"
         )
     return data

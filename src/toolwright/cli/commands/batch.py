@@ -95,4 +95,4 @@ def _what_happened(finished: Finished) -> str:
     left = sum(outcome.status == "pending" for outcome in finished.outcomes)
     over, never = len(finished.outcomes) - len(stopped) - left, len(stopped) - doubtful
     again = f" {left} are left in the store: run it again to continue." if left else ""
-    return f"Interrupted: {over} calls were over, {never} had no effect, {doubtful} may have had an effect.{again}"
+    return f"Interrupted: {over} calls were finished, {never} had no effect, {doubtful} may have had an effect.{again}"

@@ -109,7 +109,7 @@ def get(
     ] = None,
     recursive: Recursive = False,
     db: options.Db = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a file of a session to a file of this machine, or to stdout."""

@@ -169,7 +169,7 @@ def cancel(
 def resume(
     context: typer.Context,
     run: RunId,
-    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who decided; it is kept among its events.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who decided; it is stored among its events.")] = None,
     db: options.Db = None,
     session: options.OfSession = None,
     as_json: options.Json = False,

@@ -116,7 +116,7 @@ SpillDir = Annotated[
     typer.Option(
         metavar="DIR",
         file_okay=False,
-        help="Keep outputs that are cut for the model here, whole.",
+        help="The directory for outputs that are cut for the model, complete.",
         rich_help_panel=_POLICY,
     ),
 ]
