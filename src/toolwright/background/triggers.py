@@ -80,8 +80,7 @@ class Triggers:
                 usable.
         """
         await self._session.know_secrets()
-        found = backgroundable(self._session.all_tools(), tool, self._origin.policy)
-        self._session.require_in_every_process(found)
+        found = backgroundable(self._session, tool, self._origin.policy)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
         options = options_of(timeout, signal_on_completion, "resume")
@@ -104,7 +103,7 @@ class Triggers:
             timeout=options.timeout,
             signal_on_completion=options.signal_on_completion,
             created_at=self._background.shared.clock.now(),
-            authority=self._background.shared.rules.write(self._origin),
+            authority=self._session.written_authority(self._origin),
         )
         return await self._store.add_trigger(trigger, MOST)
 
