@@ -23,11 +23,12 @@ from toolwright.calls.redactor import Stream
 from toolwright.calls.schedule.admission import Ticket
 from toolwright.clock import Expiring
 from toolwright.effects.controller import CallEffects, Watch
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait
 from toolwright.tools.outcome import ToolOutcome
 
-UNRECORDED = "what the calls do could not be recorded"
+UNRECORDED = "the calls could not be recorded"
 """Why calls are stopped when the journal cannot be written."""
 
 
@@ -178,7 +179,7 @@ class ActiveCall(PreparedCall):
     refused: Intent | None = None
     pending_before = False
     doubt: str | None = None
-    # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,
+    # The outcome that is taken back while a call is run again for it, and the state of its connections: by provider,
     # how often it waited, and the instant of the connection that it was last run with.
     before: ToolOutcome | None = None
     parked_for: str | None = None
@@ -233,7 +234,7 @@ CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=N
 
 
 def identity(run: ActiveCall) -> CallKey:
-    """What names this execution."""
+    """The identity of this execution."""
     # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
     return run.key or CallKey(run.env.session_id, run.owner.scope, run.call_id)
 
@@ -241,3 +242,15 @@ def identity(run: ActiveCall) -> CallKey:
 def about(run: ActiveCall) -> tuple[str, str, float, str, str, str]:
     """The fields that every event of a running call begins with."""
     return run.env.session_id, run.owner.id, run.env.clock.now(), run.call_id, run.name, run.owner.scope
+
+
+def call_fields(run: ActiveCall, action: str, waits_for: str | None = None) -> dict[str, str]:
+    """The fields of a log line about a running call."""
+    return log_fields(
+        action,
+        session=run.env.session_id,
+        batch=run.owner.id,
+        call_id=run.call_id,
+        tool=run.name,
+        waits_for=waits_for,
+    )

@@ -1,4 +1,4 @@
-"""The spine: one batch of calls, from what a model wrote to one outcome each, in order.
+"""The spine: one batch of calls, from a model's answer to one outcome each, in order.
 
 Each call goes through the stages in the order of their files: prepare, authorise, schedule, execute, finalise, record.
 A call that ends early flows on as a finished entry, so that count and order never change.
@@ -67,7 +67,7 @@ class Batch(BatchState):
         self.failed = None
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
-        # Seconds for each of these calls, in place of those that its tool or the policy says.
+        # Seconds for each of these calls, in place of the timeout of its tool or the policy.
         self.timeout = timeout
         self._ended = ended
         self._failed_call: str | None = None
@@ -198,7 +198,7 @@ class Batch(BatchState):
         if self._launch is not None:  # else the batch was stopped meanwhile
             self.env.hold_task(self.env.loop.create_task(self._launch.start_over(call)))
 
-    # --- what its owner may do
+    # --- for its owner
 
     @property
     def runs(self) -> tuple[ActiveCall, ...]:
@@ -207,7 +207,7 @@ class Batch(BatchState):
 
     @property
     def unfinished(self) -> list[ActiveCall]:
-        """The calls that have no outcome yet; of one that shares another's execution, that other."""
+        """The calls that have no outcome yet; for a call that shares another's execution, that other."""
         return [run.shares or run for run in self._without_outcome()]
 
     @property
@@ -230,7 +230,7 @@ class Batch(BatchState):
         """Wait for all outcomes. Cancelling the waiter cancels the batch and waits for its calls to stop.
 
         Raises:
-            BatchFailed: a call failed, and the policy says to stop then.
+            BatchFailed: a call failed, and the policy stops the batch then.
         """
         try:
             if self._left:
@@ -258,9 +258,9 @@ class Batch(BatchState):
             await self._watch().until_end()
 
     async def quiet(self) -> list[ToolOutcome]:
-        """Wait until each call has its outcome or waits for something outside, itself or behind one that does.
+        """Wait until each call has its outcome or waits for something outside, itself or behind a call that does.
 
-        Those that wait have the outcome "pending", for now.
+        Waiting calls have the outcome "pending", for now.
         """
         if self._left:
             await self._watch().until_quiet()
@@ -284,7 +284,7 @@ class Batch(BatchState):
             run.waiting or (run.ticket is not None and run.ticket.state in ("blocked", "gate")) for run in unfinished
         ):
             return False
-        # Where none waits itself, they are held up by another batch, which goes on.
+        # Where none waits itself, they are blocked by another batch, which continues.
         return not unfinished or any(run.waiting for run in unfinished)
 
     def _without_outcome(self) -> list[ActiveCall]:
@@ -293,7 +293,7 @@ class Batch(BatchState):
 
 @coroutine
 def yield_to_loop() -> Generator[None, None, None]:
-    """Let the loop have its turn."""
+    """Let other tasks of the loop run."""
     yield
 
 
@@ -301,7 +301,7 @@ def yield_to_loop() -> Generator[None, None, None]:
 
 
 class Watchers:
-    """Those that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
+    """The tasks that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
 
     __slots__ = ("_ends", "_is_quiet", "_loop", "changes", "quiets")
 
@@ -343,7 +343,7 @@ class Watchers:
         return watcher
 
     def _look_soon(self) -> None:
-        # Not at once: what a call that ends held up is about to start.
+        # Not at once: the calls that a finished call blocked are about to start.
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:

@@ -30,7 +30,7 @@ from toolwright.errors import StoreError
 from toolwright.events import CallWarning
 
 Admitting = Coroutine[Any, Any, None]
-"""What the journal still has to do for the calls of a batch."""
+"""The remaining work of the journal for the calls of a batch."""
 
 
 class CallTicket(Ticket):
@@ -95,7 +95,7 @@ class CallTicket(Ticket):
 class Launch:
     """Sets the calls of one batch on their way.
 
-    `prepares` says that the tool of one has a prepare step.
+    `prepares` means that the tool of one has a prepare step.
     """
 
     __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_lane", "_limits", "_prepares", "_runs")
@@ -138,17 +138,17 @@ class Launch:
             self._lane.open(at_once=at_once)
 
     def call_off(self) -> bool:
-        """Stop what is waited for before the launch; False when there is nothing."""
+        """Stop the wait before the launch; False when there is none."""
         if self._driver is None:
             return False
-        if self._env.know is None:  # else it goes on until that is known: why it was stopped may hold a secret
+        if self._env.know is None:  # else it continues until that is known: the reason of the stop may hold a secret
             self._driver.cancel()
         return True
 
-    # --- what must be waited for first
+    # --- waits before the launch
 
     async def _drive(self, admission: Admitting | None) -> None:
-        """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
+        """Wait for everything that must come before a call may be authorised: the journal, hooks, prepare steps."""
         try:
             while self._env.know is not None:
                 await self._know(self._env.know)
@@ -162,7 +162,7 @@ class Launch:
             self._start_nothing(UNRECORDED, error)
 
     async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
-        """Learn what must be redacted before anything of this session runs."""
+        """Read the secrets that must be redacted before anything of this session runs."""
         await know()
         self._env.know = self._env.keeper.catch_up if self._env.keeper.behind else None
         for run in self._runs:
@@ -220,7 +220,7 @@ class Launch:
             self._start_nothing("the program is stopping")
         try:
             self._launch()
-        except Exception as error:  # nobody else would hear of it, and whoever waits would wait for ever
+        except Exception as error:  # it would be lost, and the waiting tasks would wait for ever
             self._batch.store_failed(error)
         self._lane.open(at_once=False)
 

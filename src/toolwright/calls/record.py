@@ -1,4 +1,4 @@
-"""Stage 6: record. Owns what is kept of each call, and the questions that can be asked of it."""
+"""Stage 6: record. Owns the record of each call, and the queries on it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from toolwright.argument_checks import require_count
 from toolwright.clock import Clock, rfc3339
 from toolwright.event_bus import Channel
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted
+from toolwright.log_fields import log_fields
 from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
 
@@ -23,14 +24,14 @@ log = logging.getLogger("toolwright.calls")
 
 
 class CallRecord(Struct, gc=False):
-    """What is kept of one call: opened before the tool runs, closed after it.
+    """The record of one call: opened before the tool runs, closed after it.
 
     Instants (`queued_at`, `started_at`, `finished_at`) are seconds since the epoch. They are derived from marks of a
     clock that never goes back, so that durations are real even where the wall clock jumps. `scope` is that of the
     batch.
 
-    `redacted` are the fields whose secrets were taken out before they came here, `unsearched` those that hold nothing
-    a tool wrote. `untold` are the fields that its JSON form has in another way: it has all others.
+    `redacted` are the fields whose secrets were removed before they came here, `unsearched` those that hold nothing a
+    tool wrote. `untold` are the fields that its JSON form has in another way: it has all others.
     """
 
     redacted: ClassVar[frozenset[str]] = frozenset({"raw_arguments", "outcome"})
@@ -333,7 +334,13 @@ class Recorder:
 
 
 def _log_failed(record: CallRecord) -> None:
-    log.exception("The call log failed for the record of call %r", record.call_id)
+    log.exception(
+        "The call log failed for the record of call %r",
+        record.call_id,
+        extra=log_fields(
+            "call.not_logged", session=record.session, batch=record.batch, call_id=record.call_id, tool=record.tool
+        ),
+    )
 
 
 def _trimmed(outcome: ToolOutcome) -> ToolOutcome:

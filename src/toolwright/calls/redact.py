@@ -1,4 +1,4 @@
-"""Keeping secrets out of what a call gives. Owns where they are looked for; not how, nor which there are."""
+"""Removing secrets from the output of calls. Owns where they are searched; not how, nor which there are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_LIVE = 64 * 1024
 """Characters of one piece of live output that are searched for secrets and shown."""
 
 SEALED = b'{"toolwright.sealed":'
-"""How the JSON of what was sealed begins."""
+"""The beginning of the JSON of sealed data."""
 
 
 async def sealed(env: CallEnvironment[ActiveCall], name: str, payload: bytes) -> bytes:
@@ -70,7 +70,7 @@ def weight(value: object) -> int:
 def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset()) -> Any:
     """An outcome, an event or a part of one without secrets; the same object when it has none.
 
-    Every field is searched but those that its type calls `unsearched`, so that none is forgotten when one is added.
+    Every field is searched except those that its type calls `unsearched`, so that a new field is never forgotten.
     """
     changes: dict[str, Any] = {}
     unsearched, encoded = getattr(item, "unsearched", but), getattr(item, "encoded", _PLAIN)
@@ -173,7 +173,7 @@ def shown_later(run: ActiveCall) -> bool:
 
 
 NOT_SHOWN = jsonx.encode(HIDDEN)
-"""What stands in the place of arguments that were not searched yet."""
+"""The placeholder of arguments that were not searched yet."""
 
 
 async def show_arguments(run: ActiveCall) -> None:
@@ -183,15 +183,15 @@ async def show_arguments(run: ActiveCall) -> None:
 
 
 async def off_loop(size: int, function: Callable[..., _T], *arguments: object) -> _T:
-    """What a function gives that searches some bytes: on the loop where these are few, else in a thread."""
+    """The result of a function that searches some bytes: on the loop where these are few, else in a thread."""
     return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
 
 def written_arguments(run: ActiveCall) -> bytes:
     """The arguments of a call as they may be written down and hashed: without secrets where a tool gave them.
 
-    What came from outside is written as it came, for after a crash the call may have to run by what is written. The
-    parameter that a tool says is secret is not: of its value there is only what tells it from another.
+    Arguments from outside are recorded unchanged, because after a crash the call may have to run with the record. A
+    secret parameter is not: only a fingerprint of its value is recorded.
     """
     redactor, raw = run.env.redactor, run.raw
     if run.tool is not None and (secret := run.tool.definition.secret) is not None:
@@ -274,7 +274,7 @@ def _told_apart(env: CallEnvironment[ActiveCall], name: str, value: object) -> s
         return HIDDEN
 
 
-# --- what a running call reports
+# --- reports of a running call
 
 
 def redact_event(run: ActiveCall, event: CallNote) -> CallNote | None:
@@ -301,11 +301,11 @@ def _output(run: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutpu
 
 
 def _feed(stream: Stream, text: str) -> str:
-    """What can be shown now of a piece of output. Whoever watches sees the beginning of a very long one."""
+    """The part of a piece of output that can be shown now. Watchers see the beginning of a very long one."""
     if len(text) <= MOST_LIVE:
         return stream.feed(text)
     shown = stream.feed(text[:MOST_LIVE])
-    # A secret may have begun in what is left out.
+    # A secret may have begun in the part that is left out.
     stream.feed(text[MOST_LIVE:][-MOST_LIVE:])
     stream.end()
     return f"{shown}[… {len(text) - MOST_LIVE} characters omitted …]"
@@ -325,7 +325,7 @@ def publish(env: CallEnvironment[ActiveCall], run: ActiveCall, event: CallNote) 
 
 
 def rest_of_output(run: ActiveCall, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
-    """What the streams of a call that is over held back."""
+    """The rest of the streams of a finished call."""
     streams, run.streams = run.streams or {}, None
     rest = [(name, stream.end()) for name, stream in streams.items()]
     return [CallOutput(*about, name, text) for name, text in rest if text]

@@ -1,4 +1,4 @@
-"""Calls that go round in circles. Owns noticing them, and refusing them where the policy says so."""
+"""Loop detection: repeated calls. Owns noticing them, and refusing them under a policy that asks for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LoopWatch:
         self._raws = {raw for _, raw in self._recent}
 
     def observe(self, tool: str, raw: bytes) -> str | None:
-        """Add a call; return what is wrong when it closes a loop."""
+        """Add a call; return the problem when it closes a loop."""
         call = (tool, raw)
         self._recent.append(call)
         if raw not in self._raws:

@@ -24,6 +24,7 @@ from toolwright.calls.active_call import (
     SUSPENDED,
     ActiveCall,
     Phase,
+    call_fields,
 )
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.failures import Cancelled, NotBegun, raised
@@ -166,7 +167,12 @@ def _give_up(call: ActiveCall) -> None:
             call.task.cancel()
     elif call.phase is RUNNING and not (call.executor is not None and call.executor.abandon()):
         call.env.lingering.add(call)
-        log.warning("Call %r of tool %r does not stop; it is given up", call.call_id, call.name)
+        log.warning(
+            "Call %r of tool %r does not stop; it is given up",
+            call.call_id,
+            call.name,
+            extra=call_fields(call, "call.does_not_stop"),
+        )
         end_now(call, time_is_up(call) if call.expired else cancelled(call))
         if call.ticket is not None:
             call.env.admission.free_slots(call.ticket)
@@ -188,9 +194,15 @@ def meaning(call: ActiveCall, error: BaseException) -> Failure | Cancelled:
     while task is not None and task.cancelling() > 0:
         task.uncancel()
     if call.fault is not None:
-        return Cancelled("what it did could not be recorded", may_have_run=True)
+        return Cancelled("the call could not be recorded", may_have_run=True)
     if isinstance(error, NotBegun):
-        log.error("Call %r of tool %r could not run: %s", call.call_id, call.name, error.fault)
+        log.error(
+            "Call %r of tool %r could not run: %s",
+            call.call_id,
+            call.name,
+            error.fault,
+            extra=call_fields(call, "call.not_run"),
+        )
         call.owner.machine_failed(error.fault)
         return Cancelled("the machine could not run it", may_have_run=call.ran)
     if call.expired:
@@ -201,7 +213,7 @@ def meaning(call: ActiveCall, error: BaseException) -> Failure | Cancelled:
         if not _loop_is_ending(task):
             call.cancel_reason = "the tool cancelled its own task"
         return cancelled(call)
-    return raised(call.plan.tool, call.name, call.call_id, error)
+    return raised(call.plan.tool, call.name, call.call_id, error, call_fields(call, "call.raised"))
 
 
 def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:

@@ -1,4 +1,4 @@
-"""Stage 4: execute. Owns running one call, from its first step to the end of its code; hands on what the tool gave."""
+"""Stage 4: execute. Owns running one call, from its first step to the end of its code; hands on the tool's result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import CONCLUDED, CURRENT, FINISHING, OVER, RUNNING, STARTED, ActiveCall
+from toolwright.calls.active_call import CONCLUDED, CURRENT, FINISHING, OVER, RUNNING, STARTED, ActiveCall, call_fields
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import meaning, released, start_time
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
@@ -24,7 +24,7 @@ from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
 log = logging.getLogger("toolwright.calls")
 
 NOT_THE_LAST = (Failure, ConnectionRequired)
-"""What an attempt may end with that is followed by another."""
+"""The result of an attempt that may be followed by another."""
 
 
 def begin(call: ActiveCall) -> Coroutine[Any, Any, None] | None:
@@ -149,7 +149,12 @@ def _run_outside_the_loop(call: ActiveCall) -> Coroutine[Any, Any, Any]:
 
 def broke(call: ActiveCall, error: Exception) -> None:
     """The runtime itself failed: log it, and end the call, for it is waited for."""
-    log.critical("Call %r met a fault of the runtime", call.call_id, exc_info=error)
+    log.critical(
+        "Call %r met a fault of the runtime",
+        call.call_id,
+        exc_info=error,
+        extra=call_fields(call, "call.runtime_fault"),
+    )
     end_now(call, replace(internal(error), source="runtime", code="runtime_fault"))
 
 

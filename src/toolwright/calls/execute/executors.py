@@ -79,7 +79,7 @@ class ChildProcessExecutor:
         described = None
         if plan.needs_context:
             described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
-            run.key_taken = False  # Until the child says that the tool took it.
+            run.key_taken = False  # Until the child reports that the tool took it.
         try:
             in_child = run.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.

@@ -1,4 +1,4 @@
-"""Stage 5: finalise. Owns the way from what a tool gave to its outcome: encoded, redacted, checked, bounded, projected.
+"""Stage 5: finalise. Owns the way from a tool's result to its outcome: encoded, redacted, checked, bounded, projected.
 
 Most outcomes need none of that but their JSON form, and are settled at once. The others are finished, which may take
 time: a hook may wait, and a long text goes to a file.
@@ -202,7 +202,7 @@ def _redact_projected(run: ActiveCall, outcome: ToolOutcome, redactor: Redactor)
 
 
 def _is_short(result: Any) -> bool:
-    """True when what a tool gave in the place of a value is made into an outcome in a short time."""
+    """True when a result other than a value is made into an outcome in a short time."""
     kind = type(result)
     if kind is Answer:
         return type(result.value) in SPECIAL or is_small(result.value)

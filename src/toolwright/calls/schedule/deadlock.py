@@ -16,8 +16,8 @@ Needs = Callable[[_Node], tuple[Collection[_Node], bool]]
 def can_end(start: _Node, needs: Needs[_Node]) -> bool:
     """True unless `start` waits, in the end, for itself.
 
-    `needs` says what someone waits for, and whether for all of these or for any one. Whoever waits for nothing can
-    end, and so can whoever waits for those that can; the others wait for each other for ever.
+    `needs` returns the tickets that a ticket waits for, and whether for all of these or for any one. A ticket that
+    waits for nothing can end, and so can a ticket that waits for such ones; the others wait for each other for ever.
     """
     missing: dict[_Node, int] = {}
     behind: dict[_Node, list[_Node]] = {}
