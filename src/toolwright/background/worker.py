@@ -178,14 +178,15 @@ class Worker:
         if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
             return
         for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
-            await self._stop(claimed.process.id)
+            if claimed.process.id in self._alive:
+                await self._stop(claimed.process.id)
             self.counts.note("started", claimed.process)
             if claimed.before is not None:
                 self.counts.note("taken_over", claimed.process)
             running = self._held[claimed.process.id] = ClaimedRun(
                 claimed, self._store, self._shared, self._sessions, self._reports
             )
-            self._alive[running.id] = running
+            self._alive[claimed.process.id] = running
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     async def _stop(self, id: str) -> None:

@@ -223,8 +223,7 @@ class Schedules:
             RunError: the tool cannot run in the background, or its arguments are not usable.
         """
         shared, session, origin = self._background.shared, self._session, self._origin
-        found, now = backgroundable(session.all_tools(), tool, origin.policy), shared.clock.now()
-        session.require_in_every_process(found)
+        found, now = backgroundable(session, tool, origin.policy), shared.clock.now()
         with in_words_of_a_program():
             timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides)))
@@ -255,8 +254,8 @@ class Schedules:
             overlap=policies[1],
             next_at=next_at,
             created_at=now,
-            provenance=provenance_of(origin, session.id),
-            authority=shared.rules.write(origin),
+            provenance=jsonx.decode(provenance_of(origin, session.id)),
+            authority=session.written_authority(origin),
         )
         await self._store.add(schedule, origin.policy.schedules_per_session, mark)
         self._background.poke()

@@ -89,7 +89,7 @@ def require_allowed(
         RunRefused: a rule denies it, or it needs an approval that nobody is asked for, or a rule could not be decided.
     """
     entry = PreparedCall()
-    entry.tool, entry.name, entry.call_id = tool, tool.name, id
+    entry.tool, entry.name, entry.call_id = tool, tool.definition.name, id
     entry.arguments = tool.validate(arguments)
     entry.source = source or origin.source
     entry.parent_id = None if origin.call is None else origin.call.call_id

@@ -17,7 +17,7 @@ from toolwright.cli.input.apps import app_of_store
 from toolwright.cli.input.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime.runtime import Runtime
-from toolwright.session.secrets.secrets import LONGEST
+from toolwright.session.secrets.encodings import LONGEST
 from toolwright.tools.service_protocols import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
