@@ -42,7 +42,7 @@ class ChangeWatch:
         self._closed = False
 
     def ring(self, ids: Iterable[str]) -> None:
-        """Something of these processes changed."""
+        """Something of these runs changed."""
         for id in ids:
             for watcher in self._watchers.get(id, ()):
                 if not watcher.changed.done():

@@ -16,25 +16,25 @@ from toolwright.stores.contracts.run_store import Report, RunStore
 log = logging.getLogger("toolwright.background")
 
 FLUSH = 0.25
-"""Seconds that reports of processes are gathered before they are written, all in one transaction."""
+"""Seconds that reports of runs are gathered before they are written, all in one transaction."""
 
 
 class ReportWriter:
     """Writes the reports of a worker's runs; `lost` is called for a run that the worker no longer holds."""
 
-    def __init__(self, store: RunStore, clock: Clock, bell: ChangeWatch, lost: Callable[[Report], None]) -> None:
+    def __init__(self, store: RunStore, clock: Clock, watch: ChangeWatch, lost: Callable[[Report], None]) -> None:
         self._store = store
         self._clock = clock
-        self._bell = bell
+        self._watch = watch
         self._lost = lost
         self._dirty: dict[EventCollector, None] = {}
         self._unwritten: list[Report] = []
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
 
-    def dirty(self, sink: EventCollector) -> None:
-        """A process has something to report."""
-        self._dirty[sink] = None
+    def dirty(self, events: EventCollector) -> None:
+        """A run has something to report."""
+        self._dirty[events] = None
         self._write_soon()
 
     def _write_soon(self) -> None:
@@ -47,7 +47,7 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report cannot be written, and is tried again: %s", fault)
+                log.warning("Reports of runs cannot be written, and are tried again: %s", fault)
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:
@@ -59,11 +59,11 @@ class ReportWriter:
         before, self._unwritten = self._unwritten, []
         await self._write(before)
         if only is None:
-            sinks, self._dirty = list(self._dirty), {}
+            collectors, self._dirty = list(self._dirty), {}
         else:
-            sinks = [only] if only in self._dirty else []
+            collectors = [only] if only in self._dirty else []
             self._dirty.pop(only, None)
-        await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
+        await self._write([report for report in (events.take() for events in collectors) if report is not None])
 
     async def take_last(self, only: EventCollector) -> Report | None:
         """The unwritten report of a run that ends, to be written with its end.
@@ -95,22 +95,22 @@ class ReportWriter:
         for report in reports:
             if report.id in lost:
                 self._lost(report)
-        self._bell.ring([report.id for report in reports])
+        self._watch.ring([report.id for report in reports])
 
     async def append(
-        self, process: BackgroundRun, sink: EventCollector, type: str, payload: bytes, key: str | None
+        self, run: BackgroundRun, events: EventCollector, type: str, payload: bytes, key: str | None
     ) -> None:
-        """Append an event that the tool of a process declares, after all that the process said before.
+        """Append an event that the tool of a run declares, after all that the run said before.
 
         Raises:
-            StoreError: it could not be written, or the process is no longer this worker's.
+            StoreError: it could not be written, or the run is no longer this worker's.
             RunError: the key was used for something else.
         """
-        await self.flush(sink)
+        await self.flush(events)
         now = self._clock.now()
-        if await self._store.append(process.id, process.token, type, payload, key, now) is None:
-            raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
-        self._bell.ring([process.id])
+        if await self._store.append(run.id, run.token, type, payload, key, now) is None:
+            raise StoreError(f"The run {run.id!r} is no longer this worker's, which can record nothing of it")
+        self._watch.ring([run.id])
 
     async def close(self) -> None:
         """Write the remaining reports, and gather nothing more.
