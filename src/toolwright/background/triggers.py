@@ -107,7 +107,7 @@ class Triggers:
         )
         return await self._store.add_trigger(trigger, MOST)
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Run]:
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> builtins.list[Run]:
         """Report an occurrence: the triggers of this session that match start their tools. Return these runs.
 
         Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
@@ -121,7 +121,7 @@ class Triggers:
         key = f"in session {self._session.id}: {named}"
         return await occur(self._background, _name("topic", topic), payload, key, self._session.id)
 
-    def _new_id(self, *what: Any) -> str:
+    def _new_id(self, *what: object) -> str:
         """An id that no other trigger has: for a call, the same when it runs again."""
         mark = self._marker.mark("triggers", *what)
         if mark is None:
@@ -138,7 +138,7 @@ class Triggers:
 
 
 async def occur(
-    background: Background, topic: str, payload: Any, key: str | None, session: str | None = None
+    background: Background, topic: str, payload: object, key: str | None, session: str | None = None
 ) -> list[Run]:
     """Enter an occurrence, with a run for each trigger that matches, of a session or of all; return these runs.
 
@@ -178,7 +178,7 @@ async def occur(
     return [Run(background, run) for run in runs]
 
 
-def _is_for(trigger: Trigger, payload: Any) -> bool:
+def _is_for(trigger: Trigger, payload: object) -> bool:
     return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
 
 
@@ -218,21 +218,21 @@ async def _start(
     return Start(registration, limits)
 
 
-def _name(what: str, name: Any) -> str:
+def _name(what: str, name: object) -> str:
     try:
         return require_name(what, name)
     except ServiceError as error:
         raise RunError(str(error)) from error
 
 
-def _json(what: str, value: Any) -> bytes:
+def _json(what: str, value: object) -> bytes:
     try:
         return to_json(what, value)
     except ServiceError as error:
         raise RunError(str(error)) from error
 
 
-def _require_pattern(match: Any) -> dict[str, Any]:
+def _require_pattern(match: object) -> dict[str, Any]:
     if match is not None and not isinstance(match, Mapping):
         raise RunError(f"The match {match!r:.200} of a trigger is not usable; use a mapping of fields")
     data = _json("match of a trigger", dict(match or {}))
@@ -242,7 +242,7 @@ def _require_pattern(match: Any) -> dict[str, Any]:
     return pattern
 
 
-def _require_parameter(tool: Tool, name: Any, arguments: Mapping[str, Any]) -> None:
+def _require_parameter(tool: Tool, name: object, arguments: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name:
         raise RunError(f"payload_as is {name!r:.200}; use the name of a parameter of {tool.name!r}")
     if name in arguments:

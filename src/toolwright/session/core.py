@@ -608,7 +608,7 @@ class ChildSession(SessionState):
             )
         return await self._core.run_batch(calls, scope, {})
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in the child."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
         return outcome

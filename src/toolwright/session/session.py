@@ -291,7 +291,7 @@ class Session:
 
     # --- connections
 
-    async def connect(self, provider: str, *, detail: Any = None) -> Connection:
+    async def connect(self, provider: str, *, detail: object = None) -> Connection:
         """Record that the session is connected to a provider. Calls that wait for it continue, in every process.
 
         A call that ended because the connection was missing runs when you submit it again.

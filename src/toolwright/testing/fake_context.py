@@ -126,7 +126,7 @@ class HostServices(Protocol):
     @property
     def resources(self) -> ResourcesClient: ...
 
-    async def connect(self, provider: str, detail: Any = None) -> None:
+    async def connect(self, provider: str, detail: object = None) -> None:
         """Connect the session to a provider, so that `ctx.connections` has it."""
         ...
 
@@ -195,7 +195,7 @@ class FakeContext(ToolContext[Deps]):
         max_attempts: int = 1,
         source: CallSource = "model",
         parent_call_id: str | None = None,
-        prepared: Any = None,
+        prepared: object = None,
         cancelled: bool = False,
     ) -> None:
         name = tool if isinstance(tool, str) else tool.name
@@ -331,7 +331,7 @@ class _FakeServices:
     def report_output(self, stream: str, text: str) -> None:
         self._recorded.output.append(Output(stream, text))
 
-    async def emit(self, name: str, payload: Any, key: str | None) -> None:
+    async def emit(self, name: str, payload: object, key: str | None) -> None:
         data = jsonx.encode(payload) if self._tool is None else check_event(self._tool, name, payload)
         self._recorded.events.append(Emitted(name, jsonx.decode(data), key))
 
@@ -413,7 +413,7 @@ class _FakeServices:
 
     # --- steps, sleeps, waits
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object) -> Any:
         self._recorded.steps += [] if name in self.finished else [name]
         return await self._step(name, function, inputs)
 
@@ -530,7 +530,7 @@ class _FakeHost:
         self.attachments = services.attachments
         self.resources = services.resources
 
-    async def connect(self, provider: str, detail: Any = None) -> None:
+    async def connect(self, provider: str, detail: object = None) -> None:
         await self._stores.connections.set_connection(
             self._id, require_provider(provider), to_detail(provider, detail), self._clock.now(), MOST_CONNECTIONS
         )
@@ -543,7 +543,7 @@ def _canonical(name: str, inputs: tuple[Any, ...]) -> bytes:
         raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
 
 
-def _recorded_step(name: str, value: Any, given: bytes = b"") -> Kept:
+def _recorded_step(name: str, value: object, given: bytes = b"") -> Kept:
     try:
         return Kept(f"step:{name}", given, 0.0, True, jsonx.encode(value), None)
     except Exception:  # a value may have code of its own for its JSON form
@@ -551,7 +551,7 @@ def _recorded_step(name: str, value: Any, given: bytes = b"") -> Kept:
         return Kept(f"step:{name}", given, 0.0, True, b"null", Failure(code="unserialisable_result", message=message))
 
 
-def _answer(given: Any) -> Any:
+def _answer(given: object) -> Any:
     if isinstance(given, Failure):
         error = ToolError(given.message)
         error.failure = given

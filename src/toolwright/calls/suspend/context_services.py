@@ -276,7 +276,7 @@ def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
     return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
-def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
+def check_event(tool: Tool, name: object, payload: object) -> bytes:
     """The JSON of the payload of an event.
 
     Raises:
