@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import RunStore
 
@@ -42,7 +43,7 @@ class ChangeWatch:
         self._closed = False
 
     def ring(self, ids: Iterable[str]) -> None:
-        """Something of these runs changed."""
+        """These runs have changed."""
         for id in ids:
             for watcher in self._watchers.get(id, ()):
                 if not watcher.changed.done():
@@ -112,7 +113,11 @@ class ChangeWatch:
         self._looking = None
         if not task.cancelled():
             if task.exception() is not None:
-                log.warning("What other processes changed cannot be read: %s", task.exception())
+                log.warning(
+                    "The changes of other processes cannot be read: %s",
+                    task.exception(),
+                    extra=log_fields("runs.not_read"),
+                )
             self._arm()
 
     async def _look(self) -> None:

@@ -53,7 +53,7 @@ def backgroundable(session: SessionCore, name: Any, policy: Policy) -> Tool:
     require_background(tool, name, policy)
     if tool.definition.secret is not None:
         raise RunError(
-            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
+            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and the input of a run is stored; "
             "let it take the name of a secret of the session"
         )
     if session.has_own_tools:
@@ -87,7 +87,7 @@ def require_arguments(args: Any, hides: Callable[[bytes], bool] | None) -> bytes
     except ServiceError as error:
         raise RunError(str(error)) from error
     if hides is not None and hides(data):
-        raise RunError("The arguments hold the value of a secret, and would be kept; give the tool its name")
+        raise RunError("The arguments hold the value of a secret, and would be stored; give the tool its name")
     return data
 
 

@@ -23,6 +23,7 @@ from toolwright.errors import (
     StoreError,
     ToolwrightError,
 )
+from toolwright.log_fields import log_fields
 from toolwright.session.core import RunBatch
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
@@ -112,9 +113,16 @@ class ClaimedRun:
             # Its worker hands it back, and the same or another one continues it.
             self.faulty = True
             if not self.let_gone:
-                log.warning("The run %r cannot continue here: %s", self.id, fault)
+                log.warning(
+                    "The run %r cannot continue here: %s",
+                    self.id,
+                    fault,
+                    extra=log_fields("run.not_continued", run_id=self.id),
+                )
         except Exception:  # the edge of the runtime: whatever it is, the run must be seen to end
-            log.exception("The run %r could not be ended as it should", self.id)
+            log.exception(
+                "The run %r could not be ended as it should", self.id, extra=log_fields("run.failed", run_id=self.id)
+            )
             await self._end_badly()
 
     async def _outcome(self) -> ToolOutcome:
@@ -249,4 +257,6 @@ class ClaimedRun:
                 self.ended_as = bare.status
         except ToolwrightError as error:
             self.faulty = True
-            log.warning("The run %r cannot be ended here: %s", self.id, error)
+            log.warning(
+                "The run %r cannot be ended here: %s", self.id, error, extra=log_fields("run.not_ended", run_id=self.id)
+            )

@@ -10,6 +10,7 @@ from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.event_collector import EventCollector
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun
 from toolwright.stores.contracts.run_store import Report, RunStore
 
@@ -47,7 +48,11 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("Reports of runs cannot be written, and are tried again: %s", fault)
+                log.warning(
+                    "The reports of background runs cannot be written, and are tried again: %s",
+                    fault,
+                    extra=log_fields("runs.not_reported"),
+                )
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:
@@ -100,16 +105,16 @@ class ReportWriter:
     async def append(
         self, run: BackgroundRun, events: EventCollector, type: str, payload: bytes, key: str | None
     ) -> None:
-        """Append an event that the tool of a run declares, after all that the run said before.
+        """Append an event that the tool of a run declares, after all its earlier reports.
 
         Raises:
-            StoreError: it could not be written, or the run is no longer this worker's.
+            StoreError: it could not be written, or this worker no longer holds the run.
             RunError: the key was used for something else.
         """
         await self.flush(events)
         now = self._clock.now()
         if await self._store.append(run.id, run.token, type, payload, key, now) is None:
-            raise StoreError(f"The run {run.id!r} is no longer this worker's, which can record nothing of it")
+            raise StoreError(f"This worker no longer holds the run {run.id!r}, and cannot write to it")
         self._watch.ring([run.id])
 
     async def close(self) -> None:

@@ -86,7 +86,7 @@ class Triggers:
         options = options_of(timeout, signal_on_completion, "resume")
         pattern = _require_pattern(match)
         if hides(jsonx.encode(pattern)):
-            raise RunError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
+            raise RunError("The pattern of the trigger holds the value of a secret, and would be stored; leave it out")
         if payload_as is not None:
             _require_parameter(found, payload_as, arguments)
         # If the payload is among the arguments, rules that look at them can only decide when it runs.
@@ -153,7 +153,8 @@ async def occur(
     data = _json("payload of an occurrence", payload)
     if len(data) > LARGEST:
         raise RunError(
-            f"The payload has {len(data)} bytes, and may have {LARGEST}; put it elsewhere, and say where", "too_large"
+            f"The payload has {len(data)} bytes, and may have {LARGEST}; store it elsewhere, and pass its address",
+            "too_large",
         )
     occurrence = Occurrence(
         topic=topic,
@@ -191,7 +192,7 @@ async def _start(
         await session.know_secrets()
         if session.hides(payload):
             raise RunError(
-                f"The payload holds the value of a secret of session {trigger.session!r:.200}, and would be kept; "
+                f"The payload holds the value of a secret of session {trigger.session!r:.200}, and would be stored; "
                 "leave it out"
             )
         arguments[trigger.payload_as] = jsonx.decode(payload)

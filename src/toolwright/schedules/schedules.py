@@ -44,7 +44,7 @@ from toolwright.tools.registry import Snapshot, find
 class ScheduleHandle:
     """A schedule, to be paused, resumed, run now and cancelled. It shows the schedule as it was last read.
 
-    `origin` says who uses the handle, and what that one may do. `tools` are those that the schedule may start here.
+    `origin` is the user of the handle, with its permissions. `tools` are those that the schedule may start here.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Schedules:
         return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
-        """The schedules of the session, the oldest first: all, or those that are not finished."""
+        """The schedules of the session, the oldest first: all, or only the unfinished ones."""
         return [self._handle(schedule) for schedule in await self._store.list(self._session.id, active=active)]
 
     async def get(self, id: str) -> ScheduleHandle:

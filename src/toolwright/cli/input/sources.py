@@ -1,4 +1,4 @@
-"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in what it names."""
+"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in the named modules."""
 
 from __future__ import annotations
 
@@ -186,8 +186,8 @@ def _require_no_factory(function: object) -> None:
         result = getattr(function, "__annotations__", {}).get("return", inspect.Parameter.empty)
     if result is inspect.Parameter.empty:
         raise ToolDefinitionError(
-            f"The function {name!r} does not say what it returns, so that it may be one that makes tools; decorate it "
-            f"with @tool if it is a tool, or name what it makes, as in tools = {name}()"
+            f"The function {name!r} has no return annotation, so that it may be a factory of tools; decorate it "
+            f"with @tool if it is a tool, or name its result, as in tools = {name}()"
         )
     if _makes_tools(result):
         raise ToolDefinitionError(f"The function {name!r} makes tools, and is none; name them, as in tools = {name}()")

@@ -15,7 +15,7 @@ from toolwright import jsonx
 SHORTEST = 4
 """Characters of the shortest value that can be told from other text."""
 LONGEST = 16 * 1024
-"""Bytes of the longest value: some four times those of the longest keys in use. Each costs many forms to look for."""
+"""The longest value in bytes: some four times the longest keys in use. Each costs many forms to look for."""
 _DEPTH = 3
 """How often a value may have been escaped."""
 _LONG = 2_048

@@ -56,7 +56,7 @@ class GivenKeys:
         return f"<{type(self).__name__}: {', '.join(self._keys)}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("master keys are not pickled; make them anew where they are needed")
+        raise TypeError("master keys are not pickled; make them again where they are needed")
 
 
 class EnvironmentKeys:
@@ -204,7 +204,6 @@ class MissingKeys:
         )
 
     def key(self, key_id: str) -> bytes | None:
-        """Part of `KeyProvider`."""
         return None
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 Cursor: TypeAlias = str
-"""A place in what a store was told, for a reader who looks for what is new. Only the store reads it."""
+"""A position in the changes of a store, for a reader that looks for new ones. Only the store reads it."""
 RUN_SCOPE = "process/"
 """Prefix of the scopes of background runs. Their calls are recovered by workers only, never by `Runtime.recover`."""
 
@@ -140,8 +140,8 @@ class JournalStore(Protocol):
     ) -> Awaitable[bool]:
         """Write the outcome of a call. False when it is no longer this process's to write.
 
-        Repeated by its owner with the same outcome it is True again: after `StoreUnavailable` nobody knows whether the
-        first one was written.
+        Repeated by its owner with the same outcome it is True again: after `StoreUnavailable` it is not known whether
+        the first one was written.
 
         Without `started_at`, as for a call that a crash cut off and that is not run again, the recorded start stays.
         Its waits cannot be resolved from then on.

@@ -49,10 +49,13 @@ class Room(Struct, frozen=True, gc=False):
             ServiceError: it would not, with code "quota".
         """
         if entries > self.entries:
-            raise ServiceError(f"The session may keep {self.entries} {what}, and has as many; delete some", "quota")
+            raise ServiceError(
+                f"The session already has {self.entries} {what}, the maximum; delete some first", "quota"
+            )
         if size > self.bytes:
             raise ServiceError(
-                f"The session may keep {self.bytes} bytes of {what}, and this would make {size}; delete some", "quota"
+                f"The session may store {self.bytes} bytes of {what}, and this would make {size}; delete some first",
+                "quota",
             )
 
 

@@ -29,10 +29,10 @@ class Store(Protocol):
     Implemented by `SqliteStore` in `stores/sqlite/store.py` and, for calls only, by `MemoryStore` in
     `effects/memory.py`. A scheme opens it (`stores/contracts/scheme.py`), so that opening may wait for a network.
 
-    The store says who is alive: no other part of the package compares owners, clocks or files. Instants that a verb is
-    given, called `at` or `…_at`, are for people and for order. A lease is a duration on a clock of the store.
+    The store knows which owners are alive: no other part of the package compares owners, clocks or files. Instants that
+    a verb gets, called `at` or `…_at`, are for people and for order. A lease is a duration on a clock of the store.
 
-    What a store refuses is a `StoreError`, and nothing was written. `StoreUnavailable` says that it did not answer:
+    A refusal of a store is a `StoreError`, and nothing was written. `StoreUnavailable` means that it did not answer:
     whether it wrote is not known, and its owner may repeat the verb.
     """
 
@@ -48,7 +48,7 @@ class Store(Protocol):
 
     @property
     def services(self) -> BackgroundStores | None:
-        """What it keeps beside calls. Without it, sessions and background runs are kept in memory by each runtime."""
+        """Its records beside calls. Without it, each runtime holds sessions and background runs in memory."""
         ...
 
     @property

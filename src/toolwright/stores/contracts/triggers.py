@@ -27,7 +27,7 @@ class Occurrence(Struct, frozen=True, kw_only=True):
 
 
 class Start(NamedTuple):
-    """A process that an occurrence starts, and the limits of its session."""
+    """A run that an occurrence starts, and the limits of its session."""
 
     registration: Registration
     limits: Limits
@@ -68,6 +68,6 @@ class TriggerStore(Protocol):
         None when the triggers of the topic have changed since they were read: nothing was recorded.
 
         Raises:
-            RunError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
+            RunError: it occurred with another payload ("conflict"), or a run is refused, and nothing is written.
         """
         ...

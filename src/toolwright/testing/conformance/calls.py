@@ -126,7 +126,7 @@ async def a_finished_call_is_never_written_to_again(database: Database) -> None:
 
 
 async def an_outcome_that_its_owner_writes_twice_stands_once(database: Database) -> None:
-    """As after a fault in between, when nobody knows whether the first one was written."""
+    """As after a fault in between, when it is not known whether the first one was written."""
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
     assert await store.journal.finish(call(), success(call()), 101.0, 102.0)

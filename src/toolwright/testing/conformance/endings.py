@@ -1,4 +1,4 @@
-"""Ends of processes: once, with files and a message or not at all; and asking processes to stop."""
+"""Ends of runs: once, with files and a message or not at all; and asking runs to stop."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ async def check(path: str | Path) -> list[str]:
                 connection,
                 f"SELECT count(*) FROM {part} AS part WHERE NOT EXISTS (SELECT 1 FROM calls {here})"
                 f" AND NOT EXISTS (SELECT 1 FROM bundled_calls {here})"
-                # A process may be sent signals before its call begins, and also if it never does.
+                # A run may be sent signals before its call begins, and also if it never does.
                 f" AND NOT EXISTS (SELECT 1 FROM processes WHERE part.scope = '{RUN_SCOPE}' || processes.id)",
             )
             if count:

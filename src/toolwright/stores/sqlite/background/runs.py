@@ -1,7 +1,7 @@
 """Background runs in SQLite. Owns all that is written and read of them: rows, limits, leases, reports, ends, events.
 
-In this order: the verbs of `RunStore`; rows and their events; entering a run, taking it and giving it back; what it
-reports, and its end; how it is shown among the resources of its session.
+In this order: the verbs of `RunStore`; rows and their events; admission of a run, claiming it and handing it back; its
+reports, and its end; its resource in the session.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class SqliteRunStore:
         return [self._shown(process) for process in await self._changes.attempt(work)]
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
-        """Queue an abandoned process again."""
+        """Queue an abandoned run again."""
         await self._changes.attempt(lambda connection: reopen_run(connection, id, by, limits, at, authority))
 
     async def append(
@@ -254,7 +254,7 @@ class SqliteRunStore:
         return await self._changes.read(work)
 
     def _shown(self, process: BackgroundRun) -> BackgroundRun:
-        """A process with the end of its lease as an instant of the wall clock, for people to read."""
+        """A run with the end of its lease as an instant of the wall clock, for people to read."""
         if process.lease_until is None:
             return process
         left = process.lease_until - self._changes.lease_time()
@@ -288,7 +288,7 @@ def _cancelled(connection: apsw.Connection, worker: str) -> list[Any]:
 
 
 def read_run(connection: apsw.Connection, id: str) -> BackgroundRun | None:
-    """The process of an id."""
+    """The run of an id."""
     row: Any = connection.execute(f"SELECT {COLUMNS} FROM processes WHERE id = ?", (id,)).fetchone()
     return None if row is None else to_run(row)
 
@@ -312,7 +312,7 @@ def to_run(row: Any) -> BackgroundRun:
 
 
 def insert_run(connection: apsw.Connection, new: Registration, state: str) -> None:
-    """Enter a process that is not there yet."""
+    """Insert a new run."""
     connection.execute(
         "INSERT INTO processes (id, session, parent, schedule, alone, tool, arguments, title, options, provenance,"
         " authority, state, status_text, created_at, changed)"
@@ -368,7 +368,7 @@ def put_event(
 
 
 def enter_run(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
-    """Enter a process, to be taken at once or held until there is room. `now` is by the clock of leases.
+    """Insert a run, to be claimed at once or held until there is room. `now` is by the clock of leases.
 
     Raises:
         RunError: a limit is reached, and further runs are not to wait.
@@ -376,7 +376,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
     if registration.parent is not None:
         query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
         if one(connection, query, (registration.parent,)) is None:
-            raise RunError(f"The run {registration.parent!r} is over or cancelled, and starts no more", "over")
+            raise RunError(f"The run {registration.parent!r} is finished or cancelled, and starts no more runs", "over")
     if registration.options.tracked:
         _enter_tracked(connection, registration, limits)
         return
@@ -403,7 +403,7 @@ def enter_run(connection: apsw.Connection, registration: Registration, limits: L
 
 
 def _enter_tracked(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
-    """Enter a process that happens elsewhere: it is running, and no worker takes it."""
+    """Insert a run that happens elsewhere: it is running, and no worker claims it."""
     most = limits.tracked_per_session
     query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {TRACKED} AND session = ? LIMIT ?)"
     if one(connection, query, (registration.session, most)) >= most:
@@ -671,7 +671,7 @@ def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool
 
 
 def _let_follow(connection: apsw.Connection, session: str) -> None:
-    """One of a session's processes has ended: the oldest that was held for it, and for nothing else, may begin."""
+    """One of a session's runs has ended: the oldest one that was held for it, and for nothing else, may begin."""
     connection.execute(
         "UPDATE processes SET state = 'queued', changed = ?2 WHERE id = (SELECT held.id FROM processes AS held"
         " WHERE held.state = 'held' AND held.session = ?1 AND (held.alone = 0 OR NOT EXISTS (SELECT 1 FROM processes"
@@ -714,7 +714,7 @@ def append_event(
 
 
 def list_events(connection: apsw.Connection, id: str, after: int, limit: int) -> list[RunEvent]:
-    """The events of a process beyond a number."""
+    """The events of a run beyond a number."""
     query = (
         "SELECT number, type, at, payload FROM process_events WHERE process = ? AND number > ? ORDER BY number LIMIT ?"
     )
@@ -728,7 +728,7 @@ def list_events(connection: apsw.Connection, id: str, after: int, limit: int) ->
 
 
 def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> None:
-    """Show a process that was just entered, where the session has room for it."""
+    """Add the resource of a new run, if it fits the quota of the session."""
     shown: dict[str, Any] = {
         "tool": new.tool,
         "status_text": "Running" if new.options.tracked else "Queued",
@@ -760,7 +760,7 @@ def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> 
 def update_resource(
     connection: apsw.Connection, session: str, id: str, at: float, status: str = "active", summary: str | None = None
 ) -> None:
-    """Show a process as its row has it now."""
+    """Update the resource of a run from its row."""
     connection.execute(
         "UPDATE resources SET status = ?4, updated_at = ?3, metadata = (SELECT CAST(json_set("
         "CAST(resources.metadata AS TEXT), '$.status_text', process.status_text,"

@@ -44,7 +44,9 @@ class SqliteTriggerStore:
                 return replace(known, authority=trigger.authority)
             query = "SELECT count(*) FROM triggers WHERE session = ?"
             if one(connection, query, (trigger.session,)) >= most:
-                raise RunError(f"The session may have {most} triggers, and has as many; remove one", "trigger_limit")
+                raise RunError(
+                    f"The session already has {most} triggers, the maximum; remove one first", "trigger_limit"
+                )
             _insert(connection, trigger)
             return trigger
 

@@ -73,7 +73,7 @@ class Bundle:
 
     @classmethod
     def of(cls, rows: Sequence[Row], authority: bytes | None = None) -> Bundle | None:
-        """The bundle to write for calls that may simply run again, or None where each needs a row all the same.
+        """The bundle to write for calls that may simply run again, or None where each needs its own row.
 
         `authority` is that of all of them.
         """
@@ -105,7 +105,7 @@ class Bundle:
 
 
 class Bundles:
-    """The bundles of this process, and which calls are in them: all that is known here may be forgotten without harm.
+    """The bundles of this process, and which calls are in them: everything here may be forgotten without harm.
 
     A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
     in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.

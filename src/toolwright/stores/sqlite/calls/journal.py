@@ -177,19 +177,19 @@ class SqliteJournalStore:
 
         begun = await self._writer.do(held, synced=synced)
         if begun is None:
-            raise StoreError(f"The process {id!r} is no longer this worker's, and begins no call")
+            raise StoreError(f"This worker no longer holds the run {id!r}, and begins no call")
         return begun
 
     def _require_held(self, connection: apsw.Connection, scopes: Iterable[str]) -> None:
-        """Refuse to write for processes that no worker of this owner has any more.
+        """Refuse to write for runs that no worker of this owner holds any more.
 
         Raises:
-            StoreError: one of these scopes is that of such a process.
+            StoreError: one of these scopes belongs to such a run.
         """
         for scope in scopes:
             id = scope.removeprefix(RUN_SCOPE)
             if id != scope and one(connection, _HELD, (id, self.owner)) is None:
-                raise StoreError(f"The process {id!r} is no longer this worker's, and its calls are not written")
+                raise StoreError(f"This worker no longer holds the run {id!r}, and its calls are not written")
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         values = (started_at, *key, self.owner)
@@ -261,7 +261,7 @@ class SqliteJournalStore:
             if not _change(key, _FORGET, (*key, self.owner), connection):
                 return False
             for table in ("effects", "crashes", "waits", "signals"):
-                # A process may be sent signals before its call begins: they are not the call's to forget.
+                # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
                     connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
             return True

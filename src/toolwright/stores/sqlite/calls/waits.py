@@ -252,7 +252,7 @@ def _revoked(connection: apsw.Connection, session: str) -> Resolution | None:
 
 
 def _refusal_of_run(connection: apsw.Connection, key: CallKey) -> Refused | None:
-    """As below, for a call that has not begun: that of a process may be spoken to while it still waits for a worker."""
+    """As below, for a call that has not begun: a run may be sent signals while it still waits for a worker."""
     if not key.scope.startswith(RUN_SCOPE):
         return Refused("unknown")
     state = one(connection, "SELECT state FROM processes WHERE id = ? AND session = ?", (key.call_id, key.session))

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Jobs(Protocol):
-    """Runs jobs on a connection: a `Writer`, or what stands in its place in a test."""
+    """Runs jobs on a connection: a `Writer`, or its replacement in a test."""
 
     def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]: ...
 

@@ -114,8 +114,8 @@ class Writer:
     def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> asyncio.Future[T]:
         """Run `work` inside the next transaction; its result comes when that is committed.
 
-        Without `synced` it need not be on the disk then, only safe from the end of this process: it will be there with
-        the next transaction that must.
+        With `synced=False` the commit is not fsynced: it survives a crash of this process, but a power cut may lose it
+        until the next synced commit.
 
         Raises:
             StoreError: the store could not write; nothing of the transaction is there.
@@ -132,7 +132,7 @@ class Writer:
         return self._ask(_Job(otherwise, True, statement, values))
 
     def read(self, work: Callable[[apsw.Connection], T]) -> asyncio.Future[T]:
-        """Run `work`, which changes nothing, after all that was asked for before; other processes are not held up.
+        """Run `work`, which changes nothing, after all earlier requests; other processes are not delayed.
 
         Raises:
             StoreError: the store could not be read.
@@ -226,8 +226,8 @@ class Writer:
             waited = time.monotonic() - began
             if waited > PATIENCE:
                 raise StoreError(
-                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s for its turn to "
-                    "write, while others wrote; let fewer programs write to it, or put it on a faster disk"
+                    f"The store {str(self._path)!r} is busy: this program waited {waited:.0f} s in the queue of "
+                    "writers; let fewer programs write to it, or put it on a faster disk"
                 )
         self._stall = STALL
         try:

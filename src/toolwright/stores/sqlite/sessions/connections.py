@@ -27,7 +27,7 @@ class SqliteConnectionStore:
             )
             if one(connection, "SELECT count(*) FROM connections WHERE session = ?", (session,)) > most:
                 raise ServiceError(
-                    f"The session may have {most} connections, and has as many; disconnect some", "quota"
+                    f"The session already has {most} connections, the maximum; disconnect some first", "quota"
                 )
 
         await self._changes.change(None, work)

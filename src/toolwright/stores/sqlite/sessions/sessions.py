@@ -201,7 +201,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
     active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
     if active:
         raise ServiceError(
-            f"The session {session!r:.200} has {active} background runs that are not over; let them end or cancel them",
+            f"The session {session!r:.200} has {active} unfinished background runs; let them end or cancel them",
             "unfinished",
         )
     unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))
