@@ -22,6 +22,7 @@ class Disk:
     """`Store` of one process: a `MemoryStore` behind a queue."""
 
     def __init__(self, rows: MemoryDatabase, process: Process, loop: SeededLoop, chance: random.Random) -> None:
+        self.rows = rows
         self.memory = MemoryStore(rows)
         self.process = process
         self.owner = self.memory.owner

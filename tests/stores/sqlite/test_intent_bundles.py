@@ -82,7 +82,7 @@ async def test_a_batch_with_a_known_call_is_written_call_by_call(store, file):
     entries = await store.journal.begin(intents())
     assert [number for number, entry in enumerate(entries) if entry is not None] == [3]
     assert rows(file, COUNTS) == [(0, MANY)]
-    assert not store.journal._bundles._of  # nothing stays in memory of what was not written
+    assert store.journal.bundled == 0  # nothing stays in memory of what was not written
 
 
 @pytest.mark.promise("EFF-11")

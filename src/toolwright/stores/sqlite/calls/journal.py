@@ -68,6 +68,11 @@ class SqliteJournalStore:
         self.owner = owner
         self._bundles = Bundles()
 
+    @property
+    def bundled(self) -> int:
+        """How many calls of this process are in a bundle, and not in rows of their own."""
+        return len(self._bundles)
+
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
         owner = self.owner
         rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
