@@ -69,7 +69,7 @@ OPEN_OPTIONS = frozenset(OpenOptions.__annotations__)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AppSettings:
-    """The options of an app as one frozen value, checked: what a runtime opens. `App` explains each of them."""
+    """The options of an app as one frozen, checked value, which a runtime opens. `App` explains each of them."""
 
     tools: Iterable[Any] | ToolSource = ()
     capabilities: Iterable[str | Capability] = ()

@@ -17,6 +17,7 @@ from toolwright.calls.batch import Batch
 from toolwright.calls.record import MemoryCallLog
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import Subscription
+from toolwright.log_fields import log_fields
 from toolwright.schedules.schedules import ScheduleHandle
 from toolwright.session.secrets.secrets import Secrets
 from toolwright.session.services.attachments import Attachments
@@ -126,7 +127,7 @@ class LoopThread:
             reflected = [self.reflect(item) for item in thing]
         elif isinstance(thing, _LIVES_THERE):
             reflected = BlockingPortal(thing, self)
-        return cast("T", reflected)  # a portal has the same methods, and waits for what they give
+        return cast("T", reflected)  # a portal has the same methods, and waits for their results
 
     def close(self) -> None:
         """End the loop and its thread."""
@@ -137,7 +138,10 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
-            log.warning("A tool does not stop; its thread is left behind and ends with the program")
+            log.warning(
+                "A tool does not stop; its thread is left behind and ends with the program",
+                extra=log_fields("thread.left_behind"),
+            )
 
 
 def _answer(answer: Future[T], task: asyncio.Task[T]) -> None:

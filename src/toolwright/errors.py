@@ -47,7 +47,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """What a store holds cannot be trusted any more; restore it from a copy."""
+    """The content of a store cannot be trusted any more; restore it from a copy."""
 
 
 class StoreLost(StoreError):
@@ -89,7 +89,7 @@ class ServiceError(ToolwrightError):
 
 
 class RunError(ServiceError):
-    """A process, a schedule or a trigger is refused, such as with code "session_limit"."""
+    """A run, a schedule or a trigger is refused, such as with code "session_limit"."""
 
 
 class RunRefused(RunError):

@@ -120,7 +120,8 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class Channel:
-    """The event channel of one session. A publisher looks at `pushes` first: if it is empty, nobody is subscribed."""
+    """The event channel of one session. A publisher looks at `pushes` first: if it is empty, there are no
+    subscribers."""
 
     __slots__ = ("__weakref__", "pushes", "session")
 

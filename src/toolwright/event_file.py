@@ -10,6 +10,7 @@ from pathlib import Path
 from toolwright import jsonx
 from toolwright.event_bus import Subscription
 from toolwright.events import AnyEvent
+from toolwright.log_fields import log_fields
 from toolwright.private_files import append_private
 
 log = logging.getLogger("toolwright.events")
@@ -31,7 +32,11 @@ class JsonLinesSink:
             try:
                 await asyncio.to_thread(self._append, data)
             except OSError:
-                log.exception("Events could not be written to %s", self._file.name)
+                log.exception(
+                    "Events could not be written to %s",
+                    self._file.name,
+                    extra=log_fields("events.not_written", path=str(self._file.name)),
+                )
 
     def _append(self, data: bytes) -> None:
         self._file.write(data)
@@ -46,7 +51,11 @@ class JsonLinesSink:
             try:
                 self._file.close()
             except OSError:
-                log.exception("Events could not be written to %s", self._file.name)
+                log.exception(
+                    "Events could not be written to %s",
+                    self._file.name,
+                    extra=log_fields("events.not_written", path=str(self._file.name)),
+                )
 
 
 def _line(event: AnyEvent) -> bytes:
@@ -59,5 +68,9 @@ def _line(event: AnyEvent) -> bytes:
         # Text that is not valid Unicode is escaped, and a value without a JSON form is shown as its `repr`.
         return json.dumps(event.to_json(), default=repr).encode("ascii") + b"\n"
     except Exception:
-        log.exception("An event of kind %r could not be written down", event.kind)
+        log.exception(
+            "An event of kind %r could not be written down",
+            event.kind,
+            extra=log_fields("events.not_encoded", session=event.session),
+        )
         return b""

@@ -1,4 +1,4 @@
-"""What can be watched while calls run. Owns the kinds of events and their JSON form; `event_bus.py` delivers them."""
+"""Events of running calls. Owns the kinds of events and their JSON form; `event_bus.py` delivers them."""
 
 from __future__ import annotations
 

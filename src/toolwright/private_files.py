@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from toolwright.log_fields import log_fields
+
 log = logging.getLogger("toolwright.session")
 
 MODE = 0o600
@@ -52,7 +54,7 @@ def private_mode(mode: int) -> int:
 
 
 def tighten(path: Path) -> None:
-    """Take a file away from those whom it does not concern, if it is there; see `make_private`."""
+    """Restrict an existing file to its owner; see `make_private`."""
     if os.name == "nt":
         return
     with contextlib.suppress(FileNotFoundError):
@@ -64,7 +66,12 @@ def tighten(path: Path) -> None:
         try:
             os.chmod(path, kept)
         except PermissionError:
-            log.warning("The file %r may be read by others (mode %04o), and belongs to another user", str(path), mode)
+            log.warning(
+                "The file %r may be read by others (mode %04o), and belongs to another user",
+                str(path),
+                mode,
+                extra=log_fields("file.readable_by_others", path=str(path)),
+            )
 
 
 def append_private(path: Path) -> BinaryIO:

@@ -267,7 +267,7 @@ async def test_a_run_that_needs_an_approval_asks_where_it_runs_and_waits(stage: 
     host = await bench.open(stage, file, policy=Policy(rules=rules), worker=False)
     approved = await host.session("s").spawn("mutate", {"path": "/a"})
     denied = await host.session("s").spawn("mutate", {"path": "/b"})
-    with pytest.raises(RunRefused, match="needs an approval, and nobody is asked here"):
+    with pytest.raises(RunRefused, match="needs approval, and this policy does not wait for one"):
         await host.session("nobody", policy=Policy(rules=rules, on_ask="deny")).spawn("mutate")
     assert await host.approvals() == []
     await stage.close(host)

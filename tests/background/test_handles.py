@@ -47,7 +47,7 @@ async def test_who_awaits_too_long_is_told_and_the_run_goes_on(stage: Stage, pla
 
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
-    with pytest.raises(TimeoutError, match="is not over after 5 s"):
+    with pytest.raises(TimeoutError, match="is not finished after 5 s"):
         await stage.until(run.wait(timeout=5))
     assert run.status == "running"
     go.set()
@@ -157,7 +157,7 @@ async def test_signals_sent_before_it_begins_while_it_runs_and_none_after(stage:
     assert await run.signal("go", 3) == 3
     await run.signal("go", "stop")
     assert (await stage.until(run.wait())).value == [1, 2, 3]
-    with pytest.raises(RunError, match="it is over") as caught:
+    with pytest.raises(RunError, match="it is finished") as caught:
         await run.signal("go", 4)
     assert caught.value.code == "over"
 
@@ -167,7 +167,7 @@ async def test_a_run_that_was_cancelled_before_it_began_takes_no_signals(stage: 
     session = (await stage.open(place, echo, worker=False)).session("s")
     run = await session.spawn("echo")
     await run.cancel()
-    with pytest.raises(RunError, match="over"):
+    with pytest.raises(RunError, match="finished"):
         await run.signal("go")
 
 

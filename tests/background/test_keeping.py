@@ -26,7 +26,7 @@ async def endless() -> None:
 async def test_a_session_with_runs_that_are_not_over_can_not_be_deleted(stage: Stage, place: str | Path):
     runtime = await stage.open(place, echo, endless, worker=False)
     run = await runtime.session("s").spawn("endless")
-    with pytest.raises(ServiceError, match="1 background runs that are not over") as caught:
+    with pytest.raises(ServiceError, match="1 unfinished background runs") as caught:
         await runtime.delete_session("s")
     assert caught.value.code == "unfinished"
     await run.cancel()
@@ -39,12 +39,12 @@ async def test_a_session_whose_run_works_here_can_not_be_deleted(stage: Stage, p
     runtime = await stage.open(place, endless)
     run = await runtime.session("s").spawn("endless")
     await stage.status(run, "running")
-    with pytest.raises(ServiceError, match="has background runs that are not over; wait for them") as caught:
+    with pytest.raises(ServiceError, match="has unfinished background runs; wait for them") as caught:
         await runtime.delete_session("s")
     assert caught.value.code == "unfinished"
     if place != ":memory:":
         elsewhere = await stage.open(place)
-        with pytest.raises(ServiceError, match="1 background runs that are not over"):
+        with pytest.raises(ServiceError, match="1 unfinished background runs"):
             await elsewhere.delete_session("s")
 
 

@@ -86,8 +86,8 @@ async def test_a_tool_tells_of_what_it_declares(stage: Stage, place: str | Path)
 @pytest.mark.parametrize(
     ("name", "payload", "told"),
     [
-        ("stage", {"name": 5}, "is not what it declares"),
-        ("stage", None, "is not what it declares"),
+        ("stage", {"name": 5}, "does not fit its schema"),
+        ("stage", None, "does not fit its schema"),
         ("stage", {"name": object()}, "is not usable"),
         ("stage", {"name": "x" * 70_000}, "may have 65536"),
         ("ghost", {}, "has no event 'ghost'; it declares 'stage'"),

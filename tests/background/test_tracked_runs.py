@@ -54,7 +54,7 @@ async def test_a_tracked_run_is_reported_on_and_finished_once(stage: Stage, plac
     (message,) = await session.messages.list()
     assert (message.sender, message.metadata) == ("runtime", {"run_id": run.id, "status": "completed"})
     assert "- work: deploy" in message.content
-    with pytest.raises(RunError, match="takes no events: it is over"):
+    with pytest.raises(RunError, match="takes no events: it is finished"):
         await run.append("late")
 
 
@@ -75,7 +75,7 @@ async def test_a_tracked_run_fails_or_is_cancelled_by_its_host(stage: Stage, pla
     assert named.outcome.failure.code == "quota"
     assert (cancelled.status, cancelled.outcome.reason) == ("cancelled", "not today")
     assert not await cancelled.finish(1)
-    with pytest.raises(RunError, match="takes no signals: it is over"):
+    with pytest.raises(RunError, match="takes no signals: it is finished"):
         await cancelled.signal("x")
     left = await session.track("job")
     with pytest.raises(RunError, match="takes no signals: it happens elsewhere"):
@@ -133,7 +133,7 @@ async def test_an_event_of_the_host_tells_the_session_once(stage: Stage, place: 
     for name in ("completed", "output", "Not A Name", ""):
         with pytest.raises(RunError, match="cannot be appended"):
             await run.append(name)
-    with pytest.raises(RunError, match="may have 262144; say less"):
+    with pytest.raises(RunError, match="may have 262144; use a smaller payload"):
         await run.append("large", "x" * 300_000)
     with pytest.raises(RunError, match="key 'build'"):
         await run.append("stage_passed", "other", key="build")

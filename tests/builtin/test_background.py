@@ -82,7 +82,7 @@ def test_what_spawn_background_takes_is_settled():
     assert schema["properties"]["signal_on_completion"] == {
         "type": "boolean",
         "default": True,
-        "description": "Append a message to the session when the run is over.",
+        "description": "Append a message to the session when the run is finished.",
     }
 
 

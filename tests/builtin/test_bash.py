@@ -116,7 +116,7 @@ async def test_a_state_that_is_not_one_is_dropped_and_said_so(shell):
     await shell.open()
     await shell.session.kv.set(STATE_KEY, "bm90IGEgc3RhdGU=")
     outcome = await shell.run("echo on")
-    assert (outcome.value["stdout"], outcome.value["stderr"]) == ("on\n", "bash: what earlier calls left was lost\n")
+    assert (outcome.value["stdout"], outcome.value["stderr"]) == ("on\n", "bash: the state of earlier calls was lost\n")
     assert (await shell.run("echo on")).value["stderr"] == ""
 
 
@@ -151,7 +151,7 @@ async def test_a_script_that_does_too_much_is_stopped_and_changes_nothing(shell,
     assert outcome.failure.code == "limit", outcome.text
     assert outcome.failure.category == ("timeout" if "timeout" in outcome.failure.message else "resource_limit")
     assert any(word in outcome.failure.message for word in reason.split("|"))
-    assert "Nothing that it did was kept" in outcome.text
+    assert "None of its changes were kept" in outcome.text
     assert await shell.files.stat("/made") is None
     assert await shell.out("echo [$var]") == "[]\n"
 
@@ -333,7 +333,7 @@ async def test_a_name_that_a_session_can_not_have_is_refused_and_nothing_is_chan
     await shell.files.write("/olé", "as it was")
     outcome = await shell.run(f"echo x > a; {script}; rm old; echo x > z")
     assert (outcome.failure.category, outcome.failure.code) == ("invalid_arguments", "bad_name"), outcome.text
-    assert "Nothing that it did was kept" in outcome.text
+    assert "None of its changes were kept" in outcome.text
     assert [info.path for info in await shell.files.list("/")] == ["/old", "/olé"]
     assert (await shell.run("rm -r old; mkdir old; echo x > old/a")).ok
 

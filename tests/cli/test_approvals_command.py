@@ -131,7 +131,7 @@ def test_an_ambiguous_word_is_an_error_that_lists_the_choices(run: Run, left: Ca
         (["approve", "l1", "--arguments", "{x"], "are not JSON"),
         (["approve", "l1", "--arguments", "[1]"], "not a JSON object"),
         (["approve", "l1", "--matching", "5"], "not a JSON object"),
-        (["approve", "l1", "l2", "--arguments", "{}"], "--arguments are those of one call"),
+        (["approve", "l1", "l2", "--arguments", "{}"], "--arguments belong to one call"),
     ],
 )
 def test_what_can_not_be_decided_is_named_and_decides_nothing(

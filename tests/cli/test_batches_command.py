@@ -39,7 +39,7 @@ def test_a_batch_is_shown_by_the_beginning_of_its_id(run: Run, left: Callable[..
     ]
     assert shown["calls"][0]["outcome"]["value"] == "hello"
     table = run("batches", "--db", "agent.db", "show", batch["batch"]).out
-    for said in ('{"text":"hello"}', "waits for approval, and nobody runs it"):
+    for said in ('{"text":"hello"}', "waits for approval, and no process runs it"):
         assert said in table
 
 
@@ -73,8 +73,8 @@ def test_a_call_whose_key_was_resolved_waits_for_a_program_to_go_on_with_it(
         ("waiting", [], True, True),
         ("success", [], False, False),
     ]
-    assert "waits for its completion, and nobody runs it" in seen[0][1]
-    assert "resolved, and waits for a program to go on with it" in seen[1][1]
+    assert "waits for its completion, and no process runs it" in seen[0][1]
+    assert "resolved, and waits for a program to continue it" in seen[1][1]
 
 
 def test_the_beginning_of_nothing_and_of_several_is_an_error_that_says_so(run: Run, left: Callable[..., Path]) -> None:

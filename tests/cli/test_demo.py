@@ -70,7 +70,7 @@ def test_the_third_act_mends_a_project_shows_no_secret_and_removes_nothing(print
         "18.4 35.144",  # bash, before the edit
         "-RATE = 0.91  # 19 %",  # the diff of the edit
         "+RATE = 0.19  # 19 %",
-        "is not what it was",  # the second edit, which expects what is gone
+        "has changed: its hash",  # the second edit, which expects what is gone
         "18.4 21.896",  # bash, by what it remembers of the first script
         "live: > Bearer [secret:till]",
         "rule 'no rm'",

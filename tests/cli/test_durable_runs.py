@@ -79,7 +79,7 @@ def test_ctrl_c_leaves_what_waits_to_be_gone_on_with(run: Run, command: list[str
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert [item["status"] for item in jsonx.decode(out)] == ["pending", "pending"]
-    assert "2 are left in the store: run it again to go on." in " ".join(err.split())
+    assert "2 are left in the store: run it again to continue." in " ".join(err.split())
     assert run("approvals", "approve", "l1", "--db", "agent.db").code == 0
     assert run("resolve", (project / "key").read_text(), "5", "--db", "agent.db").code == 0
     ended = run("batch", calls, *tools)
@@ -133,9 +133,9 @@ async def ask(ctx: ToolContext) -> str:
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["pay"], "cancelled", "nobody can give it its completion without a store; wait for it with --db"),
-        (["pay", "deadline=3600"], "cancelled", "nobody can give it its completion without a store"),
-        (["hear"], "failure", "nobody can give it its event 'paid' without a store; wait for it with --db"),
+        (["pay"], "cancelled", "it cannot get its completion without a store; wait for it with --db"),
+        (["pay", "deadline=3600"], "cancelled", "it cannot get its completion without a store"),
+        (["hear"], "failure", "it cannot get its event 'paid' without a store; wait for it with --db"),
         (["look"], "success", "expired"),
         (["ask"], "success", "six by nine"),
     ],

@@ -129,7 +129,7 @@ def test_ctrl_c_cancels_what_runs_and_still_prints_what_happened(
     assert hung["may_have_run"] is False  # it only reads
     if len(outcomes) > 1:
         assert [item["status"] for item in outcomes] == ["success", "cancelled", "cancelled"]
-        assert "Interrupted: 1 calls were over, 2 had no effect, 0 may have had an effect." in err
+        assert "Interrupted: 1 calls were finished, 2 had no effect, 0 may have had an effect." in err
     assert "Traceback" not in err
 
 

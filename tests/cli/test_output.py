@@ -25,7 +25,7 @@ def test_a_table_in_a_pipe_is_as_wide_as_what_it_holds(run: Run, left: Callable[
     batches = run("batches", "--db", "agent.db").out
     assert [line.split()[0] for line in batches.splitlines()] == ["batch", batch["batch"].removeprefix("batch_")[:12]]
     shown = run("batches", "show", batch["batch"], "--db", "agent.db").out
-    for said in (f'{{"text":"{LONG}"}}', LONG.rstrip(" "), "waits for approval, and nobody runs it"):
+    for said in (f'{{"text":"{LONG}"}}', LONG.rstrip(" "), "waits for approval, and no process runs it"):
         assert any(line.endswith(said) for line in shown.splitlines())
     asked = run("approvals", "--db", "agent.db").out
     assert f'{{"where":"{LONG}"}}' in asked

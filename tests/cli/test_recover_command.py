@@ -35,7 +35,7 @@ def test_recovery_shows_people_a_table_and_where_to_decide(run: Run, left: Calla
     ended = run(*RECOVER)
     for said in ("not run again", "run again", "went on waiting"):
         assert said in ended.out
-    assert "1 still wait; those that a person decides: toolwright approvals --db agent.db" in ended.err
+    assert "1 still wait; calls for a person to decide: toolwright approvals --db agent.db" in ended.err
 
 
 def test_when_nothing_was_cut_off_all_is_well(run: Run, left: Callable[..., Path]) -> None:
@@ -89,7 +89,7 @@ def test_what_can_not_be_resolved_is_named_with_the_remedy(run: Run, project: Pa
     for words, said in (
         ([key, "{rubbish"], "The value is not JSON"),
         ([key, "5", "--cancel", "x"], "give a value, --error or --cancel"),
-        (["nonsense"], "not one that a tool was given"),
+        (["nonsense"], "was not made by this store"),
         ([key[:-2] + "xx"], "not signed by this store"),
         ([request["key"]], "approvals are decided with toolwright approvals"),
     ):

@@ -183,7 +183,7 @@ def test_the_code_of_wait_tells_how_a_run_ended(run: Run, spawn: Spawn, workers:
     good, bad, held = spawn("film"), spawn("refuse"), spawn("film", "gate=go")
     ended = run("runs", "wait", held, "--timeout", "0", *DB)
     assert (ended.code, ended.out) == (5, "")
-    assert f"The run {held!r} is queued after 0 s; it goes on" in ended.err
+    assert f"The run {held!r} is queued after 0 s; it continues" in ended.err
     workers.start()
     ended = run("runs", "wait", good, *DB)
     assert (ended.code, ended.out) == (0, "3 scenes\n")
@@ -228,7 +228,7 @@ def test_cancelling_says_whether_there_was_something_to_cancel(run: Run, spawn: 
     assert run("runs", "cancel", id, *DB).out == f"{id} is to stop; its worker is told\n"
     assert run("runs", "wait", id, *DB).code == 1
     again = run("runs", "cancel", id, *DB)
-    assert (again.code, again.out) == (3, f"{id} was over already: cancelled\n")
+    assert (again.code, again.out) == (3, f"{id} was finished already: cancelled\n")
 
 
 def test_a_run_whose_worker_is_gone_says_so(run: Run, project: Path) -> None:

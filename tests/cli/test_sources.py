@@ -140,7 +140,7 @@ def test_what_a_module_prints_while_it_is_imported_stays_out_of_the_output(run: 
             "The function 'make_tools' makes tools, and is none; name them, as in tools = make_tools()",
         ),
         ("some:make_registry", "The function 'make_registry' makes tools, and is none"),
-        ("some:unsaid", "The function 'unsaid' does not say what it returns"),
+        ("some:unsaid", "The function 'unsaid' has no return annotation"),
         ("toolwright.builtin:default_tools", "The function 'default_tools' makes tools, and is none"),
         ("some:number", "5 is not a tool; decorate a function with @tool"),
         ("some/", "neither a Python file nor a module; use tools.py"),

@@ -248,7 +248,7 @@ def test_a_worker_whose_store_is_gone_ends_with_an_error(spawn: Spawn, workers: 
     else:
         Path("agent.db").unlink()
     assert working.end() not in (0, -signal.SIGKILL)
-    assert "can keep nothing more" in working.said
+    assert "can store nothing more" in working.said
     assert "Traceback" not in working.said
 
 

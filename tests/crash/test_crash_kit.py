@@ -157,7 +157,7 @@ def test_a_call_that_is_cancelled_passes_the_points_of_taking_back_and_of_lettin
     assert crashes.kill_at("after the intent is taken back", stopped, closing=False).killed
     states = {call.call_id: call.state for call in crashes.calls()}
     assert "second" not in states
-    assert crashes.kill_at("after the call is let go", stopped, closing=True).killed
+    assert crashes.kill_at("after the call is released", stopped, closing=True).killed
 
 
 @pytest.mark.parametrize("isolation", ["none", "thread", "process"])

@@ -215,7 +215,7 @@ async def parent() -> None:
 @pytest.mark.parametrize("point", ["before a run is registered", "after a run is registered"])
 def test_a_run_that_is_killed_around_starting_others_starts_each_once(crashes, point, nth):
     crashes.kill_at(point, parent, nth=nth)
-    crashes.kill_at("after what runs did is written", parent)
+    crashes.kill_at("after the reports of runs are written", parent)
     assert crashes.run(parent).said == [[0, 1, 2]]
 
     with crashes.look() as store:

@@ -144,7 +144,7 @@ async def test_a_store_whose_file_is_gone_acknowledges_nothing_more(tmp_path: Pa
             await session.run_batch([ToolCall(id="c2", name="send")])
         with pytest.raises(StoreError, match="end the program, put the file back or restore a copy"):
             await session.kv.set("k", 2)
-        with pytest.raises(StoreError, match="can keep nothing more"):
+        with pytest.raises(StoreError, match="can store nothing more"):
             await session.kv.get("k")
 
     assert (outcome.value, ran) == ("sent", ["sent"])

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,18 @@ import pytest
 import typer
 
 from tests.docs.pages import BLOCKS, ROOT, STORIES, Block, as_shown
+from tests.support import fail_after
 from toolwright.cli.app import app
 from toolwright.testing import CrashKit, Zygote
 
 ALONE = [block for block in BLOCKS if block.language == "python" and block.page not in STORIES]
 DATA = [block for block in BLOCKS if block.language in ("toml", "ini", "json")]
 SHELL = [block for block in BLOCKS if block.language == "sh"]
+IN_DOCSTRINGS = [
+    snippet
+    for file in sorted((ROOT / "src").rglob("*.py"))
+    for snippet in re.findall(r"^ *```python\n(.*?)^ *```$", file.read_text(encoding="utf-8"), re.M | re.S)
+]
 SET_UP = ("pip ", "make ")
 """Commands that set up a machine; tests of the build run these."""
 
@@ -44,6 +51,17 @@ def test_a_snippet_of_the_documents_runs(block: Block, tmp_path: Path, zygote: Z
     printed = running.wait().output
     assert "Traceback" not in printed, printed  # a tool that fails is logged, and its program goes on
     assert block.output is None or as_shown(printed, block.output), printed
+
+
+@pytest.mark.parametrize("snippet", IN_DOCSTRINGS)
+async def test_a_snippet_of_a_docstring_runs(snippet: str):
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(snippet), names)
+    tests = [thing for name, thing in names.items() if name.startswith("test_")]
+    assert tests
+    for test in tests:
+        async with fail_after(5):
+            await test()
 
 
 @pytest.mark.parametrize("page", STORIES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -89,6 +107,11 @@ def test_a_command_of_the_documents_exists_with_its_options(block: Block):
         assert name in ("toolwright", "python"), f"{block}: {command}"
         if name == "toolwright":
             _require_command(words, f"{block}: {command}")
+
+
+def test_every_block_is_of_a_kind_that_is_checked():
+    kinds = {"python", "sh", "toml", "ini", "json", "text", "dockerfile"}  # the last two are shown, and not run
+    assert [str(block) for block in BLOCKS if block.language not in kinds] == []
 
 
 def test_the_documents_have_blocks_of_every_kind():

@@ -66,7 +66,7 @@ async def test_a_completion_that_comes_after_the_call_has_ended_is_refused(place
         if then == "cancelled":
             batch.cancel("no longer wanted")
         (outcome,) = await batch
-        with pytest.raises(KeyRefused, match="is over, and no longer waits for this"):
+        with pytest.raises(KeyRefused, match="is finished, and no longer waits for this"):
             await runtime.resolve(keys[0], 1)
 
     assert outcome.status == {"cancelled": "cancelled", "fails": "failure", "returns": "success"}[then]

@@ -271,7 +271,7 @@ async def test_a_lifespan_that_gives_no_async_context_manager_fails_the_opening(
     def lifespan() -> Any:
         yield
 
-    with pytest.raises(ToolwrightError, match="is no async context manager; write it under @contextlib"):
+    with pytest.raises(ToolwrightError, match="is not an async context manager; write it under @contextlib"):
         await App(lifespan=lifespan).open()  # type: ignore[arg-type]
 
 

@@ -67,7 +67,7 @@ async def test_several_messages_are_appended_together_or_not_at_all(place, open_
     assert added[0].metadata == {"calls": ["c1", "c2"]}
     other = runtime.session("t").messages
     await other.append("there", sender="user")
-    with pytest.raises(ServiceError, match="may keep 3 messages"):
+    with pytest.raises(ServiceError, match="already has 3 messages"):
         await other.extend([{"content": number} for number in range(3)])
     assert [one.content for one in await other.list()] == ["there"]
     assert await other.extend([]) == []

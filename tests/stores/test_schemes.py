@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.databases import ServicesInMemory
 from tests.stores.shelf import ShelfScheme
 from toolwright import Runtime, StoreError, ToolCall, tool
+from toolwright.effects.memory_rows import MemoryDatabase
+from toolwright.errors import SecretsError
+from toolwright.session.secrets.master_keys import GivenKeys
 from toolwright.stores import (
     SqliteStore,
     batches,
@@ -18,6 +22,7 @@ from toolwright.stores import (
     stats,
 )
 from toolwright.stores import opening as registry
+from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 
 
 @pytest.fixture
@@ -94,6 +99,7 @@ def test_a_scheme_that_opens_nothing_is_refused():
 
 
 ENTRY = """
+from tests.conformance.databases import ServicesInMemory
 from tests.stores.shelf import ShelfScheme
 made = []
 class Scheme(ShelfScheme):
@@ -134,3 +140,19 @@ async def test_an_entry_point_that_cannot_be_loaded_is_named():
         await open_store("moth://one")
     with pytest.raises(StoreError, match=r"known: moth, rack, sqlite"):
         await open_store("ant://one")
+
+
+@pytest.mark.promise("SES-03", "EFF-17")
+async def test_a_store_that_is_not_a_file_needs_a_master_key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("TOOLWRIGHT_MASTER_KEY", raising=False)
+    services = SqliteServiceStores.in_memory()
+    try:
+        async with Runtime.open(ServicesInMemory(MemoryDatabase(), services)) as runtime:
+            with pytest.raises(SecretsError, match=r"set TOOLWRIGHT_MASTER_KEY, or open the runtime with master_key="):
+                await runtime.session("s1").secrets.set("token", "correct horse battery")
+        given = GivenKeys(b"k" * 32)
+        async with Runtime.open(ServicesInMemory(MemoryDatabase(), services), master_key=given) as runtime:
+            await runtime.session("s1").secrets.set("token", "correct horse battery")
+            assert await runtime.session("s1").secrets.get("token") == "correct horse battery"
+    finally:
+        await services.close()

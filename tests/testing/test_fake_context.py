@@ -259,7 +259,7 @@ async def test_events_are_checked_by_what_the_tool_declares() -> None:
     assert ctx.recorded.events == [Emitted("sold", {"item": "tea"}, "k")]
     with pytest.raises(ServiceError, match="'sell' has no event 'lost'"):
         await sell(ctx, "lost", None)
-    with pytest.raises(ServiceError, match="is not what it declares"):
+    with pytest.raises(ServiceError, match="does not fit its schema"):
         await sell(ctx, "sold", {})
     await FakeContext("sell").emit("anything", 1)
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Iterable
 
 from toolwright.clock import Clock, Timer
 from toolwright.errors import RuntimeClosed, StoreError
+from toolwright.log_fields import log_fields
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_store import RunStore
 
 log = logging.getLogger("toolwright.background")
@@ -35,13 +37,13 @@ class ChangeWatch:
         self._clock = clock
         self._alone = alone
         self._watchers: dict[str, list[Watcher]] = {}
-        self._cursor = -1
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
     def ring(self, ids: Iterable[str]) -> None:
-        """Something of these processes changed."""
+        """These runs have changed."""
         for id in ids:
             for watcher in self._watchers.get(id, ()):
                 if not watcher.changed.done():
@@ -111,7 +113,11 @@ class ChangeWatch:
         self._looking = None
         if not task.cancelled():
             if task.exception() is not None:
-                log.warning("What other processes changed cannot be read: %s", task.exception())
+                log.warning(
+                    "The changes of other processes cannot be read: %s",
+                    task.exception(),
+                    extra=log_fields("runs.not_read"),
+                )
             self._arm()
 
     async def _look(self) -> None:

@@ -9,30 +9,34 @@ from toolwright import jsonx
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.policy import Policy
 from toolwright.errors import InvalidArguments, RunError, ServiceError
+from toolwright.session.core import SessionCore
 from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import Disposition, Options
 from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.contracts.sessions import Room
 from toolwright.tools.outcome import encodable
-from toolwright.tools.registry import Snapshot, find
+from toolwright.tools.registry import find
 from toolwright.tools.tool import Tool
 
 ITSELF = "spawn_background"
+_BY_PROGRAM = jsonx.encode({"by": "host"})
 LONGEST = 366 * 24 * 3600.0
 """Seconds that a run may take at most."""
 
 
-def provenance_of(origin: Origin, session: str) -> dict[str, Any]:
-    """The origin of the runs that are started in a session, as it is stored."""
+def provenance_of(origin: Origin, session: str) -> bytes:
+    """The origin of the runs that are started in a session, as JSON."""
     call = origin.call
     if call is None:
-        return {"by": "host"}
+        return _BY_PROGRAM
     elsewhere = {} if call.session == session else {"session": call.session}
-    return {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source}
+    return jsonx.encode(
+        {"by": "call", **elsewhere, "scope": call.scope, "call_id": call.call_id, "source": origin.source}
+    )
 
 
-def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
-    """The tool of a name, which may run in the background.
+def backgroundable(session: SessionCore, name: Any, policy: Policy) -> Tool:
+    """The tool that a session has under a name, which may run in the background.
 
     Raises:
         RunError: there is none, or it may not.
@@ -42,15 +46,18 @@ def backgroundable(tools: Snapshot, name: Any, policy: Policy) -> Tool:
     name = name.strip()
     if name == ITSELF:
         raise RunError(f"{ITSELF} cannot target itself recursively")
+    tools = session.all_tools()
     tool = tools.get(name) or find(tools, name)
     if tool is None:
         raise RunError(f"Unknown tool: {name}", "not_found")
     require_background(tool, name, policy)
     if tool.definition.secret is not None:
         raise RunError(
-            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and what a run is given is kept; "
+            f"Tool {name!r} takes a secret as {tool.definition.secret!r}, and the input of a run is stored; "
             "let it take the name of a secret of the session"
         )
+    if session.has_own_tools:
+        session.require_in_every_process(tool)
     return tool
 
 
@@ -65,8 +72,8 @@ def require_background(tool: Tool | None, name: str, policy: Policy) -> None:
         raise RunError(f"Tool does not support background execution: {name}")
 
 
-def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
-    """The JSON of the arguments of a run.
+def require_arguments(args: Any, hides: Callable[[bytes], bool] | None) -> bytes:
+    """The JSON of the arguments of a run. `hides` says whether some JSON holds a secret of the session, if it has any.
 
     Raises:
         RunError: they are not an object, or hold a secret in clear.
@@ -79,8 +86,8 @@ def require_arguments(args: Any, hides: Callable[[bytes], bool]) -> bytes:
         data = to_json("arguments of a run", dict(args))
     except ServiceError as error:
         raise RunError(str(error)) from error
-    if hides(data):
-        raise RunError("The arguments hold the value of a secret, and would be kept; give the tool its name")
+    if hides is not None and hides(data):
+        raise RunError("The arguments hold the value of a secret, and would be stored; give the tool its name")
     return data
 
 
@@ -94,11 +101,16 @@ def require_fitting(tool: Tool, arguments: bytes) -> bytes:
     try:
         tool.validate(arguments)
     except InvalidArguments as error:
-        raise RunError(f"The arguments do not fit tool {tool.name!r}: {error}") from error
+        raise not_fitting(tool, error) from error
     return arguments
 
 
-def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
+def not_fitting(tool: Tool, error: InvalidArguments) -> RunError:
+    """The refusal of arguments that do not fit a tool."""
+    return RunError(f"The arguments do not fit tool {tool.name!r}: {error}")
+
+
+def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] | None) -> str:
     """The title of a run.
 
     Raises:
@@ -106,7 +118,7 @@ def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool]) -> str:
     """
     if title is not None and (not isinstance(title, str) or encodable(title) != title):
         raise RunError(f"The title {title!r:.200} of a run is not usable; use text")
-    if title and hides(jsonx.encode(title)):
+    if title and hides is not None and hides(jsonx.encode(title)):
         raise RunError("The title holds the value of a secret, and would be shown; use another")
     text = " ".join((title or "").split()) or tool.definition.display_name or f"Background {tool.definition.name}"
     return text[:200]

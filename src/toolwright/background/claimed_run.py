@@ -23,10 +23,11 @@ from toolwright.errors import (
     StoreError,
     ToolwrightError,
 )
+from toolwright.log_fields import log_fields
 from toolwright.session.core import RunBatch
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.background_run import BackgroundRun, Status, scope_of
+from toolwright.stores.contracts.background_run import Status, scope_of
 from toolwright.stores.contracts.run_store import Claimed, RunStore
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
@@ -52,7 +53,9 @@ class ClaimedRun:
         sessions: OpenSessions,
         reports: ReportWriter,
     ) -> None:
-        self._run = claimed.process
+        self.run = claimed.process
+        """The run, as it was when it was claimed."""
+        self.id = claimed.process.id
         self._gone = claimed.before
         self._done = claimed.done
         self._store = store
@@ -74,19 +77,9 @@ class ClaimedRun:
         self.task = asyncio.ensure_future(self._go())
 
     @property
-    def id(self) -> str:
-        """The id of the run."""
-        return self._run.id
-
-    @property
-    def run(self) -> BackgroundRun:
-        """The run, as it was when it was claimed."""
-        return self._run
-
-    @property
     def hold(self) -> tuple[str, int]:
         """The claim of its worker: the id, and the token."""
-        return self._run.id, self._run.token
+        return self.run.id, self.run.token
 
     def cancel(self, reason: str) -> None:
         """Stop it; its outcome is "cancelled"."""
@@ -120,13 +113,20 @@ class ClaimedRun:
             # Its worker hands it back, and the same or another one continues it.
             self.faulty = True
             if not self.let_gone:
-                log.warning("The run %r cannot continue here: %s", self.id, fault)
+                log.warning(
+                    "The run %r cannot continue here: %s",
+                    self.id,
+                    fault,
+                    extra=log_fields("run.not_continued", run_id=self.id),
+                )
         except Exception:  # the edge of the runtime: whatever it is, the run must be seen to end
-            log.exception("The run %r could not be ended as it should", self.id)
+            log.exception(
+                "The run %r could not be ended as it should", self.id, extra=log_fields("run.failed", run_id=self.id)
+            )
             await self._end_badly()
 
     async def _outcome(self) -> ToolOutcome:
-        run = self._run
+        run = self.run
         if self._done:
             return await self._known()
         if self._reason is not None:
@@ -172,28 +172,31 @@ class ClaimedRun:
         return outcome
 
     def _start_batch(self) -> Batch:
-        run = self._run
+        run = self.run
+        call = ToolCall(id=run.id, name=run.tool, arguments=run.arguments, source=run.source)
+        scope, started_by = scope_of(run.id), run.started_by
         session = self._sessions.core(run.session)
         tools = session.tools_of_runs()
         tool = tools.get(run.tool) or find(tools, run.tool)
         restrictions: tuple[Policy, ...] = ()
         if not self._done:  # else its outcome is only looked up, and nothing of it can be refused any more
-            require_background(tool, run.tool, session.policy)
+            if tool is not None and not tool.definition.hints.supports_background:
+                require_background(tool, run.tool, session.policy)
             restrictions = session.read_authority(run.authority)
         # The timeout of a run covers all of it, and its worker enforces it. A run without one has the timeout of its
         # tool, and never the default of the policy.
         said = None if tool is None or run.options.timeout is not None else tool.definition.timeout
         return session.start_run(
-            ToolCall(id=run.id, name=run.tool, arguments=run.arguments, source=run.source),
+            call,
             RunBatch(
-                scope=scope_of(run.id),
+                scope=scope,
                 push=self._events.push,
                 save_event=partial(self._reports.append, run, self._events),
                 tools=tools,
                 tool=tool,
                 timeout=LONGEST if said is None else said,
                 restrictions=restrictions,
-                started_by=run.started_by,
+                started_by=started_by,
             ),
         )
 
@@ -230,7 +233,7 @@ class ClaimedRun:
             self.ended_as = await end(
                 self._store,
                 self._shared.quotas,
-                self._run,
+                self.run,
                 outcome,
                 self._clock.now(),
                 self._gone,
@@ -249,9 +252,11 @@ class ClaimedRun:
             source="runtime",
         )
         try:
-            bare = make_ending(self._run, failed(self._run, failure), self._clock.now(), files=False, tell=False)
+            bare = make_ending(self.run, failed(self.run, failure), self._clock.now(), files=False, tell=False)
             if await self._store.finish(bare, self._shared.quotas):
                 self.ended_as = bare.status
         except ToolwrightError as error:
             self.faulty = True
-            log.warning("The run %r cannot be ended here: %s", self.id, error)
+            log.warning(
+                "The run %r cannot be ended here: %s", self.id, error, extra=log_fields("run.not_ended", run_id=self.id)
+            )

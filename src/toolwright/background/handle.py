@@ -105,7 +105,7 @@ class Run:
             async with watch.watching(self._run.id) as watcher:
                 while not (run := await self.refresh()).over:
                     if late is not None and late.done():
-                        raise TimeoutError(f"The run {self.id!r} is not over after {timeout:g} s; it goes on")
+                        raise TimeoutError(f"The run {self.id!r} is not finished after {timeout:g} s; it continues")
                     either = {watcher.changed} if late is None else {watcher.changed, late}
                     await asyncio.wait(either, return_when="FIRST_COMPLETED")
                     watch.rearm(watcher)
@@ -192,7 +192,7 @@ class Run:
         """
         require_name("name of a signal", name)
         if (await self.refresh()).over:
-            raise RunError(f"The run {self.id!r} takes no signals: it is over", "over")
+            raise RunError(f"The run {self.id!r} takes no signals: it is finished", "over")
         if self._run.options.tracked:
             raise RunError(
                 f"The run {self.id!r} takes no signals: it happens elsewhere, and no tool receives them; cancel it, or "
@@ -213,7 +213,7 @@ class Run:
 
         Args:
             name: the name of the event, such as "approved_by_qa"; not one of the names that every run uses.
-            payload: what there is to say of it, as JSON, up to 256 KiB; without the secrets of the session.
+            payload: its data, as JSON, up to 256 KiB; without the secrets of the session.
             key: an event of the same key is appended once, and told of once.
             tell: append a message to the session, too, as at the end of a run with `signal_on_completion`.
 
@@ -234,7 +234,7 @@ class Run:
         background.watch.ring([self.id])
         if number is None:
             await self.refresh()
-            raise RunError(f"The run {self.id!r} takes no events: it is over", "over")
+            raise RunError(f"The run {self.id!r} takes no events: it is finished", "over")
         return number
 
     async def report(
@@ -349,5 +349,5 @@ async def find_run(background: Background, id: str) -> Run:
     """
     found = await background.store.find(require_name("id of a run", id))
     if found is None:
-        raise RunError(f"There is no run {id!r} in the store; `runs` lists those that there are", "not_found")
+        raise RunError(f"There is no run {id!r} in the store; `runs` lists the runs", "not_found")
     return Run(background, found)

@@ -10,13 +10,14 @@ from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.event_collector import EventCollector
 from toolwright.clock import Clock
 from toolwright.errors import StoreError
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.background_run import BackgroundRun
 from toolwright.stores.contracts.run_store import Report, RunStore
 
 log = logging.getLogger("toolwright.background")
 
 FLUSH = 0.25
-"""Seconds that reports of processes are gathered before they are written, all in one transaction."""
+"""Seconds that reports of runs are gathered before they are written, all in one transaction."""
 
 
 class ReportWriter:
@@ -33,7 +34,7 @@ class ReportWriter:
         self._closed = False
 
     def dirty(self, sink: EventCollector) -> None:
-        """A process has something to report."""
+        """A run has something to report."""
         self._dirty[sink] = None
         self._write_soon()
 
@@ -47,7 +48,11 @@ class ReportWriter:
             try:
                 await self.flush()
             except StoreError as fault:
-                log.warning("What processes report cannot be written, and is tried again: %s", fault)
+                log.warning(
+                    "The reports of background runs cannot be written, and are tried again: %s",
+                    fault,
+                    extra=log_fields("runs.not_reported"),
+                )
         self._flushing = None
 
     async def flush(self, only: EventCollector | None = None) -> None:
@@ -100,16 +105,16 @@ class ReportWriter:
     async def append(
         self, process: BackgroundRun, sink: EventCollector, type: str, payload: bytes, key: str | None
     ) -> None:
-        """Append an event that the tool of a process declares, after all that the process said before.
+        """Append an event that the tool of a run declares, after all its earlier reports.
 
         Raises:
-            StoreError: it could not be written, or the process is no longer this worker's.
+            StoreError: it could not be written, or this worker no longer holds the run.
             RunError: the key was used for something else.
         """
         await self.flush(sink)
         now = self._clock.now()
         if await self._store.append(process.id, process.token, type, payload, key, now) is None:
-            raise StoreError(f"The process {process.id!r} is no longer this worker's, which can record nothing of it")
+            raise StoreError(f"This worker no longer holds the run {process.id!r}, and cannot write to it")
         self._bell.ring([process.id])
 
     async def close(self) -> None:

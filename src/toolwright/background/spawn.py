@@ -8,21 +8,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright import jsonx
 from toolwright.background.background import Background
 from toolwright.background.checks import (
     backgroundable,
     limits_of,
+    not_fitting,
     options_of,
     provenance_of,
     require_arguments,
-    require_fitting,
     title_of,
 )
 from toolwright.background.handle import Run
 from toolwright.background.tracked import tracked_tool
 from toolwright.calls.authorise.authority import Origin, require_allowed
-from toolwright.errors import RunError
+from toolwright.errors import InvalidArguments, RunError
 from toolwright.session.core import Guard, SessionCore
 from toolwright.session.services.quotas import Marker, Marks
 from toolwright.stores.contracts.background_run import (
@@ -89,30 +88,32 @@ class Runs:
             RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         background, session, origin = self._background, self._session, self._origin
-        found = backgroundable(session.all_tools(), tool, origin.policy)
-        session.require_in_every_process(found)
-        name = found.definition.name
+        found = backgroundable(session, tool, origin.policy)
+        name, hides = found.definition.name, None if session.environment.redactor is None else session.hides
         registration = Registration(
             id=new_run_id() if id is None else require_run_id(id),
             session=session.id,
             tool=name,
-            arguments=require_fitting(found, require_arguments(args, session.hides)),
-            title=title_of(found, title, session.hides),
+            arguments=require_arguments(args, hides),
+            title=title_of(found, title, hides),
             options=options_of(timeout, signal_on_completion, disposition),
             at=background.shared.clock.now(),
             parent=self._parent,
-            provenance=jsonx.encode(provenance_of(origin, session.id)),
-            authority=background.shared.rules.write(origin),
+            provenance=provenance_of(origin, session.id),
+            authority=session.written_authority(origin),
         )
-        require_allowed(origin, session.id, found, registration.arguments, id=registration.id)
+        try:
+            require_allowed(origin, session.id, found, registration.arguments, id=registration.id)
+        except InvalidArguments as error:
+            raise not_fitting(found, error) from error
         mark = self._marker.mark(
             "runs.spawn", name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
         run = await self._register(registration, mark)
-        if not run.over:
+        if background.shared.alone and not run.over:
             session.enter(run.call)
         background.poke()
-        return self._handle(run)
+        return Run(background, run, self._store)
 
     async def track(
         self,
@@ -150,8 +151,8 @@ class Runs:
             options=replace(options, tracked=True),
             at=background.shared.clock.now(),
             parent=self._parent,
-            provenance=jsonx.encode(provenance_of(origin, session.id)),
-            authority=background.shared.rules.write(origin),
+            provenance=provenance_of(origin, session.id),
+            authority=session.written_authority(origin),
         )
         require_allowed(origin, session.id, found, registration.arguments, id=registration.id, outright=True)
         mark = self._marker.mark("runs.track", name, registration.arguments.decode(), registration.title, id)

@@ -71,7 +71,9 @@ def require_payload(payload: object) -> bytes:
     """
     data = to_json("payload of an event", payload)
     if len(data) > LARGEST_EVENT:
-        raise RunError(f"The payload of an event has {len(data)} bytes, and may have {LARGEST_EVENT}; say less")
+        raise RunError(
+            f"The payload of an event has {len(data)} bytes, and may have {LARGEST_EVENT}; use a smaller payload"
+        )
     return data
 
 

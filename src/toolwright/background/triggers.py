@@ -80,14 +80,13 @@ class Triggers:
                 usable.
         """
         await self._session.know_secrets()
-        found = backgroundable(self._session.all_tools(), tool, self._origin.policy)
-        self._session.require_in_every_process(found)
+        found = backgroundable(self._session, tool, self._origin.policy)
         hides = self._session.hides
         arguments = jsonx.decode(require_arguments(args, hides))
         options = options_of(timeout, signal_on_completion, "resume")
         pattern = _require_pattern(match)
         if hides(jsonx.encode(pattern)):
-            raise RunError("What a trigger must find holds the value of a secret, and would be kept; leave it out")
+            raise RunError("The pattern of the trigger holds the value of a secret, and would be stored; leave it out")
         if payload_as is not None:
             _require_parameter(found, payload_as, arguments)
         # If the payload is among the arguments, rules that look at them can only decide when it runs.
@@ -104,11 +103,11 @@ class Triggers:
             timeout=options.timeout,
             signal_on_completion=options.signal_on_completion,
             created_at=self._background.shared.clock.now(),
-            authority=self._background.shared.rules.write(self._origin),
+            authority=self._session.written_authority(self._origin),
         )
         return await self._store.add_trigger(trigger, MOST)
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> builtins.list[Run]:
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> builtins.list[Run]:
         """Report an occurrence: the triggers of this session that match start their tools. Return these runs.
 
         Triggers of other sessions are not started; `runtime.occur` does that. Said again by the same call, or in this
@@ -122,7 +121,7 @@ class Triggers:
         key = f"in session {self._session.id}: {named}"
         return await occur(self._background, _name("topic", topic), payload, key, self._session.id)
 
-    def _new_id(self, *what: Any) -> str:
+    def _new_id(self, *what: object) -> str:
         """An id that no other trigger has: for a call, the same when it runs again."""
         mark = self._marker.mark("triggers", *what)
         if mark is None:
@@ -139,7 +138,7 @@ class Triggers:
 
 
 async def occur(
-    background: Background, topic: str, payload: Any, key: str | None, session: str | None = None
+    background: Background, topic: str, payload: object, key: str | None, session: str | None = None
 ) -> list[Run]:
     """Enter an occurrence, with a run for each trigger that matches, of a session or of all; return these runs.
 
@@ -154,7 +153,8 @@ async def occur(
     data = _json("payload of an occurrence", payload)
     if len(data) > LARGEST:
         raise RunError(
-            f"The payload has {len(data)} bytes, and may have {LARGEST}; put it elsewhere, and say where", "too_large"
+            f"The payload has {len(data)} bytes, and may have {LARGEST}; store it elsewhere, and pass its address",
+            "too_large",
         )
     occurrence = Occurrence(
         topic=topic,
@@ -179,7 +179,7 @@ async def occur(
     return [Run(background, run) for run in runs]
 
 
-def _is_for(trigger: Trigger, payload: Any) -> bool:
+def _is_for(trigger: Trigger, payload: object) -> bool:
     return not trigger.match or (isinstance(payload, dict) and matches(trigger.match, payload))
 
 
@@ -192,7 +192,7 @@ async def _start(
         await session.know_secrets()
         if session.hides(payload):
             raise RunError(
-                f"The payload holds the value of a secret of session {trigger.session!r:.200}, and would be kept; "
+                f"The payload holds the value of a secret of session {trigger.session!r:.200}, and would be stored; "
                 "leave it out"
             )
         arguments[trigger.payload_as] = jsonx.decode(payload)
@@ -219,21 +219,21 @@ async def _start(
     return Start(registration, limits)
 
 
-def _name(what: str, name: Any) -> str:
+def _name(what: str, name: object) -> str:
     try:
         return require_name(what, name)
     except ServiceError as error:
         raise RunError(str(error)) from error
 
 
-def _json(what: str, value: Any) -> bytes:
+def _json(what: str, value: object) -> bytes:
     try:
         return to_json(what, value)
     except ServiceError as error:
         raise RunError(str(error)) from error
 
 
-def _require_pattern(match: Any) -> dict[str, Any]:
+def _require_pattern(match: object) -> dict[str, Any]:
     if match is not None and not isinstance(match, Mapping):
         raise RunError(f"The match {match!r:.200} of a trigger is not usable; use a mapping of fields")
     data = _json("match of a trigger", dict(match or {}))
@@ -243,7 +243,7 @@ def _require_pattern(match: Any) -> dict[str, Any]:
     return pattern
 
 
-def _require_parameter(tool: Tool, name: Any, arguments: Mapping[str, Any]) -> None:
+def _require_parameter(tool: Tool, name: object, arguments: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name:
         raise RunError(f"payload_as is {name!r:.200}; use the name of a parameter of {tool.name!r}")
     if name in arguments:

@@ -13,6 +13,7 @@ from toolwright.background.report_writer import ReportWriter
 from toolwright.background.worker_counts import WorkerCounts
 from toolwright.errors import StoreError, StoreLost
 from toolwright.ids import uuid7
+from toolwright.log_fields import log_fields
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.run_store import Report, RunStore
@@ -106,7 +107,11 @@ class Worker:
             await self._store.hand_back(self.name, [running.hold for running in held], self._clock.now())
             await self._store.leave(self.name)
         except StoreError as fault:
-            log.warning("The worker cannot hand back its runs, whose leases will end: %s", fault)
+            log.warning(
+                "The worker cannot hand back its runs, whose leases will end: %s",
+                fault,
+                extra=log_fields("worker.not_handed_back", worker=self.name),
+            )
         for running in held:
             if running.let_gone or running.faulty:
                 self.counts.note("handed_back", running.run)
@@ -131,11 +136,20 @@ class Worker:
         except StoreLost as fault:
             if not self.lost.done():
                 self.lost.set_result(fault)
-                log.error("The worker can do nothing more: %s", fault)
+                log.error(
+                    "The worker can do nothing more: %s", fault, extra=log_fields("worker.stopped", worker=self.name)
+                )
         except StoreError as fault:
-            log.warning("The worker cannot use its store, and tries again: %s", fault)
+            log.warning(
+                "The worker cannot use its store, and tries again: %s",
+                fault,
+                extra=log_fields("worker.store_unavailable", worker=self.name),
+            )
         except Exception:  # the edge of the runtime
-            log.exception("The worker could not do a part of its work, and tries again")
+            log.exception(
+                "The worker could not do a part of its work, and tries again",
+                extra=log_fields("worker.failed", worker=self.name),
+            )
 
     async def _do(self, chore: Chore) -> None:
         if await chore(self._clock.now()):
@@ -178,14 +192,15 @@ class Worker:
         if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
             return
         for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
-            await self._stop(claimed.process.id)
+            if claimed.process.id in self._alive:
+                await self._stop(claimed.process.id)
             self.counts.note("started", claimed.process)
             if claimed.before is not None:
                 self.counts.note("taken_over", claimed.process)
             running = self._held[claimed.process.id] = ClaimedRun(
                 claimed, self._store, self._shared, self._sessions, self._reports
             )
-            self._alive[running.id] = running
+            self._alive[claimed.process.id] = running
             running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
 
     async def _stop(self, id: str) -> None:
@@ -212,7 +227,11 @@ class Worker:
         # A run that is about to end may have ended already; and if another worker holds it, its end is refused.
         if self._held.get(running.id) is running and not running.ending:
             del self._held[running.id]
-            log.warning("The run %r was taken over by another worker", running.id)
+            log.warning(
+                "The run %r was taken over by another worker",
+                running.id,
+                extra=log_fields("run.lost", run_id=running.id, worker=self.name),
+            )
             self.counts.note("lost", running.run)
             running.let_go()
 
@@ -239,7 +258,7 @@ class Worker:
         Raises:
             StoreError: the store cannot be read.
         """
-        await self._store.changed(-1)
+        await self._store.changed(None)
         silent = self.silent_for
         return not self._stopping and not self._loop.done() and silent is not None and silent < LEASE
 

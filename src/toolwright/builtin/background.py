@@ -31,7 +31,10 @@ INPUT_SCHEMA: dict[str, Any] = {
     "properties": {
         "tool": {"type": "string", "description": "The name of a tool that supports background runs."},
         "args": {"type": "object", "description": "The arguments of that tool."},
-        "title": {"type": "string", "description": "What people call the run; by default the tool's display name."},
+        "title": {
+            "type": "string",
+            "description": "The title of the run, for people; by default the tool's display name.",
+        },
         "schedule": {
             "type": "object",
             "description": "When to run it, if not now: by cron_expression again and again, or once at scheduled_at.",
@@ -50,7 +53,7 @@ INPUT_SCHEMA: dict[str, Any] = {
         },
         "signal_on_completion": {
             "type": "boolean",
-            "description": "Append a message to the session when the run is over.",
+            "description": "Append a message to the session when the run is finished.",
             "default": True,
         },
     },
@@ -126,9 +129,9 @@ def _make_spawn_background() -> Tool:
     made = Tool.from_schema(
         name="spawn_background",
         description=(
-            "Start a tool that supports background runs, and go on at once without waiting for it. The result has the "
-            "id of the run and the files where its output and its result will be; a message says when it is over. "
-            "With a schedule, it is not started now but at the times that the schedule says."
+            "Start a tool that supports background runs, and continue at once without waiting for it. The result has "
+            "the id of the run and the files where its output and its result will be; a message says when it is "
+            "finished. With a schedule, it is not started now but at the times of the schedule."
         ),
         input_schema=INPUT_SCHEMA,
         handler=_spawn_background,

@@ -110,7 +110,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
         "cwd": {"type": "string", "description": "The directory where the next script starts."},
         "changed": {"type": "array", "items": {"type": "string"}, "description": "Files it wrote."},
         "deleted": {"type": "array", "items": {"type": "string"}, "description": "Files and directories it removed."},
-        "truncated": {"type": "boolean", "description": "True when the output was longer than what is given here."},
+        "truncated": {"type": "boolean", "description": "True when the output was longer than the text here."},
         "left_out": {"type": "array", "items": {"type": "string"}, "description": "Files too large for it to see."},
     },
     "required": ["stdout", "stderr", "exit_code", "cwd", "changed", "deleted", "truncated", "left_out"],
@@ -142,7 +142,7 @@ def bash_tool(limits: BashLimits | None = None) -> Tool:
         destructive=True,
         open_world=False,
         capabilities=["executes_code", "writes_files", "sandboxable"],
-        # The executed code can reach nothing but the session's own files, so nobody has to approve it first.
+        # The executed code can reach nothing but the session's own files, so it needs no approval.
         approval="auto",
         supports_background=True,
         needs=["bash"],
@@ -247,7 +247,7 @@ async def _run(command: str, ctx: ToolContext, limits: BashLimits) -> _Run:
     plan = plan_of(Changes(answer.directories, answer.files, answer.deleted, answer.gone, answer.links), loaded)
     _judge_writes(ctx, rules, plan)
     await require_paths(ctx.files, plan)
-    notes = "bash: what earlier calls left was lost\n" if answer.lost else ""
+    notes = "bash: the state of earlier calls was lost\n" if answer.lost else ""
     if plan.links:
         notes += f"bash: symbolic links are not kept: {', '.join(plan.links[:5])}\n"
     state = answer.state
@@ -301,7 +301,7 @@ async def _in_child(
             f"its sandbox failed, as by a recursion that is too deep or too much memory: {failed}", live.tail
         ) from failed
     except msgspec.ValidationError as wrong:
-        raise _stopped("its sandbox answered something that is no result", live.tail) from wrong
+        raise _stopped("its sandbox's answer is not a result", live.tail) from wrong
 
 
 def _refused_command(ctx: ToolContext, rules: Policies, name: str, command: str) -> ToolError:
@@ -330,7 +330,7 @@ def _stopped(error: str, tail: str) -> ToolError:
     reason = error.removeprefix("resource limit exceeded: ").removeprefix("execution error: ")
     said = f" Its output ended with: {tail}" if tail else ""
     return ToolError(
-        f"The script was stopped: {reason}. Nothing that it did was kept.{said}",
+        f"The script was stopped: {reason}. None of its changes were kept.{said}",
         category="timeout" if "timeout" in error else "resource_limit",
         code="limit",
     )

@@ -138,7 +138,7 @@ def _below(path: str, directory: str) -> bool:
 def refused(message: str, code: str) -> ToolError:
     """The failure of a script whose changes are not kept."""
     category = {"too_large": "resource_limit", "bad_name": "invalid_arguments"}.get(code, "permission_denied")
-    return ToolError(f"{message}. Nothing that it did was kept.", category=category, code=code)
+    return ToolError(f"{message}. None of its changes were kept.", category=category, code=code)
 
 
 async def require_paths(files: FilesClient, plan: Plan) -> None:

@@ -71,7 +71,7 @@ class Edit(BaseModel):
     old_text: Annotated[
         str, Field(min_length=1, description="The text to replace, exactly as in the file, without line numbers.")
     ]
-    new_text: Annotated[str, Field(description='What comes in its place; "" removes it.')]
+    new_text: Annotated[str, Field(description='The new text; "" removes it.')]
     replace_all: Annotated[
         bool, Field(description="Replace every place where it is found. Otherwise it must be found exactly once.")
     ] = False
@@ -143,7 +143,7 @@ async def _editable(ctx: ToolContext, path: str) -> bytes:
         )
     if info.size > MOST_EDITED:
         raise ToolError(
-            f"The file {path!r} has {info.size} bytes, and at most {MOST_EDITED} can be edited; write it anew",
+            f"The file {path!r} has {info.size} bytes, and at most {MOST_EDITED} can be edited; use write_file",
             category="resource_limit",
             code="too_large",
         )
@@ -238,7 +238,7 @@ def _does_not_fit(message: str, code: str) -> ToolError:
 
 def _changed(path: str) -> ToolError:
     return ToolError(
-        f"The file {path!r} is not what it was: its hash is another; read it again. Nothing was changed",
+        f"The file {path!r} has changed: its hash is another; read it again. Nothing was changed",
         code="conflict",
     )
 
@@ -269,7 +269,7 @@ async def delete_file(ctx: ToolContext, path: Path, recursive: bool = False) -> 
     deleted = await ctx.files.delete(path, recursive)
     if not deleted:
         raise ToolError(
-            f"There is no file or directory {path!r}; list_directory shows which there are",
+            f"There is no file or directory {path!r}; list_directory shows the entries",
             category="not_found",
             code="not_found",
         )

@@ -42,11 +42,11 @@ async def file_at(ctx: ToolContext, path: str) -> FileInfo:
     info = await ctx.files.stat(path)
     if info is None:
         raise ToolError(
-            f"There is no file {path!r}; list_directory shows which there are", category="not_found", code="not_found"
+            f"There is no file {path!r}; list_directory shows the entries", category="not_found", code="not_found"
         )
     if info.directory:
         raise ToolError(
-            f"{path!r} is a directory; use list_directory to see what is in it",
+            f"{path!r} is a directory; use list_directory to see its entries",
             category="invalid_arguments",
             code="is_directory",
         )
@@ -259,7 +259,7 @@ def _cut(line: str) -> str:
 
 def _no_directory(path: str) -> ToolError:
     return ToolError(
-        f"There is no file or directory {path!r}; list_directory shows which there are",
+        f"There is no file or directory {path!r}; list_directory shows the entries",
         category="not_found",
         code="not_found",
     )

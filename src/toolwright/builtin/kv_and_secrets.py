@@ -170,7 +170,7 @@ async def secret_store(
     if is_hidden(secret):
         # A call that was cut off by a crash is finished with its recorded arguments, which do not hold the value.
         raise ToolError(
-            f"The value of {chosen!r} was not kept, so it is not known whether it was set; set it again",
+            f"The value of {chosen!r} was not recorded, so it is not known whether it was set; set it again",
             category="interrupted",
             code="value_not_kept",
         )
@@ -179,7 +179,7 @@ async def secret_store(
     except SecretsError as error:
         # The remedy is the owner's, and may name a path: it is for the record.
         raise ToolError(
-            "Secrets cannot be kept here: the host lacks a key or a library for them",
+            "Secrets cannot be stored here: the host lacks a key or a library for them",
             category="unavailable",
             code="not_installed",
             detail=str(error),

@@ -78,7 +78,7 @@ async def report_progress(
     current: Annotated[float, Field(ge=0)] = 0,
     total: Annotated[float, Field(gt=0)] | None = None,
 ) -> object:
-    """Tell whoever watches the session how far the work has come. It changes nothing.
+    """Report the progress of the work to the people who watch the session. It changes nothing.
 
     Args:
         message: What is being done, in a few words.

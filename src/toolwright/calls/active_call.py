@@ -1,4 +1,4 @@
-"""What is known of a call while it is on its way. Owns the fields of a run; what they mean is its stages'."""
+"""The state of a call while it is processed. Owns the fields; the stages own their meaning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from toolwright.calls.redact import Stream
 from toolwright.calls.schedule.tickets import Ticket
 from toolwright.calls.tool_plan import RunOwner, ToolPlan
 from toolwright.effects.controller import CallEffects, Watch
+from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait
 from toolwright.tools.outcome import Decision, ToolOutcome
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class RunState(Ticket):
     """The fields of a `CallRun`."""
 
-    # What every call reads or writes on its way. The rest has its default in the class, and a place of its own only
-    # in the few calls that write it.
+    # Fields that every call reads or writes. The others have their default in the class, and take space only in the few
+    # calls that write them.
     __slots__ = (
         "admission",
         "answer",
@@ -85,7 +86,8 @@ class RunState(Ticket):
     warned_of_report = False
     record: Any
     plan: ToolPlan
-    # Its identity in the journal of a store; True where the memory of this process has it; who shares its execution.
+    # Its identity in the journal of a store; True where the memory of this process has it; the calls that share its
+    # execution.
     key: CallKey | None
     remembered: bool
     shares: ActiveCall | None
@@ -100,7 +102,7 @@ class RunState(Ticket):
     refused: Intent | None = None
     pending_before = False
     doubt: str | None = None
-    # The outcome that is taken back while a call is run again for it, and what was done to be connected: by provider,
+    # The outcome that is taken back while a call is run again for it, and the state of its connections: by provider,
     # how often it waited, and the instant of the connection that it was last run with.
     before: ToolOutcome | None = None
     parked_for: str | None = None
@@ -110,7 +112,7 @@ class RunState(Ticket):
     emitted = 0
     # The child sessions that it opened, by name.
     opened: Mapping[str, Any] = MappingProxyType({})
-    # What it does durably, and what it waits for outside.
+    # Its durable effects, and its wait for something outside.
     effects: CallEffects | None = None
     waits = 0
     slot: asyncio.Future[None] | None = None
@@ -118,7 +120,7 @@ class RunState(Ticket):
     asked = False
     # The last request about it to a person, where a crash cut it off after one was made.
     asked_before: Wait | None = None
-    # What a person decided about it, where one was asked or had decided for always.
+    # The decision of a person about it, where one was asked or had decided for always.
     decision: Decision | None = None
     fault: Exception | None = None
 
@@ -143,7 +145,7 @@ class RunState(Ticket):
 
 
 def identity(run: ActiveCall) -> CallKey:
-    """What names this execution."""
+    """The identity of this execution."""
     # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
     return run.key or CallKey(run.env.session_id, run.owner.scope, run.call_id)
 
@@ -151,3 +153,15 @@ def identity(run: ActiveCall) -> CallKey:
 def about(run: ActiveCall) -> tuple[str, str, float, str, str, str]:
     """The fields that every event of a running call begins with."""
     return run.env.session_id, run.owner.id, run.env.clock.now(), run.call_id, run.name, run.owner.scope
+
+
+def call_fields(run: ActiveCall, action: str, waits_for: str | None = None) -> dict[str, str]:
+    """The fields of a log line about a running call."""
+    return log_fields(
+        action,
+        session=run.env.session_id,
+        batch=run.owner.id,
+        call_id=run.call_id,
+        tool=run.name,
+        waits_for=waits_for,
+    )

@@ -1,4 +1,4 @@
-"""The spine: one batch of calls, from what a model wrote to one outcome each, in order.
+"""The spine: one batch of calls, from a model's answer to one outcome each, in order.
 
 Each call goes through the stages in the order of their files: prepare, authorise, schedule, execute, finalise, record.
 A call that ends early flows on as a finished entry, so that count and order never change.
@@ -78,7 +78,7 @@ class Batch:
         self.parent = parent
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
-        # Seconds for each of these calls, in place of those that its tool or the policy says.
+        # Seconds for each of these calls, in place of the timeout of its tool or the policy.
         self.timeout = timeout
         self.lane = Lane(env)
         self.stop_reason: str | None = None
@@ -150,7 +150,7 @@ class Batch:
         return self
 
     def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
-        """Part of `RunOwner`: the call is over; perhaps the batch is too."""
+        """The call is finished; perhaps the batch is too."""
         run.waiting = False
         self._outcomes[run.position] = outcome
         self.report.call_concluded(run, outcome, finished)
@@ -172,30 +172,30 @@ class Batch:
                 self._watchers = None
                 watchers.tell_end()
 
-    # --- what else its calls tell it
+    # --- other notices of its calls
 
     def call_waits(self, run: ActiveCall) -> None:
-        """Part of `RunOwner`: the call waits for something outside."""
+        """The call waits for something outside."""
         if not run.waiting:
             run.waiting = True
             if self._watchers is not None:
                 self._watchers.tell_change()
 
     def call_resumes(self, run: ActiveCall) -> None:
-        """Part of `RunOwner`: the call waits no longer."""
+        """The call waits no longer."""
         if run.waiting:
             run.waiting = False
             if self._watchers is not None:
                 self._watchers.tell_change()
 
     def start_over(self, run: ActiveCall) -> None:
-        """Part of `RunOwner`: the execution that a call shared was stopped before it ran; let the call run itself."""
+        """The execution that a call shared was stopped before it ran; let the call run itself."""
         if self._launch is not None:  # else the batch was stopped meanwhile
             self.env.hold_task(self.env.loop.create_task(self._launch.start_over(run)))
 
     @property
     def fault(self) -> Exception | None:
-        """Part of `RunOwner`: why what the calls do, or the call that made them, could not be written down."""
+        """Why the calls, or the call that made them, could not be recorded."""
         batch: Any = self
         while batch._fault is None and batch.parent is not None:
             batch = batch.parent.owner
@@ -203,22 +203,22 @@ class Batch:
         return fault
 
     def store_failed(self, fault: Exception) -> None:
-        """Part of `RunOwner`: what happened cannot be written down; say so to whoever waits, and start no more."""
+        """A call cannot be recorded; raise that in the waiting tasks, and start no more calls."""
         if self._fault is None:
             self._fault = fault
         self.cancel(UNRECORDED)
 
     def machine_failed(self, fault: Exception) -> None:
-        """Part of `RunOwner`: the machine could not run a call; say so to whoever waits, when the others are over."""
+        """The machine could not run a call; raise that in the waiting tasks, when the others are finished."""
         if self._fault is None:
             self._fault = fault
 
     def start_nothing(self, reason: str, fault: Exception | None = None) -> None:
-        """Part of `LaunchOwner`: the calls could not even be launched."""
+        """The calls could not even be launched."""
         self._fault = fault or self._fault
         self.stop_reason = self.stop_reason or reason
 
-    # --- what its owner may do
+    # --- for its owner
 
     @property
     def runs(self) -> tuple[ActiveCall, ...]:
@@ -227,7 +227,7 @@ class Batch:
 
     @property
     def unfinished(self) -> list[ActiveCall]:
-        """The calls that have no outcome yet; of one that shares another's execution, that other."""
+        """The calls that have no outcome yet; for a call that shares another's execution, that other."""
         return [run.shares or run for run in self._without_outcome()]
 
     @property
@@ -250,7 +250,7 @@ class Batch:
         """Wait for all outcomes. Cancelling the waiter cancels the batch and waits for its calls to stop.
 
         Raises:
-            BatchFailed: a call failed, and the policy says to stop then.
+            BatchFailed: a call failed, and the policy stops the batch then.
         """
         try:
             if self._left:
@@ -274,9 +274,9 @@ class Batch:
             await self._watch().until_end()
 
     async def quiet(self) -> list[ToolOutcome]:
-        """Wait until each call has its outcome or waits for something outside, itself or behind one that does.
+        """Wait until each call has its outcome or waits for something outside, itself or behind a call that does.
 
-        Those that wait have the outcome "pending", for now.
+        Waiting calls have the outcome "pending", for now.
         """
         if self._left:
             await self._watch().until_quiet()
@@ -298,7 +298,7 @@ class Batch:
         unfinished = self._without_outcome()
         if not all(run.waiting or run.state in ("blocked", "gate") for run in unfinished):
             return False
-        # Where none waits itself, they are held up by another batch, which goes on.
+        # Where none waits itself, they are blocked by another batch, which continues.
         return not unfinished or any(run.waiting for run in unfinished)
 
     def _without_outcome(self) -> list[ActiveCall]:
@@ -307,21 +307,21 @@ class Batch:
 
 @coroutine
 def yield_to_loop() -> Generator[None, None, None]:
-    """Let the loop have its turn."""
+    """Let other tasks of the loop run."""
     yield
 
 
 def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
     """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
-    # What follows the first part are objects of JSON: each says where it ends.
+    # The parts after the first are JSON objects, whose end is known.
     return "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(calls), *raws]))[:40]
 
 
-# --- waking those that wait for a batch
+# --- waking the tasks that wait for a batch
 
 
 class Watchers:
-    """Those that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
+    """The tasks that wait for the end of a batch, for its quiet, or for its next change; most batches have none."""
 
     __slots__ = ("_ends", "_is_quiet", "_loop", "changes", "quiets")
 
@@ -363,7 +363,7 @@ class Watchers:
         return watcher
 
     def _look_soon(self) -> None:
-        # Not at once: what a call that ends held up is about to start.
+        # Not at once: the calls that a finished call blocked are about to start.
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:

@@ -19,7 +19,7 @@ from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER,
 if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
-UNRECORDED = "what the calls do could not be recorded"
+UNRECORDED = "the calls could not be recorded"
 """Why calls are stopped when the journal cannot be written."""
 
 
@@ -44,7 +44,7 @@ async def _finish_late(run: ActiveCall, result: object) -> None:
 
 
 def give(run: ActiveCall, outcome: ToolOutcome) -> None:
-    """Give a call its outcome and free what it held, once the journal has it."""
+    """Give a call its outcome and release its claims and slots, once the journal has it."""
     if run.key_taken and run.env.journal.will_record(run, outcome):
         run.key_taken = False
         run.env.hold_task(run.env.loop.create_task(_end_completion(run, outcome)))
@@ -55,14 +55,15 @@ def give(run: ActiveCall, outcome: ToolOutcome) -> None:
         else:
             _given(run, outcome)
     elif run.order and not run.done and run not in run.env.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        # Others may run meanwhile, but none that conflicts: after a crash, the order of conflicting calls must be the
+        # same.
         (run.admission.finish if run.claims is PARALLEL else run.admission.free_slots)(run)
 
 
 async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
     """End a call that had handed out its completion key.
 
-    Somebody may have used the key, and was told that this stands: then it decides, and not what the call came to.
+    The key may have been used, and the answer acknowledged: then that decides, and not the call's own end.
     """
     try:
         # A call that is cancelled stays so after a crash, which may come before its outcome is written.
@@ -80,7 +81,7 @@ async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
 
 
 def completion_result(resolution: Resolution) -> Any:
-    """What a call ends with when its completion has come."""
+    """The end of a call whose completion has come."""
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)
     if resolution.status == "cancelled":
@@ -91,7 +92,7 @@ def completion_result(resolution: Resolution) -> Any:
 def _recorded(run: ActiveCall, outcome: ToolOutcome, fault: Exception | None) -> None:
     fault = fault or run.fault
     if outcome.status == "cancelled" and outcome.may_have_run:
-        fault = fault or run.owner.fault  # It was let go of: this outcome is not kept.
+        fault = fault or run.owner.fault  # It was released: this outcome is not recorded.
     if fault is not None:
         run.owner.store_failed(fault)
     _given(run, outcome)
@@ -112,7 +113,7 @@ def _given(run: ActiveCall, outcome: ToolOutcome) -> None:
 
 
 def cancelled(run: ActiveCall) -> Cancelled:
-    """What a call that is stopped ends with. One that only reads has had no effect, however far it came."""
+    """The end of a call that is stopped. A readonly call has had no effect, however far it came."""
     reads = run.tool is not None and run.tool.definition.hints.readonly
     reason = run.cancel_reason or "the program is stopping"
     if run.ran:
@@ -123,7 +124,7 @@ def cancelled(run: ActiveCall) -> Cancelled:
         other = run.shares.ran and not reads
         return Cancelled(reason + RUN_BY_ANOTHER if other else reason, may_have_run=other)
     if has_run_before(run):
-        run.attempt = run.attempt or 1  # the one that was cut off
+        run.attempt = run.attempt or 1  # the attempt that was cut off
         return Cancelled(reason + CUT_OFF_EARLIER, may_have_run=not reads)
     return Cancelled(reason, may_have_run=False)
 
@@ -143,7 +144,7 @@ def has_run_before(run: ActiveCall) -> bool:
 
 
 def lose(run: ActiveCall, fault: Exception) -> None:
-    """What a call does cannot be recorded: it must not have an outcome that says more than is known."""
-    if run.fault is None and not run.concluded:  # One that was given up has its outcome: nobody loses anything.
+    """The call cannot be recorded: it must not have an outcome that claims more than is known."""
+    if run.fault is None and not run.concluded:  # A call that was given up has its outcome: nothing is lost.
         run.fault = fault
         run.owner.store_failed(fault)

@@ -1,4 +1,4 @@
-"""What the batches of a session under one policy have in common. Owns making it once, and the plan of each tool."""
+"""The common parts of a session's batches under one policy. Owns making them once, and the plan of each tool."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class BatchContext:
         write_authority: Callable[[tuple[Policy, ...]], bytes | None] = lambda authority: None,
         channel: Channel | None = None,
     ) -> None:
-        """`channel` is told when batches and calls begin and end; by default that of the environment."""
+        """`channel` gets the beginning and end of batches and calls; by default the channel of the environment."""
         self.env = env
         self.policy = policy
         self.hooks = hooks
-        # Of whoever started the batch: its calls may do what both these and the policy let them.
+        # The restrictions of the batch's starter: its calls need the permission of these and of the policy.
         self.restrictions = restrictions
         self._authority: tuple[Policy, ...] | None = None
         self._write_authority = write_authority
@@ -81,7 +81,7 @@ class BatchContext:
 
     @property
     def written_authority(self) -> bytes | None:
-        """The authority as the journal keeps it for a recovery; None where it is no less than the program's."""
+        """The authority as the journal stores it for a recovery; None where it is no less than the program's."""
         if self._written_authority is UNSET:
             self._written_authority = self._write_authority(self.authority)
         return self._written_authority

@@ -1,4 +1,4 @@
-"""What a call runs on. Owns the names of a session's shared parts; does not own any behaviour."""
+"""The environment of a call. Owns the names of a session's shared parts; does not own any behaviour."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""
 MOST_BATCHES_BEFORE_YIELD = 8
-"""How many batches that never had to wait may follow each other before the event loop gets its turn."""
+"""How many batches that never had to wait may follow each other before other tasks of the loop run."""
 SaveOutput = Callable[[CallKey, str, bool], Awaitable[str]]
-"""Keeps the whole output of a call in a file of its session, once if the journal knows the call, and gives the path."""
+"""Stores the whole output of a call in a file of its session, once if the journal knows the call, and returns the
+path."""
 
 
 SaveEvent = Callable[[str, bytes, str | None], Awaitable[None]]
-"""Keeps an event that a tool declares: its name, its payload as JSON, and the key by which it is kept once."""
+"""Stores an event that a tool declares: its name, its payload as JSON, and the key by which it is stored once."""
 
 
 class CallEnvironment:
-    """What a session lends to its calls."""
+    """The parts of a session that its calls use."""
 
     __slots__ = (
         "_batches_since_yield",
@@ -119,14 +120,14 @@ class CallEnvironment:
         self.connected_since = connected_since
         self.services = services
         self.save_output = save_output
-        # Where the calls are a process', whose events stay.
+        # For the calls of a background run, whose events are stored.
         self.save_event: SaveEvent | None = None
         self.run_nested = run_nested
         self.keeper = keeper
         self.secret_names = secret_names
         # The session for prepare steps, which may only read.
         self.view = view
-        # What must be awaited before the first batch, to know what must be redacted; None from then on.
+        # To be awaited before the first batch, to know the secrets that must be redacted; None from then on.
         self.know = know
         # None for as long as there is nothing to redact, and then all that it costs is to look at it.
         self.redactor: Redactor | None = None
@@ -135,16 +136,16 @@ class CallEnvironment:
         self.deps = deps
         self.loop = loop = asyncio.get_running_loop()
         self.spawn: Callable[..., asyncio.Task[None]] = (
-            # What create_task does when nobody set a factory, without the layers around it.
+            # The same as create_task without a task factory, without the layers around it.
             functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
         )
         self.thread_id = threading.get_ident()
         self._batches_since_yield = 0
-        # The task that was lent to calls in this turn of the loop, and that the next call may use.
+        # The task that was lent to calls in this tick of the loop, and that the next call may use.
         self.loan: Any = None
 
     def must_yield(self) -> bool:
-        """True when the loop must get its turn now: few batches that never had to wait may follow each other."""
+        """True when other tasks of the loop must run now: few batches that never had to wait may follow each other."""
         self._batches_since_yield += 1
         if self._batches_since_yield < MOST_BATCHES_BEFORE_YIELD:
             return False

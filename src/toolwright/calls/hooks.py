@@ -1,4 +1,4 @@
-"""Code of the host around a call. Owns what hooks see and may answer; does not own when they run."""
+"""Code of the host around a call. Owns the types that hooks see and may return; does not own when they run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HookCall(Struct, frozen=True, kw_only=True):
 class PrepareCall(HookCall, frozen=True, kw_only=True):
     """A call as the prepare step of its tool sees it. `view` is its session, which can only be read.
 
-    The step runs before the policy decides, and again when the call is continued after a crash: what it reads may
+    The step runs before the policy decides, and again when the call is continued after a crash: data that it reads may
     have changed since.
     """
 
@@ -49,7 +49,7 @@ class PrepareCall(HookCall, frozen=True, kw_only=True):
 
 
 class ReplaceArguments(Struct, frozen=True):
-    """A before-hook's answer: go on with these arguments, which are validated again."""
+    """A before-hook's answer: continue with these arguments, which are validated again."""
 
     arguments: Mapping[str, Any]
 
@@ -93,7 +93,7 @@ Projector = Callable[[ToolOutcome], str | Awaitable[str]] | Callable[[ToolOutcom
 
 
 class Hooks(Struct, frozen=True):
-    """The hooks of a runtime, run in order. `project` turns a finished outcome into what the model reads."""
+    """The hooks of a runtime, run in order. `project` turns a finished outcome into the text for the model."""
 
     before: tuple[BeforeHook, ...] = ()
     after: tuple[AfterHook, ...] = ()
@@ -120,7 +120,7 @@ def is_projector(given: Any) -> bool:
     try:
         signature = inspect.signature(given)
     except (TypeError, ValueError):
-        return callable(given)  # Written in C, it does not say.
+        return callable(given)  # A function written in C has no such attribute.
     return any(_binds(signature, count) for count in (1, 2))
 
 
@@ -147,13 +147,13 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
 
 
 async def invoke(function: Callable[..., Any], *args: object) -> Any:
-    """Call code of the host or of a tool, sync or async. What it raises is an Exception, so that it ends one call."""
+    """Call code of the host or of a tool, sync or async. It raises only an `Exception`, so that it ends one call."""
     answer = invoke_now(function, *args)
     return await awaited(answer) if inspect.isawaitable(answer) else answer
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
-    """Await what such code gave."""
+    """Await the result of such code."""
     try:
         return await answer
     except (Exception, KeyboardInterrupt):

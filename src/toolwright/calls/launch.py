@@ -1,4 +1,4 @@
-"""From prepared calls to scheduled ones. Owns what is done before a call may start: journal, hooks, leave, limits.
+"""From prepared calls to scheduled ones. Owns the steps before a call may start: journal, hooks, approval, limits.
 
 A batch of plain calls is launched at once. Where something must be waited for first, a driver does that, and launches
 the calls when it is done.
@@ -29,14 +29,14 @@ from toolwright.calls.tool_plan import RunOwner
 from toolwright.errors import StoreError
 
 Admitting = Coroutine[Any, Any, None]
-"""What the journal still has to do for the calls of a batch."""
+"""The remaining work of the journal for the calls of a batch."""
 
 
 class LaunchOwner(RunOwner, Protocol):
     """The batch, as its launch sees it.
 
-    `stop_reason` says why no call may start any more. `start_none` sets it: each call still goes its way, and those
-    that would have started are cancelled.
+    `stop_reason` is the reason why no call may start any more. `start_none` sets it: each call is still processed, and
+    calls that would have started are cancelled.
     """
 
     context: BatchContext
@@ -50,7 +50,7 @@ class LaunchOwner(RunOwner, Protocol):
 class Launch:
     """Sets the calls of one batch on their way.
 
-    `prepares` says that the tool of one has a prepare step.
+    `prepares` means that the tool of one has a prepare step.
     """
 
     __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_limits", "_prepares", "_runs")
@@ -92,17 +92,17 @@ class Launch:
             self._batch.lane.open(at_once=at_once)
 
     def call_off(self) -> bool:
-        """Stop what is waited for before the launch; False when there is nothing."""
+        """Stop the wait before the launch; False when there is none."""
         if self._driver is None:
             return False
-        if self._env.know is None:  # else it goes on until that is known: why it was stopped may hold a secret
+        if self._env.know is None:  # else it continues until that is known: the reason of the stop may hold a secret
             self._driver.cancel()
         return True
 
-    # --- what must be waited for first
+    # --- waits before the launch
 
     async def _drive(self, admission: Admitting | None) -> None:
-        """What must be waited for before any call may be authorised: the journal, hooks, prepare steps."""
+        """Wait for everything that must come before a call may be authorised: the journal, hooks, prepare steps."""
         try:
             while self._env.know is not None:
                 await self._know(self._env.know)
@@ -111,11 +111,11 @@ class Launch:
                     await show_arguments(run)
             if self._batch.stop_reason is None:
                 await self._begin(self._runs, admission)
-        except Exception as error:  # whatever it is: what could not be written down must not run
+        except Exception as error:  # any fault: a call that could not be recorded must not run
             self._batch.start_nothing(UNRECORDED, error)
 
     async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
-        """Learn what must be redacted before anything of this session runs."""
+        """Read the secrets that must be redacted before anything of this session runs."""
         await know()
         self._env.know = self._env.keeper.catch_up if self._env.keeper.behind else None
         for run in self._runs:
@@ -173,7 +173,7 @@ class Launch:
             self._batch.start_nothing("the program is stopping")
         try:
             self._launch()
-        except Exception as error:  # nobody else would hear of it, and whoever waits would wait for ever
+        except Exception as error:  # it would be lost, and the waiting tasks would wait for ever
             self._batch.store_failed(error)
         self._batch.lane.open(at_once=False)
 
@@ -193,7 +193,7 @@ class Launch:
     # --- the launch
 
     def _launch(self, again: ActiveCall | None = None) -> None:
-        """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
+        """Authorise and schedule each call, or one that waited. The schedule starts it when it is admitted."""
         batch, context, above = self._batch, self._context, self._above
         plans, submit, policy = context.plans, context.env.admission.submit, context.policy
         siblings = None if above is None else ClaimIndex()

@@ -1,4 +1,4 @@
-"""What the runtime's owner decides. Owns `Policy` and `Rule` and checks them; does not own judging a call."""
+"""The decisions of the runtime's owner. Owns `Policy` and `Rule` and checks them; does not own judging a call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Request(Struct, frozen=True):
-    """What a rule may look at: the tool, the arguments, and where the call comes from."""
+    """The facts that a rule may look at: the tool, the arguments, and the origin of the call."""
 
     session: str
     call_id: str
@@ -81,15 +81,15 @@ class Request(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Allow, ask about, or deny the calls that match all of what the rule says.
+    """Allow, ask about, or deny the calls that match all conditions of the rule.
 
     `tools` is a name or a shell-style pattern, or several. `when` sees the whole `Request`. Rules of a higher `level`
     are looked at first; within a level deny beats ask and ask beats allow, and the earlier of two equals decides.
 
     `commands` and `writes` look into the scripts of tools with kind "shell": patterns such as "rm" or "git push*" on
     each command that the script would run, and such as "/etc/*" on the paths that it would write. To deny or ask, a
-    rule needs one of them, or something that cannot be known: then `unknown` decides, "deny" or "ask", which is the
-    rule's own effect unless it says otherwise. To allow, everything in the script must be among them.
+    rule needs one match, or something that cannot be known: then `unknown` decides, "deny" or "ask", by default the
+    rule's own effect. To allow, everything in the script must match.
 
     For a tool of another kind, `writes` judges the paths in the parameters that the tool declares with its own
     `writes=`, each resolved as the session's files resolve it.
@@ -108,7 +108,7 @@ class Rule:
     source: CallSource | None = None
     """Only calls from this source, such as "model"; None for all."""
     mutating: bool | None = None
-    """True for tools that do not say `readonly`, False for those that do, None for both."""
+    """True for tools that are not declared `readonly`, False for those that are, None for both."""
     capabilities: Set[str] = frozenset()
     """Only tools that have all of these capabilities."""
     when: Callable[[Request], bool] | None = None
@@ -186,7 +186,7 @@ class Rule:
 
     @property
     def depends_on_call(self) -> bool:
-        """True when the tool alone does not tell whether the rule matches."""
+        """True when the tool alone does not decide whether the rule matches."""
         return self.when is not None or self.source is not None or self._scripts is not None
 
     def _judges_paths_of(self, tool: Tool) -> bool:
@@ -194,7 +194,7 @@ class Rule:
         return bool(self.writes) and tool.definition.kind != "shell" and bool(_written_by(tool))
 
     def tests(self, tool: Tool) -> list[tuple[Effect, Callable[[Request], Any]]]:
-        """What the rule asks of a call of a tool, and the effect of each yes."""
+        """The tests of the rule for a call of a tool, and the effect if each passes."""
         scripts = self._scripts
         if scripts is None:
             return [(self.effect, self.test)]
@@ -218,14 +218,14 @@ class Rule:
         return [(self.effect, asking(scripts.surely)), (self.unknown or self.effect, asking(scripts.perhaps))]
 
     def matches(self, request: Request) -> bool:
-        """True when the rule matches this call, but for what its script does; `concerns` must hold."""
+        """True when the rule matches this call, apart from its script; `concerns` must be true."""
         if self.source is not None and request.source != self.source:
             return False
         return self.when is None or bool(self.when(request))
 
     @property
     def test(self) -> Callable[[Request], bool]:
-        """What does the same as `matches`, by the shortest way."""
+        """The same as `matches`, as a function without checks that always pass."""
         return self.when if self.when is not None and self.source is None else self.matches
 
 
@@ -285,38 +285,38 @@ class Policy:
     max_nesting: int = 500
     """How deep calls may be nested that tools make, each inside of the one before."""
     timeout: float = 30.0
-    """Seconds for each attempt of a call whose tool gives no timeout."""
+    """Seconds for each attempt of a call whose tool has no timeout."""
     long_timeout: float = 3600.0
-    """The timeout of tools that say `long_running` and give none of their own; for other tools it is `timeout`."""
+    """The timeout of `long_running` tools without one of their own; for other tools it is `timeout`."""
     grace: float = 0.05
     """Seconds that a tool has to stop after its time is up or its call is cancelled."""
     grep_timeout: float = 5.0
     """Seconds for one search through the files of a session."""
     queue_timeout: float | None = None
-    """Seconds that a call may wait for its turn; then it fails, and its tool has not run. None for no limit."""
+    """Seconds that a call may wait for admission; then it fails, and its tool has not run. None for no limit."""
     continue_on_failure: bool = True
     """Whether a batch continues when one of its calls fails. If not, it is cancelled and raises `BatchFailed`."""
     read_only: bool = False
-    """Refuse every tool that does not say `readonly`."""
+    """Refuse every tool that is not declared `readonly`."""
     rules: Sequence[Rule] = ()
     """The rules that allow, ask about or deny calls."""
     on_loop: OnLoop = "warn"
-    """What happens when the same calls are repeated three times: "warn" with an event, "refuse", or "ignore"."""
+    """The handling of calls that are repeated three times: "warn" with an event, "refuse", or "ignore"."""
     approve: Approve = "required"
     """Which tools need an approval where no rule matches: those that require it, or also those that suggest it."""
     on_ask: OnAsk = "wait"
-    """What happens to a call that needs an approval: it waits for a person, or is refused ("deny")."""
+    """The handling of a call that needs an approval: it waits for a person, or is refused ("deny")."""
     on_connection: OnConnection = "return"
-    """What becomes of a call whose tool needs a connection: an outcome that says so, or it waits for the connection.
+    """The handling of a call whose tool needs a connection: an outcome that says so, or it waits for the connection.
 
     It waits as long as for a person, `approval_timeout`, and then has that outcome.
     """
     approval_timeout: float | None = 24 * 3600.0
     """Seconds that a call waits for a person; then it is refused. None for no limit."""
     max_lines: int = 2_000
-    """How many lines of an outcome a model is shown; the whole is kept in a file."""
+    """The most lines of an outcome that a model is shown; the whole is stored in a file."""
     max_bytes: int = 50 * 1024
-    """How many bytes of an outcome a model is shown; the whole is kept in a file."""
+    """The most bytes of an outcome that a model is shown; the whole is stored in a file."""
     spill_dir: Path | str | None = None
     """A directory for outputs that are too long for a model; None for the files of the session."""
     max_argument_bytes: int = 1024 * 1024
@@ -336,7 +336,7 @@ class Policy:
     background_tools: Literal["marked", "all"] = "marked"
     """Which tools may run in the background: those marked with `supports_background=True`, or all."""
     on_background_limit: OnLimit = "refuse"
-    """What becomes of a background run when there are as many as may be: it is refused, or waits in the store."""
+    """The handling of a background run beyond the limits: it is refused, or waits in the store."""
     defer_tools_from: int | None = None
     """How many tools a session must have for the model to see stubs of them; None for never."""
     plain_bytes: int = field(init=False, repr=False, compare=False)
@@ -403,9 +403,9 @@ class Policy:
 
     @property
     def authority(self) -> Policy:
-        """The part of this policy that says what may run: rules, `read_only`, `approve` and `on_ask`.
+        """The part of this policy that decides which calls may run: rules, `read_only`, `approve` and `on_ask`.
 
-        Background work keeps this part, wherever it runs. The rest are limits, which the running program sets.
+        Background work has this part, wherever it runs. The rest are limits, which the running program sets.
         """
         return Policy(rules=self.rules, read_only=self.read_only, approve=self.approve, on_ask=self.on_ask)
 

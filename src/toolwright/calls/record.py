@@ -1,4 +1,4 @@
-"""Stage 6: record. Owns what is kept of each call, and the questions that can be asked of it."""
+"""Stage 6: record. Owns the record of each call, and the queries on it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from toolwright.calls.redact import NOT_SHOWN, publish, rest_of_output, shown_ar
 from toolwright.clock import Clock, rfc3339
 from toolwright.event_bus import Channel
 from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
+from toolwright.log_fields import log_fields
 from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
 
@@ -28,14 +29,14 @@ log = logging.getLogger("toolwright.calls")
 
 
 class CallRecord(Struct, gc=False):
-    """What is kept of one call: opened before the tool runs, closed after it.
+    """The record of one call: opened before the tool runs, closed after it.
 
     Instants (`queued_at`, `started_at`, `finished_at`) are seconds since the epoch. They are derived from marks of a
     clock that never goes back, so that durations are real even where the wall clock jumps. `scope` is that of the
     batch.
 
-    `redacted` are the fields whose secrets were taken out before they came here, `unsearched` those that hold nothing
-    a tool wrote. `untold` are the fields that its JSON form has in another way: it has all others.
+    `redacted` are the fields whose secrets were removed before they came here, `unsearched` those that hold nothing a
+    tool wrote. `untold` are the fields that its JSON form has in another way: it has all others.
     """
 
     redacted: ClassVar[frozenset[str]] = frozenset({"raw_arguments", "outcome"})
@@ -280,7 +281,7 @@ class Report:
         self._open: Callable[[CallRecord], None] = call_log.open
         self._close: Callable[[CallRecord], None] | None = call_log.close
         if type(call_log) is MemoryCallLog:
-            # It keeps the record itself, which is filled in here; no call of a method for that.
+            # It holds the record itself, which is filled in here without a method call.
             self._open, self._close = call_log.records.append, None
         self._record_bytes = record_bytes
 
@@ -311,13 +312,13 @@ class Report:
                 record.scope = scope
             try:
                 keep(record)
-            except Exception:  # a user's log at the edge of the pipeline: the call goes on
+            except Exception:  # a user's log at the edge of the pipeline: the call continues
                 _log_failed(record)
         if self._channel.pushes:
             self._channel.publish(BatchStarted(session, batch, queued + offset, tuple(calls), parent, scope))
 
     def call_started(self, run: ActiveCall, started: float | None) -> None:
-        """A call begins; one that never runs begins when it ends."""
+        """A call begins; a call that never runs begins when it ends."""
         record = run.record
         record.started = started
         pushes = self._channel.pushes
@@ -327,7 +328,7 @@ class Report:
                 push(event)
 
     def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
-        """A call has its outcome: close its record and say so."""
+        """A call has its outcome: close its record and publish that."""
         record = run.record
         if run.started is None:
             self.call_started(run, None)
@@ -362,12 +363,18 @@ class Report:
         self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses, scope))
 
     def warn(self, run: ActiveCall, code: str, message: str) -> None:
-        """Say something about a call that its owner should look at."""
+        """Publish a warning about a call for its owner."""
         publish(run.env, run, CallWarning(*about(run), code, message))
 
 
 def _log_failed(record: CallRecord) -> None:
-    log.exception("The call log failed for the record of call %r", record.call_id)
+    log.exception(
+        "The call log failed for the record of call %r",
+        record.call_id,
+        extra=log_fields(
+            "call.not_logged", session=record.session, batch=record.batch, call_id=record.call_id, tool=record.tool
+        ),
+    )
 
 
 def _trimmed(outcome: ToolOutcome) -> ToolOutcome:

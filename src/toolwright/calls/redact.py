@@ -1,4 +1,4 @@
-"""Keeping secrets out of what a call gives. Owns where they are looked for; not how, nor which there are."""
+"""Removing secrets from the output of calls. Owns where they are searched; not how, nor which there are."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Stream(Protocol):
     """A stream of text, of which secrets are taken out also where they are split."""
 
     def feed(self, text: str) -> str:
-        """What can be shown now."""
+        """The text that can be shown now."""
         ...
 
     def end(self) -> str:
-        """What was held back."""
+        """The text that was held back."""
         ...
 
 
@@ -64,23 +64,23 @@ class Redactor(Protocol):
         ...
 
     def content(self, data: bytes, *, sparing: bool) -> bytes:
-        """Of bytes; `sparing` leaves alone what is so short that it turns up by chance in a picture."""
+        """For bytes; `sparing` ignores secrets that are so short that they occur by chance in a picture."""
         ...
 
     def stream(self) -> Stream: ...
 
 
 class Keeper(Protocol):
-    """Seals what must be written down with a secret in it. It is there also where there is nothing to redact."""
+    """Seals records that hold a secret. It exists also where there is nothing to redact."""
 
     def seal(self, name: str, payload: bytes) -> bytes:
-        """JSON that tells nothing of the JSON it is made of."""
+        """JSON from which the sealed JSON cannot be derived."""
         ...
 
     def unseal(self, name: str, payload: bytes) -> bytes: ...
 
     def fingerprint(self, name: str, payload: bytes) -> str:
-        """What tells one payload from another, and nobody what it is.
+        """A keyed hash: equal payloads have equal fingerprints, and the payload cannot be derived from it.
 
         Raises:
             SecretsError: there is no usable key.
@@ -88,7 +88,7 @@ class Keeper(Protocol):
         ...
 
     def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
-        """Redact what a call was given as a secret, where it is long enough to be looked for.
+        """Redact a call's secret argument from now on, if it is long enough to be searched for.
 
         With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
         unless this returns True.
@@ -108,12 +108,12 @@ class Keeper(Protocol):
         ...
 
     def pass_on(self, heir: object) -> None:
-        """Let the keeper of a child session redact what is redacted here."""
+        """Let the keeper of a child session redact the secrets that are redacted here."""
         ...
 
 
 SEALED = b'{"toolwright.sealed":'
-"""How the JSON of what was sealed begins."""
+"""The beginning of the JSON of sealed data."""
 
 
 async def sealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
@@ -146,7 +146,7 @@ def weight(value: object) -> int:
 def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset()) -> Any:
     """An outcome, an event or a part of one without secrets; the same object when it has none.
 
-    Every field is searched but those that its type calls `unsearched`, so that none is forgotten when one is added.
+    Every field is searched except those that its type calls `unsearched`, so that a new field is never forgotten.
     """
     changes: dict[str, Any] = {}
     unsearched, encoded = getattr(item, "unsearched", but), getattr(item, "encoded", _PLAIN)
@@ -249,7 +249,7 @@ def shown_later(run: ActiveCall) -> bool:
 
 
 NOT_SHOWN = jsonx.encode(HIDDEN)
-"""What stands in the place of arguments that were not searched yet."""
+"""The placeholder of arguments that were not searched yet."""
 
 
 async def show_arguments(run: ActiveCall) -> None:
@@ -259,15 +259,15 @@ async def show_arguments(run: ActiveCall) -> None:
 
 
 async def off_loop(size: int, function: Callable[..., _T], *arguments: object) -> _T:
-    """What a function gives that searches some bytes: on the loop where these are few, else in a thread."""
+    """The result of a function that searches some bytes: on the loop where these are few, else in a thread."""
     return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
 
 def written_arguments(run: ActiveCall) -> bytes:
     """The arguments of a call as they may be written down and hashed: without secrets where a tool gave them.
 
-    What came from outside is written as it came, for after a crash the call may have to run by what is written. The
-    parameter that a tool says is secret is not: of its value there is only what tells it from another.
+    Arguments from outside are recorded unchanged, because after a crash the call may have to run with the record. A
+    secret parameter is not: only a fingerprint of its value is recorded.
     """
     redactor, raw = run.env.redactor, run.raw
     if run.tool is not None and (secret := run.tool.definition.secret) is not None:
@@ -373,7 +373,7 @@ def _told_apart(env: CallEnvironment, name: str, value: object) -> str:
         return HIDDEN
 
 
-# --- what a running call reports
+# --- reports of a running call
 
 
 def redact_event(run: ActiveCall, event: CallNote) -> CallNote | None:
@@ -400,11 +400,11 @@ def _output(run: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutpu
 
 
 def _feed(stream: Stream, text: str) -> str:
-    """What can be shown now of a piece of output. Whoever watches sees the beginning of a very long one."""
+    """The part of a piece of output that can be shown now. Watchers see the beginning of a very long one."""
     if len(text) <= MOST_LIVE:
         return stream.feed(text)
     shown = stream.feed(text[:MOST_LIVE])
-    # A secret may have begun in what is left out.
+    # A secret may have begun in the part that is left out.
     stream.feed(text[MOST_LIVE:][-MOST_LIVE:])
     stream.end()
     return f"{shown}[… {len(text) - MOST_LIVE} characters omitted …]"
@@ -414,7 +414,7 @@ _STREAMED = frozenset({"text"})
 
 
 def publish(env: CallEnvironment, run: ActiveCall, event: CallNote) -> None:
-    """Tell whoever watches what a call reports, without secrets."""
+    """Publish a call's report to watchers, without secrets."""
     if env.redactor is not None:
         redacted = redact_event(run, event)
         if redacted is None:
@@ -424,7 +424,7 @@ def publish(env: CallEnvironment, run: ActiveCall, event: CallNote) -> None:
 
 
 def rest_of_output(run: ActiveCall, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
-    """What the streams of a call that is over held back."""
+    """The rest of the streams of a finished call."""
     streams, run.streams = run.streams or {}, None
     rest = [(name, stream.end()) for name, stream in streams.items()]
     return [CallOutput(*about, name, text) for name, text in rest if text]

@@ -1,4 +1,4 @@
-"""What is settled before a call runs. Owns `Plan`, and what a run expects of the batch it belongs to."""
+"""The plan of a tool's calls. Owns `ToolPlan`, and the protocols of the batch that a call belongs to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ToolPlan:
-    """What all calls of one tool under one policy have in common; made once, not for each call."""
+    """The common parts of all calls of one tool under one policy; made once, not for each call."""
 
     __slots__ = (
         "allowed_by",
@@ -55,13 +55,14 @@ class ToolPlan:
 
 
 class RunReport(Protocol):
-    """Where a run says that it begins."""
+    """Gets the beginning of a call."""
 
     def call_started(self, run: ActiveCall, started: float | None) -> None: ...
 
 
 class RunFinaliser(Protocol):
-    """What makes the outcome of what a tool gave: `settle` when that needs no waiting, else None, and `finish` does."""
+    """Makes the outcome of a tool's result: `settle` without waiting if that is possible, else it returns None and
+    `finish` does."""
 
     def settle(self, run: ActiveCall, result: object) -> ToolOutcome | None: ...
 

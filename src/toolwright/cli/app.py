@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
     ),
     "files": ("List, print, write and fetch the files of a session.", [files.ls, files.cat, files.put, files.get]),
     "schedules": (
-        "Start tools at an instant or again and again, and look after what is scheduled.",
+        "Start tools at an instant or repeatedly, and manage the schedules.",
         [
             schedules.list_,
             schedules.add,
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., None]]]] = {
             schedules.rm,
         ],
     ),
-    "kv": ("Read and write what a session keeps under names.", [kv.list_, kv.get, kv.set_, kv.rm]),
+    "kv": ("Read and write the named values of a session.", [kv.list_, kv.get, kv.set_, kv.rm]),
     "secrets": (
         "Set, list and remove the secrets of a session. Their values are never printed.",
         [secrets.set_, secrets.list_, secrets.rm],
@@ -109,7 +109,7 @@ for lists, verbs in LISTS.items():
     _group(lists.__name__, getdoc(lists) or "", verbs, alone=True).callback()(lists)
 for name, (says, verbs) in GROUPS.items():
     _group(name, says, verbs, alone=False)
-_group("db", "Count, check, prune or bring up to date what a store has.", CARE, alone=False)
+_group("db", "Count, check, prune or migrate the records of a store.", CARE, alone=False)
 
 
 @app.callback(invoke_without_command=True)

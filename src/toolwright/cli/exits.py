@@ -2,16 +2,16 @@
 
 | code | meaning                                                                  |
 |------|--------------------------------------------------------------------------|
-| 0    | every call succeeded, or what was asked for is done                      |
+| 0    | every call succeeded, or the command did its work                        |
 | 1    | a call or run failed, was cancelled, or waits for something              |
 | 2    | the command was used wrongly, its input is bad, or tools, a store or a   |
-|      | key can't be used                                                        |
+|      | key cannot be used                                                       |
 | 3    | somebody else decided or resolved it first; nothing was changed          |
 | 4    | the store is damaged                                                     |
-| 5    | what was waited for is not over yet                                      |
+| 5    | the run is not finished yet                                              |
 | 70   | toolwright itself failed; the traceback is on stderr                     |
-| 130  | interrupted by Ctrl-C; what happened until then was printed              |
-| 141  | whoever read the output stopped reading                                  |
+| 130  | interrupted by Ctrl-C; the results until then were printed               |
+| 141  | the reader of the output closed it                                       |
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ INTERRUPTED = 130
 UNREAD = 141
 
 MEANINGS = {
-    SUCCEEDED: "every call succeeded, or what was asked for is done",
+    SUCCEEDED: "every call succeeded, or the command did its work",
     FAILED: "a call or run failed, was cancelled, or waits for something",
-    BAD_INPUT: "wrong usage, bad input, or tools, a store or a key that can't be used",
+    BAD_INPUT: "wrong usage, bad input, or tools, a store or a key that cannot be used",
     OUTRUN: "somebody else decided or resolved it first",
     DAMAGED: "the store is damaged",
-    UNFINISHED: "what was waited for is not over yet",
+    UNFINISHED: "the run is not finished yet",
     BROKEN: "toolwright itself failed",
     INTERRUPTED: "interrupted by Ctrl-C",
     UNREAD: "the reader of the output went away",

@@ -122,4 +122,4 @@ def require_free(target: Path) -> None:
         BadInput: something is.
     """
     if os.path.lexists(target):
-        raise BadInput(f"There is {str(target)!r} already; choose another name, or add --force to write over it")
+        raise BadInput(f"{str(target)!r} exists already; choose another name, or add --force to replace it")

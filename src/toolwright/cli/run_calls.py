@@ -66,7 +66,7 @@ async def run_calls(
     """
     try:
         if store is None:
-            # Nobody could decide while the command waits: it fails instead, and says how to let the tool run.
+            # No person could decide while the command waits: it fails instead, and says how to let the tool run.
             app = app.but(policy=(app.policy or Policy()).but(on_ask="deny"))
         runtime = await app.open(store or MEMORY, events_file=events_file)
     except OSError as error:
@@ -116,7 +116,7 @@ async def _end_what_waits(events: Subscription, runtime: Runtime) -> None:
             continue
         if event.what != "signal" or not event.call_id.startswith(PREFIX):
             what = f"{event.what} {event.name!r}" if event.name else event.what
-            reason = f"nobody can give it its {what} without a store; wait for it with --db"
+            reason = f"it cannot get its {what} without a store; wait for it with --db"
             await runtime.session(event.session).cancel_waits(reason)
 
 

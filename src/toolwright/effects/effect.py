@@ -47,7 +47,7 @@ def require_same_input(effect: Effect, kept: Kept) -> None:
     differing = list(differences("$", jsonx.decode(kept.input), jsonx.decode(effect.input)))[:5]
     raise ReplayMismatch(
         f"The {effect.kind} {effect.name!r} of call {effect.call.call_id!r} was run before with something else "
-        f"({'; '.join(differing)}); give what differs a name of its own",
+        f"({'; '.join(differing)}); give it a different name",
         differing,
     )
 

@@ -115,7 +115,9 @@ class JournaledEffects:
         controller = self._controller
         kept = Kept(effect.label, effect.input, controller.clock.now(), done, payload, failure)
         if not await controller.journal.keep(self._call, kept):
-            raise StoreError(f"The call {self._call.call_id!r} is no longer this process's, and can record nothing")
+            raise StoreError(
+                f"The call {self._call.call_id!r} is not owned by this process any more, and cannot be recorded"
+            )
         (await self._read())[effect.label] = kept
         return kept
 

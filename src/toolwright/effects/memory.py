@@ -7,14 +7,18 @@ their model. Several stores may share one database, as several processes share a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from toolwright.effects.memory_rows import CallRow, MemoryDatabase
 from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import StoreError
 from toolwright.ids import uuid7
-from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.journal import NOT_ALL, CallKey, Cursor, Ended, Entry, Intent, Kept
+from toolwright.stores.contracts.sessions import Sealed
+from toolwright.stores.contracts.store import BackgroundStores
 from toolwright.stores.contracts.waits import (
     INBOX,
     Arrivals,
@@ -33,7 +37,11 @@ NOBODY = ""
 
 
 class MemoryStore:
-    """`Store`, `JournalStore` and `WaitStore` in memory, all in one."""
+    """`Store`, `JournalStore` and `WaitStore` in memory, all in one. It keeps calls only."""
+
+    services: BackgroundStores | None = None
+    path: Path | None = None
+    fingerprints: Sealed | None = None
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database = database or MemoryDatabase()
@@ -123,7 +131,8 @@ class MemoryStore:
     async def finish(self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float) -> bool:
         call = self._mine(key)
         if call is None or call.entry is None:
-            return False
+            before = self._calls.get(key)
+            return before is not None and before.owner == self.owner and _is_finished(before, outcome)
         began = call.entry.started_at if started_at is None else started_at
         call.entry = replace(call.entry, outcome=outcome, started_at=began, finished_at=finished_at)
         call.over = True
@@ -250,10 +259,10 @@ class MemoryStore:
         call.waits[key] = replace(call.waits.get(key) or Wait(key), resolution=resolution)
         self._database.resolved.append((call, key))
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
         database = self._database
-        cursor = len(database.resolved), len(database.signalled)
-        resolved, signalled = cursor if since is None else since
+        cursor = f"{len(database.resolved)} {len(database.signalled)}"
+        resolved, signalled = map(int, (since or cursor).split())
         return Arrivals(
             cursor,
             [call.waits[key] for call, key in database.resolved[resolved:] if self._calls.get(key.call) is call],
@@ -318,3 +327,9 @@ class MemoryStore:
 
 def _age(wait: Wait) -> tuple[float, WaitKey]:
     return (wait.opened_at or 0.0, wait.key)
+
+
+def _is_finished(call: CallRow, outcome: ToolOutcome) -> bool:
+    """True when a call has this outcome already."""
+    before = None if call.entry is None else call.entry.outcome
+    return before is not None and replace(before, cached_value=UNSET) == replace(outcome, cached_value=UNSET)

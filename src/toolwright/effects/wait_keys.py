@@ -67,7 +67,7 @@ class KeyRing:
         """
         parts = text.split(".") if isinstance(text, str) and text.isascii() else []
         if len(parts) != 3 or parts[0] != _PREFIX:
-            raise KeyRefused("The key is not one that a tool was given; pass it on as it is", "forged")
+            raise KeyRefused("The key was not made by this store; pass it on unchanged", "forged")
         # In constant time: the duration must not reveal how much of a guess is right.
         if not hmac.compare_digest(self._signature(parts[1]), parts[2]):
             raise KeyRefused("The key was not signed by this store; it is altered, or another store's", "forged")

@@ -13,6 +13,8 @@ from toolwright.effects.alarms import Alarm, Alarms
 from toolwright.effects.controller import Opened
 from toolwright.effects.wait_keys import was_answered
 from toolwright.errors import KeyRefused, StoreError
+from toolwright.log_fields import log_fields
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.waits import Refused, Remembered, Resolution, Standing, Wait, WaitKey, WaitStore
 
 log = logging.getLogger("toolwright.effects")
@@ -73,7 +75,7 @@ class WaitingRoom:
         # One, or a list where several wait for the same: nearly always it is one, of very many.
         self._watchers: dict[WaitKey, Watcher | list[Watcher]] = {}
         self._listeners: dict[WaitKey, asyncio.Event] = {}
-        self._cursor: tuple[int, int] | None = None
+        self._cursor: Cursor | None = None
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -259,7 +261,11 @@ class WaitingRoom:
                 if watcher is not None:
                     watcher.tell(fault)
                 else:
-                    log.error("What other processes resolved could not be read", exc_info=fault)
+                    log.error(
+                        "The resolutions of other processes could not be read",
+                        exc_info=fault,
+                        extra=log_fields("waits.not_read"),
+                    )
 
         task.add_done_callback(done)
 
@@ -285,6 +291,6 @@ def refusal(key: WaitKey, refused: Refused) -> KeyRefused:
     told = {
         "unknown": f"The call {call.call_id!r} of session {call.session!r} is not known here; it may have been removed",
         "revoked": f"The session {call.session!r} was revoked; nothing of it can be resolved any more",
-        "over": f"The call {call.call_id!r} is over, and no longer waits for this",
+        "over": f"The call {call.call_id!r} is finished, and no longer waits for this",
     }
     return KeyRefused(told[refused.why], refused.why)

@@ -188,7 +188,7 @@ class ChildPool:
             except (asyncio.IncompleteReadError, ConnectionError) as error:
                 raise await self._died(child) from error
             except (msgspec.DecodeError, RecursionError) as error:
-                raise ChildFailed("it answered something that is no message", "died") from error
+                raise ChildFailed("its answer is not a message", "died") from error
             finally:
                 self._give_back(job, child, answered)
         match answer:
@@ -196,7 +196,7 @@ class ChildPool:
                 return value
             case ["error", str(code), str(message)]:
                 raise ChildFailed(message, code)
-        raise ChildFailed("it answered something that is no message", "died")
+        raise ChildFailed("its answer is not a message", "died")
 
     async def close(self) -> None:
         """Kill every child, and wait until they are gone."""

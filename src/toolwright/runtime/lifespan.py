@@ -9,6 +9,7 @@ from typing import Any
 
 from toolwright.app_options import Lifespan
 from toolwright.errors import ToolwrightError
+from toolwright.log_fields import log_fields
 
 log = logging.getLogger("toolwright.runtime.lifespan")
 
@@ -34,7 +35,7 @@ class LifespanTask:
         try:
             return await asyncio.shield(self._value)
         except asyncio.CancelledError:
-            self._leave.set()  # also for a lifespan that catches the cancellation and enters all the same
+            self._leave.set()  # also for a lifespan that catches the cancellation and enters nevertheless
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._entered:
@@ -59,7 +60,7 @@ class LifespanTask:
         manager = self._lifespan()
         if not hasattr(manager, "__aenter__") or not hasattr(manager, "__aexit__"):
             raise ToolwrightError(
-                f"The lifespan {self._lifespan!r:.200} gave {manager!r:.200}, which is no async context manager; "
+                f"The lifespan {self._lifespan!r:.200} gave {manager!r:.200}, which is not an async context manager; "
                 "write it under @contextlib.asynccontextmanager"
             )
         async with manager as value:
@@ -79,4 +80,8 @@ class LifespanTask:
                 error or ToolwrightError("The lifespan of the app was cancelled as it was entered")
             )
         elif self._entered and not self._leave.is_set():
-            log.error("The lifespan of the app ended while its runtime is open", exc_info=error)
+            log.error(
+                "The lifespan of the app ended while its runtime is open",
+                exc_info=error,
+                extra=log_fields("lifespan.ended"),
+            )

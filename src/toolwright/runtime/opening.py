@@ -29,6 +29,6 @@ class Opening(Generic[T]):
         self._opened = await self._open()
         return self._opened
 
-    async def __aexit__(self, *exc: Any) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         if self._opened is not None:
             await self._opened.close()

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from toolwright.app_options import AppSettings
 from toolwright.errors import MissingRequirement
 from toolwright.extras import EXTRAS, how_to_install, missing_libraries
+from toolwright.log_fields import log_fields
 from toolwright.session.secrets.master_keys import EnvironmentKeys, KeyProvider
 from toolwright.stores.contracts.sessions import SecretStore
 from toolwright.tools.tool import Tool
@@ -79,4 +80,8 @@ async def require_readable_secrets(store: SecretStore, keys: KeyProvider) -> Non
             "set TOOLWRIGHT_MASTER_KEY as in the program that wrote them, or give App(master_key=...)"
         )
     if unknown:
-        log.warning("Some secrets of the store are sealed with master keys that are not known here: %s", unknown)
+        log.warning(
+            "Some secrets of the store are sealed with master keys that are not known here: %s",
+            unknown,
+            extra=log_fields("secrets.unknown_keys"),
+        )

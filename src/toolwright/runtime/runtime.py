@@ -191,7 +191,7 @@ class Runtime:
 
     # --- waiting calls: decisions of a person or another program
 
-    async def resolve(self, key: str, value: Any = None) -> Resolved:
+    async def resolve(self, key: str, value: object = None) -> Resolved:
         """Complete the call or event that a key was taken for. The first to resolve it wins.
 
         Raises:
@@ -230,7 +230,7 @@ class Runtime:
         """
         return await self._open_parts().inbox.expire(key)
 
-    async def signal(self, key: str, payload: Any = None) -> int:
+    async def signal(self, key: str, payload: object = None) -> int:
         """Send a signal to a call, and return how many of this name it was sent so far.
 
         Raises:
@@ -321,7 +321,7 @@ class Runtime:
         """
         return await find_schedule(self._open_parts().background, id)
 
-    async def occur(self, topic: str, payload: Any = None, *, key: str | None = None) -> list[Run]:
+    async def occur(self, topic: str, payload: object = None, *, key: str | None = None) -> list[Run]:
         """Report an occurrence: every trigger of its topic that matches starts its tool. Return these runs.
 
         With a key it occurs once: said again with the same payload, nothing starts, and the same runs are returned.

@@ -87,15 +87,19 @@ async def open_storage(
         store = crash_seams.store(store)
     journal = StoreJournal(store.journal, clock)
     # With a store for calls only, the services of sessions are in memory.
-    services: BackgroundStores | None = getattr(store, "services", None)
-    keys = master_key or default_keys(None if services is None else getattr(store, "path", None))
-    fingerprints = None if services is None else getattr(store, "fingerprints", None)
+    services = store.services
+    if master_key is not None:
+        keys = master_key
+    elif services is None:
+        keys = default_keys(None)
+    else:
+        keys = default_keys(store.path, lasting=True)
     return Storage(
         effects=JournaledController(store.journal, store.waits, clock),
         new_journal=lambda: journal,
         stores=in_memory.get if services is None else lambda: services,
         durable=services is not None,
-        vault=Vault(keys) if fingerprints is None else Vault(keys, fingerprints),
+        vault=Vault(keys, None if services is None else store.fingerprints),
         memory=in_memory,
         store=store,
         journal=journal,

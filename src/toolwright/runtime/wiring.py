@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from toolwright.app_options import AppSettings, OpenOptions
 from toolwright.background.background import Background
@@ -60,7 +59,7 @@ def wire(
     storage: Storage,
     clock: Clock,
     lifespan: LifespanTask | None,
-    deps: Any,
+    deps: object,
 ) -> Parts:
     """Make the parts of a runtime, each with the parts that it uses."""
     policy, quotas, call_log = app.policy or Policy(), app.quotas or Quotas(), options.get("call_log")

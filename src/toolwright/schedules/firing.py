@@ -10,6 +10,7 @@ from functools import cached_property
 from toolwright import jsonx
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
+from toolwright.log_fields import log_fields
 from toolwright.schedules.misfires import Due, due_now
 from toolwright.schedules.misfires import Firing as Instant
 from toolwright.stores.contracts.background_run import Registration, new_run_id
@@ -58,7 +59,12 @@ class Scheduler:
             due = due_now(schedule.timing, schedule.next_at, now, schedule.misfire)
         except ScheduleError as error:  # such as a zone that this machine does not know
             self._unfit.add(schedule.id)
-            log.warning("The schedule %r is not fired by this worker until it is restarted: %s", schedule.id, error)
+            log.warning(
+                "The schedule %r is not fired by this worker until it is restarted: %s",
+                schedule.id,
+                error,
+                extra=log_fields("schedule.not_fired", schedule_id=schedule.id, session=schedule.session),
+            )
             return False
         await self._store.fire(schedule.id, schedule.next_at, _firings(schedule, due, now), due.next, now, self._limits)
         return True

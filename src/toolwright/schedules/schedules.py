@@ -44,7 +44,7 @@ from toolwright.tools.registry import Snapshot, find
 class ScheduleHandle:
     """A schedule, to be paused, resumed, run now and cancelled. It shows the schedule as it was last read.
 
-    `origin` says who uses the handle, and what that one may do. `tools` are those that the schedule may start here.
+    `origin` is the user of the handle, with its permissions. `tools` are those that the schedule may start here.
     """
 
     def __init__(
@@ -223,8 +223,7 @@ class Schedules:
             RunError: the tool cannot run in the background, or its arguments are not usable.
         """
         shared, session, origin = self._background.shared, self._session, self._origin
-        found, now = backgroundable(session.all_tools(), tool, origin.policy), shared.clock.now()
-        session.require_in_every_process(found)
+        found, now = backgroundable(session, tool, origin.policy), shared.clock.now()
         with in_words_of_a_program():
             timing = read_form(cron=cron, at=at, timezone=timezone)
         arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides)))
@@ -255,15 +254,15 @@ class Schedules:
             overlap=policies[1],
             next_at=next_at,
             created_at=now,
-            provenance=provenance_of(origin, session.id),
-            authority=shared.rules.write(origin),
+            provenance=jsonx.decode(provenance_of(origin, session.id)),
+            authority=session.written_authority(origin),
         )
         await self._store.add(schedule, origin.policy.schedules_per_session, mark)
         self._background.poke()
         return self._handle(schedule if id is None else await self._own(id))
 
     async def list(self, *, active: bool = False) -> builtins.list[ScheduleHandle]:
-        """The schedules of the session, the oldest first: all, or those that are not finished."""
+        """The schedules of the session, the oldest first: all, or only the unfinished ones."""
         return [self._handle(schedule) for schedule in await self._store.list(self._session.id, active=active)]
 
     async def get(self, id: str) -> ScheduleHandle:

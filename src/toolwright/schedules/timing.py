@@ -82,7 +82,7 @@ def latest_due(timing: Timing, after: float, until: float) -> float | None:
 def _next_time(cron: str, zone: ZoneInfo, second: int) -> int | None:
     """The next instant of an expression that names times of the day."""
     for wall in walls(cron, _wall(zone, second)):
-        # When an hour comes again, the times in it lie ahead on the wall and were reached all the same.
+        # When an hour comes again, the times in it lie ahead on the wall clock, but were reached before.
         if (reached := _reached(zone, wall)) > second:
             return reached
     return None

@@ -153,6 +153,8 @@ class SessionCore:
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._run_offer = Offer(policy.defer_tools_from, shared.late_capabilities)
         self._late: tuple[Capability, ...] = ()
+        self.has_own_tools = False
+        """True when the session has tools that other processes on the same store do not have; `all_tools` looks."""
         self._secrets_read = False
         self._bodies: dict[str, tuple[Tool, Tool]] = {}  # tools with a body for runs, and as runs run them
         self._loops = LoopWatch()
@@ -182,6 +184,7 @@ class SessionCore:
     def _use_policy(self, policy: Policy) -> None:
         self.policy = policy
         self._program_origin: Origin | None = None
+        self._program_authority = b""
         self._authorities: dict[bytes, tuple[Policy, ...]] = {}
         self._run_policy = policy if policy.continue_on_failure else policy.but(continue_on_failure=True)
         self._contexts_under.clear()
@@ -257,7 +260,7 @@ class SessionCore:
         context = self._make_context(self._run_policy, environment, (), restrictions, self.environment.channel)
         batch = Batch(
             [call],
-            self._with_body(run.tools, run.tool),
+            run.tools if run.tool is None or run.tool.background_body is None else self._with_body(run.tools, run.tool),
             context,
             scope=run.scope,
             started_by=run.started_by,
@@ -268,7 +271,7 @@ class SessionCore:
         return batch.start()
 
     def read_authority(self, stored: bytes) -> tuple[Policy, ...]:
-        """The restrictions that were stored with a background run of the session.
+        """The restrictions that were stored with a background run of the session, beside those of its policy.
 
         Raises:
             PolicyError: they cannot be read, such as when a rule with a function is not known here.
@@ -277,8 +280,10 @@ class SessionCore:
         if found is None:
             if len(self._authorities) >= MOST_CONTEXTS:
                 self._authorities.clear()
-            found = self.shared.rules.read(stored, (self.policy, self.shared.policy))
-            self._authorities[stored] = found
+            own = self.policy.authority
+            read = self.shared.rules.read(stored, (self.policy, self.shared.policy))
+            # The policy of the session holds for its runs anyway.
+            found = self._authorities[stored] = tuple(policy for policy in read if policy != own)
         return found
 
     def recovering(self, intents: list[Intent], scope: str, authority: bytes | None) -> Batch:
@@ -409,19 +414,18 @@ class SessionCore:
     def all_tools(self) -> Snapshot:
         """The tools of the session."""
         offer, tools = self._offer, self.tools.snapshot()
-        return offer.completed if tools is offer.seen else offer.complete(tools)
+        if tools is not offer.seen:
+            self.has_own_tools = self.shared.durable and tools is not self.shared.tools.snapshot()
+            offer.complete(tools)
+        return offer.completed
 
     def tools_of_runs(self) -> Snapshot:
         """The tools of its background runs: those of the app, where another process may run them."""
-        offer, tools = self._offer, self.tools.snapshot()
-        if self.shared.durable and tools is not (of_app := self.shared.tools.snapshot()):
-            offer, tools = self._run_offer, of_app
-        return offer.completed if tools is offer.seen else offer.complete(tools)
+        tools = self.all_tools()
+        return self._run_offer.complete(self.shared.tools.snapshot()) if self.has_own_tools else tools
 
-    def _with_body(self, tools: Snapshot, tool: Tool | None) -> Snapshot:
+    def _with_body(self, tools: Snapshot, tool: Tool) -> Snapshot:
         """Tools with one of them as a background run runs it; the calls that it makes run the tools as they are."""
-        if tool is None or tool.background_body is None:
-            return tools
         known = self._bodies.get(tool.name)
         if known is None or known[0] is not tool:
             known = self._bodies[tool.name] = tool, tool.in_background()
@@ -436,15 +440,13 @@ class SessionCore:
         return SessionCatalogue(self._offer, self.all_tools(), kv)
 
     def require_in_every_process(self, tool: Tool) -> None:
-        """Refuse a background run of a tool that only this process has.
+        """Refuse a background run of a tool that only this process has, in a session that has such tools.
 
         Raises:
             RunError: the tool is the session's own, and the store is shared.
         """
-        of_app = self.shared.tools.snapshot()
-        found = of_app.get(tool.definition.name)
-        differs = found is None or found.definition.id != tool.definition.id
-        if differs and self.shared.durable and self.tools.snapshot() is not of_app:
+        found = self.shared.tools.snapshot().get(tool.definition.name)
+        if self.has_own_tools and (found is None or found.definition.id != tool.definition.id):
             raise RunError(
                 f"Tool {tool.name!r} belongs to session {self.id!r} in this process only, and a run may continue "
                 "in another; give the tool to the app: App(tools=[...])",
@@ -492,6 +494,10 @@ class SessionCore:
         files = self._services(Marks(call), self.policy).files if known else self.services.files
         return await save_output(files, call, text)
 
+    def runs(self) -> RunsClient:
+        """The client of its background runs, for the program."""
+        return self.background.runs(self, Unmarked(), self.origin(), None)
+
     def origin(self) -> Origin:
         """The program, under the policy of the session; or the call that asks, if a tool uses the session."""
         lifetime = self.shared.lifetime
@@ -501,7 +507,12 @@ class SessionCore:
             return program_origin(self.policy, self._restrictions)
         if self._program_origin is None:
             self._program_origin = program_origin(self.policy, self._restrictions)
+            self._program_authority = self.shared.rules.write(self._program_origin)
         return self._program_origin
+
+    def written_authority(self, origin: Origin) -> bytes:
+        """The authority that what an origin starts in the session is stored with."""
+        return self._program_authority if origin is self._program_origin else self.shared.rules.write(origin)
 
     # --- sessions that its calls open
 
@@ -597,7 +608,7 @@ class ChildSession(SessionState):
             )
         return await self._core.run_batch(calls, scope, {})
 
-    async def call(self, name: str, /, **arguments: Any) -> ToolOutcome:
+    async def call(self, name: str, /, **arguments: object) -> ToolOutcome:
         """Run one tool in the child."""
         (outcome,) = await self.run_batch([ToolCall(name=name, arguments=arguments)])
         return outcome

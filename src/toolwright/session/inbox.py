@@ -140,7 +140,7 @@ class Inbox:
         if always is None:
             return await self._settle(named, resolution)
         if named.kind != "approval":
-            raise ToolwrightError("What a crash cut off is decided each time; leave out always=")
+            raise ToolwrightError("A call that a crash cut off is decided each time; leave out always=")
         asked = await self._asked(named)
         remembered = None if asked is None else remember(asked, effect, always, resolution)
         return _shown(await self._controller.resolve(named, resolution, remembered))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from weakref import WeakValueDictionary
 
 from toolwright.calls.hooks import Hooks, Projector
@@ -18,7 +17,7 @@ from toolwright.tools.registry import ToolSource
 from toolwright.tools.tool import Tool
 
 
-def require_session_id(session_id: Any) -> None:
+def require_session_id(session_id: object) -> None:
     """Refuse a value that cannot be the id of a session.
 
     Raises:

@@ -27,7 +27,6 @@ from toolwright.session.services.resources import Resources
 from toolwright.session.tool_catalogue import SessionCatalogue
 from toolwright.tools.background_protocols import (
     RunClient,
-    RunsClient,
     ScheduleClient,
     ScheduleOptions,
     SchedulesClient,
@@ -143,7 +142,7 @@ class Session:
             RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         await self._core.know_secrets()
-        return await self._runs.spawn(tool, args, **options)
+        return await self._core.runs().spawn(tool, args, **options)
 
     async def track(
         self,
@@ -171,11 +170,11 @@ class Session:
             RunError: there are too many tracked runs, or something is not usable.
         """
         await self._core.know_secrets()
-        return await self._runs.track(name, input, title=title, signal_on_completion=signal_on_completion, id=id)
+        return await self._core.runs().track(name, input, title=title, signal_on_completion=signal_on_completion, id=id)
 
     async def runs(self, *, active: bool = False) -> list[RunClient]:
         """The background runs of the session, the newest first: all, or only the unfinished ones."""
-        return await self._runs.list(active=active)
+        return await self._core.runs().list(active=active)
 
     async def run(self, id: str) -> RunClient:
         """The handle of a background run of this session, or of a run that was granted to it.
@@ -183,7 +182,7 @@ class Session:
         Raises:
             RunError: there is none, or it belongs to another session.
         """
-        return await self._runs.get(id)
+        return await self._core.runs().get(id)
 
     async def schedule(
         self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[ScheduleOptions]
@@ -229,10 +228,6 @@ class Session:
     async def triggers(self) -> list[Trigger]:
         """The triggers of the session, the oldest first."""
         return await self._triggers.list()
-
-    @property
-    def _runs(self) -> RunsClient:
-        return self._core.background.runs(self._core, Unmarked(), self._core.origin(), None)
 
     @property
     def _schedules(self) -> SchedulesClient:
@@ -296,7 +291,7 @@ class Session:
 
     # --- connections
 
-    async def connect(self, provider: str, *, detail: Any = None) -> Connection:
+    async def connect(self, provider: str, *, detail: object = None) -> Connection:
         """Record that the session is connected to a provider. Calls that wait for it continue, in every process.
 
         A call that ended because the connection was missing runs when you submit it again.

@@ -27,8 +27,8 @@ POINTS = (
     "after the outcome is written",
     "before the intent is taken back",
     "after the intent is taken back",
-    "before the call is let go",
-    "after the call is let go",
+    "before the call is released",
+    "after the call is released",
     "before an effect is written",
     "after an effect is written",
     "before a wait begins",
@@ -51,8 +51,8 @@ RUN_POINTS = (
     "after the leases are renewed",
     "before runs are claimed",
     "after runs are claimed",
-    "before what runs did is written",
-    "after what runs did is written",
+    "before the reports of runs are written",
+    "after the reports of runs are written",
     "before the end of a run is written",
     "after the end of a run is written",
     "before runs are handed back",
@@ -70,10 +70,10 @@ JOURNAL_VERBS = {
     "finish": "the outcome is written",
     "finish_all": "the outcome is written",
     "forget": "the intent is taken back",
-    "release": "the call is let go",
+    "release": "the call is released",
     "keep": "an effect is written",
 }
-"""What the verbs of a journal do, in the words of the points around them."""
+"""The verbs of a journal, in the words of the points around them."""
 
 WAIT_VERBS = {
     "open_wait": "a wait begins",
@@ -85,7 +85,7 @@ RUN_VERBS = {
     "register": "a run is registered",
     "renew": "the leases are renewed",
     "claim": "runs are claimed",
-    "report": "what runs did is written",
+    "report": "the reports of runs are written",
     "finish": "the end of a run is written",
     "hand_back": "runs are handed back",
     "leave": "the worker leaves",
@@ -167,7 +167,7 @@ class CrashingCommits:
         return commit_alone
 
     def committed(self) -> None:
-        """The transaction is on the disk, and nobody has heard of it."""
+        """The transaction is on the disk, and not yet reported."""
         crash_point("after a commit")
 
 

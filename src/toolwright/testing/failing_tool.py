@@ -30,7 +30,7 @@ def failing_tool(
         input_schema: the schema of its arguments, where the test needs one.
     """
 
-    async def fail(arguments: Any) -> None:
+    async def fail(arguments: object) -> None:
         if unexpected:
             raise RuntimeError(message)
         raise ToolError(message, category=category, code=code, retry=retry)

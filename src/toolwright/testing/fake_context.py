@@ -1,7 +1,8 @@
-"""A `ToolContext` for unit tests of tools, without a runtime. Owns what it records, and what a test gives it.
+"""A `ToolContext` for unit tests of tools, without a runtime. Owns its records, and the answers that a test gives it.
 
 The services of the session (`ctx.files`, `ctx.kv` and the others) are the real ones over a database in memory: they
-refuse what they refuse in production. All else is recorded or answered here: nothing waits, and no call is journaled.
+refuse the same requests as in production. All else is recorded or answered here: nothing waits, and no call is
+journaled.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from toolwright.effects.effect import Effect, require_same_input
 from toolwright.effects.wait_keys import expired
 from toolwright.errors import ToolwrightError
 from toolwright.limited_children import ChildPool
+from toolwright.log_fields import log_fields
 from toolwright.session.children import SessionState
 from toolwright.session.secrets.master_keys import GivenKeys
 from toolwright.session.secrets.redactor import KnownSecrets
@@ -84,13 +86,13 @@ class Emitted(NamedTuple):
 
 @dataclass
 class Recorded:
-    """What a tool did with its context, in the order in which it did it."""
+    """The actions of a tool on its context, in their order."""
 
     progress: list[Progress] = field(default_factory=list)
     statuses: list[str] = field(default_factory=list)
     output: list[Output] = field(default_factory=list)
     events: list[Emitted] = field(default_factory=list)
-    """What the tool emitted."""
+    """The events that the tool emitted."""
     steps: list[str] = field(default_factory=list)
     """The names of the steps whose function ran. A step that an earlier attempt finished does not run again."""
     sleeps: dict[str, float] = field(default_factory=dict)
@@ -100,13 +102,14 @@ class Recorded:
     calls: list[ToolCall] = field(default_factory=list)
     """The calls of other tools."""
     questions: list[ModelRequest] = field(default_factory=list)
-    """What the model was asked."""
+    """The requests to the model."""
     refused_by: list[str] = field(default_factory=list)
-    """The rules by which the tool refused what its script did."""
+    """The rules by which the tool refused an action of its script."""
 
 
 class HostServices(Protocol):
-    """What the program has of the session, and a tool has not: it writes messages of users and read-only files."""
+    """The program's side of the session, which a tool does not have: it writes messages of users and read-only
+    files."""
 
     @property
     def files(self) -> FilesClient: ...
@@ -126,7 +129,7 @@ class HostServices(Protocol):
     @property
     def resources(self) -> ResourcesClient: ...
 
-    async def connect(self, provider: str, detail: Any = None) -> None:
+    async def connect(self, provider: str, detail: object = None) -> None:
         """Connect the session to a provider, so that `ctx.connections` has it."""
         ...
 
@@ -135,26 +138,38 @@ class FakeContext(ToolContext[Deps]):
     """A `ToolContext` that works without a runtime; give it to the function of a tool.
 
     ```python
-    ctx = FakeContext(deps=shop, answers={"paid": {"by": "card"}})
-    assert await order(ctx, item="tea") == "ordered"
-    assert ctx.recorded.statuses == ["Ordering"]
+    from toolwright import ToolContext, tool
+    from toolwright.testing import FakeContext
+
+
+    @tool
+    async def order(ctx: ToolContext[dict[str, int]], item: str) -> str:
+        await ctx.status("Ordering")
+        paid = await ctx.wait(ctx.event_key("paid"))
+        return f"{item} for {ctx.deps[item]}, by {paid['by']}"
+
+
+    async def test_an_order_is_paid():
+        ctx = FakeContext(deps={"tea": 3}, answers={"paid": {"by": "card"}})
+        assert await order(ctx, item="tea") == "tea for 3, by card"
+        assert ctx.recorded.statuses == ["Ordering"]
     ```
 
-    `recorded` has what the tool reported, emitted, slept and called. `host` is the program's side of the session: use
-    it to write files, messages and secrets before the tool runs, and to read them afterwards. `cancel()` makes
+    `recorded` has the tool's reports, events, sleeps and calls. `host` is the program's side of the session: use it to
+    write files, messages and secrets before the tool runs, and to read them afterwards. `cancel()` makes
     `ctx.cancelled` true. `next_attempt()` is the context of the same call when it runs again.
 
     Nothing waits: a sleep moves `clock` and returns, and a wait takes the answer that was given for it. A step runs its
-    function and gives what it returned, after a way through JSON as in a runtime.
+    function and returns its value, converted through JSON as in a runtime.
 
     Args:
         tool: the tool, or its name. With the tool itself, `ctx.emit` is checked by the events that it declares.
-        deps: what `ctx.deps` gives.
+        deps: the value of `ctx.deps`.
         answers: the values of `ctx.wait`, by the name of the event; a `Failure` rejects it. A wait without one fails
             as expired if it has a deadline.
-        signals: what `ctx.receive` gives, by the name of the signal, one after the other.
+        signals: the values of `ctx.receive`, by the name of the signal, one after the other.
         steps: values of steps that an earlier attempt finished: their functions do not run.
-        outcomes: what other tools give to `ctx.call` and `ctx.run_batch`, by name: a value, a `Failure`, a
+        outcomes: the results of other tools for `ctx.call` and `ctx.run_batch`, by name: a value, a `Failure`, a
             `ToolOutcome`, or a function that takes the arguments and returns one of these.
         model: what answers `ctx.complete`: a `ModelClient`, or a function that takes the request.
         doubles: your own doubles of what needs a runtime: "runs", "schedules", "triggers", "catalogue",
@@ -183,7 +198,7 @@ class FakeContext(ToolContext[Deps]):
         max_attempts: int = 1,
         source: CallSource = "model",
         parent_call_id: str | None = None,
-        prepared: Any = None,
+        prepared: object = None,
         cancelled: bool = False,
     ) -> None:
         name = tool if isinstance(tool, str) else tool.name
@@ -219,7 +234,7 @@ class FakeContext(ToolContext[Deps]):
 
     @property
     def host(self) -> HostServices:
-        """The session as the program has it, to arrange what the tool finds and to look at what it left."""
+        """The session as the program has it, to prepare data for the tool and to look at its changes."""
         return self._fake.host
 
     def cancel(self) -> None:
@@ -255,7 +270,7 @@ class FakeContext(ToolContext[Deps]):
 
 
 class _FakeServices:
-    """`CallServices` that records, and answers with what the test gave."""
+    """`CallServices` that records, and answers with the values of the test."""
 
     given_deps: Any
     answers: dict[str, Any]
@@ -319,7 +334,7 @@ class _FakeServices:
     def report_output(self, stream: str, text: str) -> None:
         self._recorded.output.append(Output(stream, text))
 
-    async def emit(self, name: str, payload: Any, key: str | None) -> None:
+    async def emit(self, name: str, payload: object, key: str | None) -> None:
         data = jsonx.encode(payload) if self._tool is None else check_event(self._tool, name, payload)
         self._recorded.events.append(Emitted(name, jsonx.decode(data), key))
 
@@ -401,7 +416,7 @@ class _FakeServices:
 
     # --- steps, sleeps, waits
 
-    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: Any) -> Any:
+    async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object) -> Any:
         self._recorded.steps += [] if name in self.finished else [name]
         return await self._step(name, function, inputs)
 
@@ -409,7 +424,7 @@ class _FakeServices:
         self._take("step", name)
         effect = Effect(self._call, "step", name, _canonical(name, inputs))
         kept = self.finished.get(name)
-        if kept is not None and kept.input:  # what the test gave as finished has no input
+        if kept is not None and kept.input:  # a step that the test gave as finished has no input
             require_same_input(effect, kept)
         if kept is None:
             kept = await self._kept(effect, function, inputs)
@@ -436,7 +451,8 @@ class _FakeServices:
 
     def _failure(self, error: Exception) -> Failure:
         if self._tool is not None:
-            return raised(self._tool, self._name, self._call.call_id, error)
+            call_id, fields = self._call.call_id, log_fields("call.raised", call_id=self._call.call_id, tool=self._name)
+            return raised(self._tool, self._name, call_id, error, fields)
         return failure_told_by(self._name, error) or internal(error)
 
     async def sleep(self, name: str, seconds: float) -> None:
@@ -518,7 +534,7 @@ class _FakeHost:
         self.attachments = services.attachments
         self.resources = services.resources
 
-    async def connect(self, provider: str, detail: Any = None) -> None:
+    async def connect(self, provider: str, detail: object = None) -> None:
         await self._stores.connections.set_connection(
             self._id, require_provider(provider), to_detail(provider, detail), self._clock.now(), MOST_CONNECTIONS
         )
@@ -531,7 +547,7 @@ def _canonical(name: str, inputs: tuple[Any, ...]) -> bytes:
         raise ToolwrightError(f"The inputs of step {name!r} have no JSON form: {error}") from error
 
 
-def _recorded_step(name: str, value: Any, given: bytes = b"") -> Kept:
+def _recorded_step(name: str, value: object, given: bytes = b"") -> Kept:
     try:
         return Kept(f"step:{name}", given, 0.0, True, jsonx.encode(value), None)
     except Exception:  # a value may have code of its own for its JSON form
@@ -539,7 +555,7 @@ def _recorded_step(name: str, value: Any, given: bytes = b"") -> Kept:
         return Kept(f"step:{name}", given, 0.0, True, b"null", Failure(code="unserialisable_result", message=message))
 
 
-def _answer(given: Any) -> Any:
+def _answer(given: object) -> Any:
     if isinstance(given, Failure):
         error = ToolError(given.message)
         error.failure = given

@@ -1,4 +1,4 @@
-"""Programs in processes of their own. Owns starting them, talking to them, and their end; not why that is done."""
+"""Programs in processes of their own. Owns starting them, talking to them, and their end; not the reason for that."""
 
 from __future__ import annotations
 

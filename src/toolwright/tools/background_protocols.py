@@ -131,7 +131,7 @@ class RunClient(Protocol):
         """Send a signal, which its tool takes by `ctx.receive(name)`."""
         ...
 
-    async def append(self, name: str, payload: Any = None, *, key: str | None = None, tell: bool = False) -> int:
+    async def append(self, name: str, payload: object = None, *, key: str | None = None, tell: bool = False) -> int:
         """Append an event of the host's own to it, while it is not over; with `tell`, a message to the session, too."""
         ...
 
@@ -149,7 +149,7 @@ class RunClient(Protocol):
         """Report the progress of a tracked run; False when it is finished."""
         ...
 
-    async def finish(self, value: Any = None, *, summary: str | None = None) -> bool:
+    async def finish(self, value: object = None, *, summary: str | None = None) -> bool:
         """End a tracked run with a value; False when it was finished already."""
         ...
 

@@ -46,7 +46,7 @@ RESERVED_EVENTS = frozenset(
         "waiting",
     }
 )
-"""The events that every process has, so that no tool declares one of these names."""
+"""The events that every run has, so that no tool declares one of these names."""
 _EVENT = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
@@ -209,7 +209,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
             return cls(**given)
         except (TypeError, ValueError, LookupError, AttributeError, PolicyError) as error:
             raise ToolDefinitionError(
-                f"{told!r:.200} is not the JSON form of a tool's definition ({error}); give what to_json returned"
+                f"{told!r:.200} is not the JSON form of a tool's definition ({error}); give the result of to_json"
             ) from error
 
     def _check(self) -> None:

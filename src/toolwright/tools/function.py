@@ -97,7 +97,7 @@ def _declare(function: object, name: str | None, description: str | None, option
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise ToolDefinitionError(
             f"Tool {name or _name_of(function)!r} is a generator, and a tool gives one value; return a list, "
-            "and report what comes in between by ctx.output"
+            "and report intermediate results by ctx.output"
         )
     declaration = ToolDeclaration(function, name, description, options, capture_locals(2))
     if is_unbound_method(function):
@@ -277,7 +277,7 @@ def tools_of(instance: object) -> list[Tool]:
     names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
     found = [as_tool(getattr(instance, name)) for name in names if _is_declared(inspect.getattr_static(kind, name))]
     if not found:
-        raise ToolDefinitionError(f"{instance!r:.200} has no method under @tool; decorate those that are tools")
+        raise ToolDefinitionError(f"{instance!r:.200} has no method under @tool; decorate the methods that are tools")
     return found
 
 

@@ -260,7 +260,7 @@ def _concurrency(options: ToolOptions, hints: Hints, name: str) -> Concurrency:
     claims = key is not None or bool(reads) or bool(writes)
     if (exclusive and (parallel or claims)) or (parallel and claims):
         raise ToolDefinitionError(
-            f"Tool {name!r} says more than one of exclusive, parallel, and key/reads/writes; keep the one that holds"
+            f"Tool {name!r} has more than one of exclusive, parallel, and key/reads/writes; keep one of them"
         )
     if parallel is None:
         parallel = hints.readonly and not exclusive and not claims

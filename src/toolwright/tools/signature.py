@@ -74,7 +74,7 @@ class Signature:
 
 
 class Returned(NamedTuple):
-    """What a return annotation says of a tool's value. Without a schema, any value is fine."""
+    """The output schema of a return annotation. Without a schema, any value is fine."""
 
     schema: dict[str, Any] | None = None
     exact: type | None = None
@@ -141,7 +141,7 @@ def read_return(function: Callable[..., Any], names: Names, *, owner: str) -> Re
         hint = resolve_annotation(annotation, names)
     except (NameError, AttributeError) as error:
         raise UnresolvedAnnotation(
-            f"Tool {owner!r} returns {annotation!r}, which can not be found ({error}); define or import the type"
+            f"Tool {owner!r} returns {annotation!r}, which cannot be found ({error}); define or import the type"
         ) from None
     except Exception:  # An annotation is a user's expression, and a wrong one says nothing.
         return Returned()
@@ -219,7 +219,7 @@ def _hint(parameter: inspect.Parameter, names: Names, owner: str) -> object:
         ) from None
     except Exception as error:  # An annotation is a user's expression, and can fail in any way.
         raise ToolDefinitionError(
-            f"{where} annotated {parameter.annotation!r}, which is no type ({_reason(error)}); annotate it with one."
+            f"{where} annotated {parameter.annotation!r}, which is not a type ({_reason(error)}); annotate it with one."
         ) from None
     if _names_generator(hint):
         raise ToolDefinitionError(f"{where} that is a generator, and a model gives a list; annotate it as list[...].")

@@ -52,7 +52,7 @@ def restore(step: str, function: Callable[..., object], value: object) -> object
         return rebuild(value)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise ToolError(
-            f"The value of step {step!r} does not fit the return type of its function; return what the annotation says",
+            f"The value of step {step!r} does not fit the return type of its function; return that type",
             code="step_type",
             detail=str(error) if isinstance(error, msgspec.ValidationError) else type(error).__name__,
         ) from error

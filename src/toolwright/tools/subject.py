@@ -38,7 +38,7 @@ MakeSubject = Callable[[dict[str, Any], SessionView], "Subject | str | Awaitable
 """Takes the arguments of a call as others may see them, and its session, which can only be read."""
 
 
-def subject_of(definition: ToolDefinition, arguments: Any) -> Subject:
+def subject_of(definition: ToolDefinition, arguments: object) -> Subject:
     """The subject of a call by the definition of its tool: its script, the path it claims, or the tool itself."""
     given = arguments if isinstance(arguments, Mapping) else {}
     if definition.script is not None and isinstance(script := given.get(definition.script), str):

@@ -361,8 +361,8 @@ def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) ->
     if definition.isolation == "process" and "deps" in needs:
         raise ToolDefinitionError(
             f"Tool {definition.name!r} takes ToolContext[...] with the dependencies of its app, and has "
-            "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and make "
-            "what it needs in the tool"
+            "isolation='process', where they are not; drop the isolation, or annotate the plain ToolContext and "
+            "create the dependencies in the tool"
         )
 
 
@@ -412,7 +412,7 @@ def _takes(function: Callable[..., Any], count: int, *, unknown: bool = True) ->
 
 
 def _output_check(definition: ToolDefinition, *, at_first_use: bool) -> OutputCheck | None:
-    """What a value is checked by before it is an outcome. A schema that is known to be valid is compiled when it is
+    """The check of a value before it becomes an outcome. A schema that is known to be valid is compiled when it is
     first used: most values of such tools need no check."""
     schema = definition.output_schema
     if schema is not None:
@@ -426,7 +426,7 @@ def _output_check(definition: ToolDefinition, *, at_first_use: bool) -> OutputCh
             return compiled[0](payload)
 
         return check
-    # What is kept in a file takes the whole way of an outcome, as a value that is checked does.
+    # Output that goes to a file takes the full path of an outcome, as a checked value does.
     return _fits_always if definition.hints.persist_output else None
 
 

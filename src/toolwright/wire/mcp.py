@@ -1,8 +1,8 @@
 """The Model Context Protocol. Owns `tools/call`, its result and tool listings; does not own connections.
 
-`read_calls`, `write_calls`, `read_results` and `write_results` speak whole JSON-RPC messages, which is
-where MCP has its ids; `read_result` and `write_result` convert a bare `CallToolResult`, which has none. A
-JSON-RPC id is unique within one connection only: who serves several gives each its own scope.
+`read_calls`, `write_calls`, `read_results` and `write_results` use whole JSON-RPC messages, which is where MCP has its
+ids; `read_result` and `write_result` convert a bare `CallToolResult`, which has none. A JSON-RPC id is unique within
+one connection only: a server of several gives each its own scope.
 """
 
 from __future__ import annotations

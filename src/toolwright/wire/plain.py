@@ -151,8 +151,8 @@ def _readers(kind: type[Struct]) -> dict[str, tuple[Callable[[Part], Any], bool]
     }
 
 
-def _reader(name: str, hint: Any) -> Callable[[Part], Any]:
-    """What reads a field of this name and type from its JSON."""
+def _reader(name: str, hint: object) -> Callable[[Part], Any]:
+    """Reads a field of this name and type from its JSON."""
     if name == "at":
         return _instant
     if name == "category":

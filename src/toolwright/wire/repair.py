@@ -47,14 +47,14 @@ _Slots = dict[Asking, list[_Slot]]
 def repair(messages: Sequence[Any], provider: str) -> Repaired:
     """Give every call of a whole history exactly one result, where the provider wants it.
 
-    A call without a result gets one that says that it was interrupted. A result that answers nothing, or
-    answers again, is dropped, but a real one takes the place of one put in by an earlier repair. A result
-    that does not stand directly after the message of its call is moved there; results of one message may be
-    in any order. Ids that are missing or used twice are replaced. A history that needs nothing comes back as
-    it is, and so does one that was repaired before. The input is never changed.
+    A call without a result gets one that says that it was interrupted. A result that answers nothing, or answers again,
+    is dropped, but a real one replaces one of an earlier repair. A result that does not stand directly after the
+    message of its call is moved there; results of one message may be in any order. Ids that are missing or used twice
+    are replaced. A history that needs no repair is returned as it is, and so is one that was repaired before. The input
+    is never changed.
 
-    The history must be whole and at rest: calls that still run have no results either, and results whose
-    calls only the provider remembers (`previous_response_id`) look as if they answered nothing.
+    The history must be complete and at rest: calls that still run have no results either, and results whose calls only
+    the provider remembers (`previous_response_id`) look as if they answered nothing.
 
     Raises:
         ConversionError: the provider has no histories, or a message has another shape.

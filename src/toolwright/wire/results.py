@@ -21,7 +21,7 @@ INTERRUPTED_TEXT = error_text(INTERRUPTED)
 
 
 def interrupted(call_id: str, tool: str) -> ToolOutcome:
-    """The outcome of a call of which nothing is known any more."""
+    """The outcome of a call whose end is unknown."""
     failure = Failure(category="interrupted", code="result_unknown", message=INTERRUPTED, source="runtime")
     return ToolOutcome(call_id=call_id, tool=tool, status="failure", failure=failure, may_have_run=True)
 

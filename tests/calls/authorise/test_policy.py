@@ -92,7 +92,8 @@ async def test_asking_refuses_with_a_clear_message_while_nobody_can_be_asked(ope
         "r",
     )
     assert outcome.failure.message == (
-        "Tool 'act' may not run (rule 'r'): costly; it needs an approval, and nobody is asked here"
+        "Tool 'act' may not run (rule 'r'): costly; it needs approval, and this policy does not wait for one "
+        "(on_ask='deny')"
     )
 
 

@@ -115,10 +115,10 @@ def web_fetch_tool(
         max_bytes: the most that a call may ask for, unpacked.
         image_bytes: pictures above this are described and not shown.
         robots: ask each host's robots.txt, and keep to it.
-        user_agent: what the tool calls itself.
+        user_agent: the name of the tool in its requests.
         resolve: finds the addresses of a host, as text, in place of the machine's resolver.
         clock: where time is read.
-        ssl_context: what TLS trusts, in place of the usual certificate authorities.
+        ssl_context: the certificates that TLS trusts, in place of the usual certificate authorities.
 
     Raises:
         ToolwrightError: a setting is not usable.

@@ -116,7 +116,8 @@ class Reach(Struct, frozen=True):
     def check(self, host: str, found: Sequence[str]) -> list[Address]:
         """The addresses that were found for a host, all of them allowed.
 
-        One that is not spoils the rest: a name with a public and a private address is how a rebinding attack looks.
+        One address that is not allowed refuses all: a name with a public and a private address is how a rebinding
+        attack looks.
 
         Raises:
             ToolError: there is none, or one may not be reached. The model is told its kind, the record the address.

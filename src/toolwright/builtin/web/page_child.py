@@ -114,7 +114,7 @@ def read_page(html: str, form: str, base: str) -> dict[str, Any]:
     from bs4 import BeautifulSoup, Comment
     from markdownify import ATX, MarkdownConverter
 
-    warnings.simplefilter("ignore")  # of text that looks like a URL or like XML; the page is what it is
+    warnings.simplefilter("ignore")  # of text that looks like a URL or like XML; the page is used as it is
     soup = BeautifulSoup(html, "html.parser")
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     for element in soup(_NOT_CONTENT):

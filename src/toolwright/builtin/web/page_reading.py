@@ -33,7 +33,7 @@ class Page(Struct, frozen=True):
 
 
 class Raw(Struct, frozen=True, kw_only=True):
-    """A page as it came. `content_type` is what the server claims; `base` is the URL that its links are relative to."""
+    """A page as it came. `content_type` is the server's claim; `base` is the URL that its links are relative to."""
 
     content: bytes
     content_type: str

@@ -60,7 +60,7 @@ async def mapped(host: str) -> AsyncIterator[None]:
         ) from None
     except httpcore.LocalProtocolError as error:
         raise ToolError(
-            "The URL cannot be sent; check what it is made of.",
+            "The URL cannot be sent; check its characters.",
             category="invalid_arguments",
             code="invalid_url",
             detail=str(error)[:500],

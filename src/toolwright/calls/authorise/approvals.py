@@ -1,7 +1,7 @@
-"""A person's leave. Owns what is asked and what an answer means for the call; does not own when a call must ask.
+"""A person's approval. Owns the request and the meaning of an answer for the call; does not own when a call must ask.
 
-A request is bound to the exact arguments of one call: its key names the call and what it would be run with. It is kept
-like any wait, so that it survives a restart, and whoever answers first decides.
+A request is bound to the exact arguments of one call: its key names the call and its arguments. It is stored like any
+wait, so that it survives a restart, and the first answer decides.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.active_call import call_fields
 from toolwright.calls.authorise.argument_patterns import decides
 from toolwright.calls.execute.exception_failures import invalid
 from toolwright.calls.hooks import invoke
@@ -50,9 +51,9 @@ _VERDICTS: dict[str, Verdict] = {
 
 
 class Approval(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person. `key` is what to approve or deny it by; instants are seconds since the epoch.
+    """A call that waits for a person. `key` is used to approve or deny it; instants are seconds since the epoch.
 
-    `cause` is "policy" for a call that may not run without leave, "crash" for one that was cut off and may have run.
+    `cause` is "policy" for a call that may not run without approval, "crash" for one that was cut off and may have run.
     """
 
     key: str
@@ -67,9 +68,10 @@ class Approval(Struct, frozen=True, kw_only=True):
     requested_at: float
     deadline: float | None
     decision: Decision | None = None
-    """What was decided; None while it waits."""
+    """The decision; None while it waits."""
     subject: Subject | None = None
-    """What the call would run or touch, such as its script and directory, to be shown to whoever decides."""
+    """The command, file or tool of the call, such as its script and directory, to be shown to the person who
+    decides."""
     number: int | None = None
     """Its place among the decisions of the store: `runtime.decisions(before=number)` gives older ones."""
 
@@ -79,7 +81,7 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 class Question(Struct, frozen=True):
-    """What is asked about a call: by which rule, why, and for how long."""
+    """A request about a call: by which rule, why, and for how long."""
 
     kind: WaitKind
     name: str
@@ -106,7 +108,7 @@ def asked_by(wait: Wait) -> tuple[str, str | None]:
 
 
 async def ask_approval(run: ActiveCall, question: Question) -> Failure | None:
-    """Ask for leave to run a call, and wait for the answer: None to go on, perhaps with other arguments."""
+    """Ask for approval of a call, and wait for the answer: None to continue, perhaps with other arguments."""
     assert run.tool is not None
     env, call = run.env, enter(run)
     if question.kind == "approval":
@@ -144,7 +146,7 @@ async def put_question(run: ActiveCall, question: Question, opened: Opened) -> R
 
 
 async def _subject(run: ActiveCall, tool: Tool, shown: object) -> Any:
-    """What a call is about, as plain data: as its tool says, or by its definition where that fails."""
+    """The subject of a call, as plain data: from its tool, or from its definition where that fails."""
     found = subject_of(tool.definition, shown)
     if tool.subject is not None and isinstance(shown, dict):
         try:
@@ -153,8 +155,13 @@ async def _subject(run: ActiveCall, tool: Tool, shown: object) -> Any:
             found = Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
         except StoreError:
             raise
-        except Exception as error:  # the tool's code: a person is asked all the same
-            log.error("The subject of call %r could not be told by its tool", run.call_id, exc_info=error)
+        except Exception as error:  # the tool's code: a person is asked nevertheless
+            log.error(
+                "The subject of call %r could not be told by its tool",
+                run.call_id,
+                exc_info=error,
+                extra=call_fields(run, "call.subject_failed"),
+            )
     told = structs.asdict(found)
     return told if run.env.redactor is None else run.env.redactor.value(told)
 
@@ -190,11 +197,11 @@ def why_not(resolution: Resolution) -> str | None:
 
 
 def _edit(run: ActiveCall, arguments: dict[str, Any]) -> Failure | None:
-    """Go on with the arguments that a person gave, which must fit the tool like any."""
+    """Continue with the arguments that a person gave, which must fit the tool like any."""
     assert run.tool is not None
     secret = run.tool.definition.secret
     if secret is not None and is_hidden(arguments.get(secret)):
-        # Whoever decided did not see it, and gives back what stood in its place.
+        # The person did not see it, and gives back its placeholder.
         arguments = {**arguments, secret: jsonx.decode(run.raw).get(secret)}
     before = run.raw
     failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
@@ -220,7 +227,7 @@ def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
             else:
                 tool.validate(given.raw)
         except InvalidArguments as error:
-            # A value that was hidden from the person is put back by the call, and one that was given is not shown.
+            # A value that was hidden from the person is put back by the call, and a new value is not shown.
             about_secret = () if secret is None else ("$", json_path((secret,)))
             problems = [
                 replace(problem, message="the value does not fit", given=HIDDEN)
@@ -239,7 +246,7 @@ def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 
 def _told(resolution: Resolution) -> tuple[Decision, _Said]:
-    """What was decided, and what a person said of the arguments with it."""
+    """The decision, with the person's text about the arguments."""
     said = jsonx.decode(resolution.payload, type=_Said | None) or _Said()
     decision = Decision(
         _VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason, always=said.always is not None
@@ -267,11 +274,11 @@ def interrupted(name: str, reason: str | None = None) -> Failure:
     )
 
 
-# --- for whoever decides
+# --- for the person or program that decides
 
 
 class _Said(Struct, omit_defaults=True):
-    """What a person says with a decision: other arguments, and the pattern of later calls that it holds for."""
+    """The parts of a decision: other arguments, and the pattern of later calls that it applies to."""
 
     arguments: dict[str, Any] | None = None
     always: dict[str, Any] | None = None
@@ -288,7 +295,7 @@ class _Asked(Struct):
 
 
 def to_approval(controller: EffectController, wait: Wait, number: int | None = None) -> Approval:
-    """A wait as the inbox shows it; with its decision and number, where it is over."""
+    """A wait as the inbox shows it; with its decision and number, where it is decided."""
     asked = jsonx.decode(wait.detail, type=_Asked)
     call, decision = wait.key.call, None
     if wait.resolution is not None:
@@ -334,7 +341,7 @@ def approved(
 
 
 def denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:
-    """The resolution that keeps a call from running.
+    """The resolution that denies a call.
 
     Raises:
         ToolwrightError: the pattern has no JSON form.
@@ -351,7 +358,7 @@ def _who(by: object) -> str | None:
 
 def _pattern(pattern: object) -> bytes:
     if not isinstance(pattern, Mapping):
-        raise ToolwrightError(f"always={pattern!r:.200} is no pattern; use a mapping, {{}} for all later calls")
+        raise ToolwrightError(f"always={pattern!r:.200} is not a pattern; use a mapping, {{}} for all later calls")
     try:
         return jsonx.canonical(dict(pattern))
     except (TypeError, ValueError, RecursionError) as error:

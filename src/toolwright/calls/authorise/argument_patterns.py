@@ -2,8 +2,8 @@
 
 A pattern is an object: each of its fields must be among the arguments, equal, or for text matching as a shell-style
 pattern. A path has many spellings (`/data/../etc/passwd`, `/data//x`, `/workspace/data/x`), so where a parameter is a
-path its pattern is matched against the resolved path. What is not known to be a path may be one all the same: to allow
-a call, such a text must not be another spelling of anything. To deny one, any spelling is enough.
+path its pattern is matched against the resolved path. A text that is not declared as a path may be one nevertheless: to
+allow a call, such a text must not be another spelling of anything. To deny one, any spelling is enough.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolwright.tools.claims import resolve_path
 from toolwright.tools.definition import ToolDefinition
 
 _PATH_FORMATS = frozenset(("path", "file-path", "directory-path"))
-"""The formats by which a JSON schema says that a text is a path, as `pathlib.Path` and its like have it."""
+"""The formats by which a JSON schema declares a path, as `pathlib.Path` and similar types have it."""
 _ENCODED = (("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/"))
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _CHAINING = frozenset(";|&$`<>(){}\n\r")
-"""Characters by which a script does more than its first words say."""
+"""Characters by which a script does more than its first words show."""
 
 Match = Callable[[str, str], bool]
 """Whether a pattern, the first, matches a text."""
@@ -58,7 +58,7 @@ def _all_match(
 
 
 def _matches_by_parameter(tool: ToolDefinition, effect: str) -> dict[str, Match]:
-    """How the parameters are matched that the tool says something about."""
+    """How the parameters are matched about which the tool declares something."""
     allows = effect == "allow"
     found: dict[str, Match] = {}
     properties = tool.input_schema.get("properties")
@@ -101,7 +101,7 @@ def _denies_session_path(pattern: str, path: str) -> bool:
 
 
 def _allows_path(pattern: str, path: str) -> bool:
-    """For a path that the tool itself resolves: one that is relative is below a directory that is not known here."""
+    """For a path that the tool itself resolves: a relative path is below a directory that is not known here."""
     shape, given = _lexical(pattern), _lexical(path)
     both = pattern.startswith("/") is path.startswith("/") and not given.startswith("..")
     return both and _as_written(shape, given)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from toolwright.calls.authorise.shell.patterns import Match
 from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
 from toolwright.calls.prepare.prepare import PreparedCall
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Failure, told
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
@@ -20,7 +21,7 @@ log = logging.getLogger("toolwright.calls")
 
 
 class Verdict(Struct, frozen=True):
-    """What was decided about a call, by which rule, and why."""
+    """The decision about a call, by which rule, and why."""
 
     effect: Effect
     rule: str
@@ -28,13 +29,13 @@ class Verdict(Struct, frozen=True):
 
 
 ALLOWED = Verdict("allow", "default")
-"""No rule has anything to say."""
+"""No rule applies."""
 _NEEDS_APPROVAL = Verdict("ask", "approval", "the tool requires approval")
 _SUGGESTS_APPROVAL = Verdict("ask", "approval", "the tool suggests approval, and the policy asks for those too")
 
 
 class BrokenRule(Exception):
-    """The code of a rule raised; the cause says what."""
+    """The code of a rule raised; the cause is its exception."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(rule)
@@ -42,11 +43,11 @@ class BrokenRule(Exception):
 
 
 Test = tuple[Callable[[Request], Any], Verdict]
-"""What a rule asks of a call, and the verdict if the answer is yes."""
+"""The test of a rule for a call, and the verdict if it passes."""
 
 
 class Judge:
-    """Judges calls by a policy, and by the restrictions of whoever started them: the most severe verdict holds.
+    """Judges calls by a policy, and by the restrictions of their starter: the most severe verdict counts.
 
     Rules that look only at the tool are settled once per tool; a call pays for them with one dict look-up.
     """
@@ -106,10 +107,10 @@ class Judge:
         return self._without_rule(tool)
 
     def shell_rules(self, prepared: PreparedCall, *, approved: bool) -> tuple[tuple[ShellRule, ...], ...]:
-        """The rules that hold while the script of an authorised call runs: those of each policy, in their order.
+        """The rules that apply while the script of an authorised call runs: those of each policy, in their order.
 
-        A policy without rules that look into scripts has none. `leave` says that a person let the call run, and so the
-        effects that rules would ask about.
+        A policy without rules that look into scripts has none. `approved` means that a person approved the call, and so
+        the effects that rules would ask about.
         """
         tool = prepared.tool
         assert tool is not None
@@ -138,7 +139,7 @@ class Judge:
             settled = Verdict("deny", "read_only", "the batch is read-only and the tool may change something")
         elif any(rule.depends_on_call for rule in rules):
             tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests(tool)]
-            # What a rule says of the unknown may weigh less, or more, than the rule itself.
+            # The verdict of a rule about the unknown may be less, or more, severe than the rule itself.
             tests.sort(key=lambda each: (-each[0], -SEVERITY[each[1]]))
             settled = tuple(
                 (test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests
@@ -149,7 +150,7 @@ class Judge:
         return settled
 
     def _without_rule(self, tool: Tool) -> Verdict:
-        """What holds for a call that no rule matches."""
+        """The verdict for a call that no rule matches."""
         approval = tool.definition.approval
         if approval == "required":
             return _NEEDS_APPROVAL
@@ -178,16 +179,22 @@ def _because(verdict: Verdict, match: Match) -> Verdict:
 
 
 def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -> Verdict | None:
-    """Let the call go on, end it with the rule that decided, or return what must be asked first.
+    """Let the call continue, end it with the rule that decided, or return the question that must be asked first.
 
-    `leave` says that a person was asked, and let it run: then only a rule that denies it is in its way.
+    `approved` means that a person was asked, and approved it: then only a rule that denies it stops it.
     """
     try:
         verdict = judge.judge(prepared)
     except BrokenRule as broken:
         error = broken.__cause__
         assert error is not None
-        log.error("The rule %r failed for call %r", broken.rule, prepared.call_id, exc_info=error)
+        log.error(
+            "The rule %r failed for call %r",
+            broken.rule,
+            prepared.call_id,
+            exc_info=error,
+            extra=log_fields("call.rule_failed", call_id=prepared.call_id, tool=prepared.name, rule=broken.rule),
+        )
         prepared.decided_by = broken.rule
         prepared.fail(
             Failure(
@@ -210,7 +217,7 @@ def authorise(prepared: PreparedCall, judge: Judge, *, approved: bool = False) -
         return verdict
     reason = f": {verdict.reason}" if verdict.reason else ""
     if verdict.effect == "ask":
-        reason += "; it needs an approval, and nobody is asked here"
+        reason += "; it needs approval, and this policy does not wait for one (on_ask='deny')"
     prepared.fail(
         Failure(
             category="permission_denied",

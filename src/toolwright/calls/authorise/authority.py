@@ -1,4 +1,4 @@
-"""What background work may do. Owns the authority of whoever starts it: judging by it, storing it, reading it again.
+"""The permissions of background work. Owns the authority of its starter: judging by it, storing it, reading it again.
 
 A run, a schedule or a trigger has the restrictions of the call or program that started it: the authority part of its
 policy (`Policy.authority`), and all restrictions that the starter itself was under. They only accumulate. They are
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
 SPAWN_BACKGROUND = "toolwright.builtin.spawn_background"
-"""The id of the tool by which a model starts runs: what it starts has the source of its own call."""
+"""The id of the tool by which a model starts runs: these have the source of the tool's own call."""
 MOST_REFERRED = 1_000
 """How many rules with a function a process remembers exactly. An older one is looked for by its name."""
 _DEFAULTS: dict[str, Any] = {
@@ -47,7 +47,8 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class Origin(Struct, frozen=True, gc=False):
-    """Who starts background work. `policy` has the limits for it, `restrictions` what it may do, `call` who asks."""
+    """The starter of background work. `policy` has the limits for it, `restrictions` its permissions, `call` the
+    calling tool."""
 
     source: CallSource
     policy: Policy
@@ -56,7 +57,7 @@ class Origin(Struct, frozen=True, gc=False):
 
 
 def restrict(restrictions: Sequence[Policy], *more: Policy) -> tuple[Policy, ...]:
-    """Restrictions together with those of further policies; equal ones are kept once."""
+    """Restrictions together with those of further policies; equal ones are stored once."""
     found = list(restrictions)
     for policy in more:
         authority = policy.authority
@@ -66,7 +67,7 @@ def restrict(restrictions: Sequence[Policy], *more: Policy) -> tuple[Policy, ...
 
 
 def origin_of(run: ActiveCall, key: CallKey | None = None) -> Origin:
-    """The origin of what a running call starts. `key` is its identity, where that is known to the journal."""
+    """The origin of background work that a running call starts. `key` is its identity, if the journal knows it."""
     assert run.tool is not None
     source: CallSource = run.source if run.tool.definition.id == SPAWN_BACKGROUND else "tool"
     return Origin(source, run.owner.policy, run.owner.context.authority, key)
@@ -82,14 +83,14 @@ def require_allowed(
     source: CallSource | None = None,
     outright: bool = False,
 ) -> None:
-    """Refuse work that its starter may not start. What needs an approval is asked for where the work runs; `outright`
-    says that it runs where nobody is asked, so that what needs an approval is refused.
+    """Refuse work that its starter may not start. An approval is requested where the work runs; `outright` means that
+    it runs where nobody can be asked, so that work that needs an approval is refused.
 
     Raises:
-        RunRefused: a rule denies it, or it needs an approval that nobody is asked for, or a rule could not be decided.
+        RunRefused: a rule denies it, or it needs an approval and nobody can be asked, or a rule could not be decided.
     """
     entry = PreparedCall()
-    entry.tool, entry.name, entry.call_id = tool, tool.name, id
+    entry.tool, entry.name, entry.call_id = tool, tool.definition.name, id
     entry.arguments = tool.validate(arguments)
     entry.source = source or origin.source
     entry.parent_id = None if origin.call is None else origin.call.call_id
@@ -138,17 +139,17 @@ class RuleBook:
         self._references: dict[int, str] = {}
 
     def write(self, origin: Origin) -> bytes:
-        """The authority that what an origin starts is stored with."""
+        """The stored authority of work that an origin starts."""
         return jsonx.encode(
             {"source": origin.source, "policies": [self._policy(policy) for policy in origin.restrictions]}
         )
 
     def read(self, stored: bytes | None, programs: Iterable[Policy]) -> tuple[Policy, ...]:
-        """The restrictions in what was stored; `programs` are the policies whose rules may be meant by their names.
+        """The stored restrictions; `programs` are the policies whose rules may be meant by their names.
 
         Raises:
             RuleUnknown: a rule with a function is not among theirs.
-            PolicyError: what is stored cannot be used here.
+            PolicyError: the stored data cannot be used here.
         """
         if not stored:
             return ()
@@ -156,7 +157,7 @@ class RuleBook:
         try:
             written = jsonx.decode(stored)["policies"]
         except (jsonx.DecodeError, TypeError, KeyError) as error:
-            raise PolicyError(f"What the run may do was stored in a form that is not known: {error}") from error
+            raise PolicyError(f"The permissions of the run were stored in an unknown form: {error}") from error
         return tuple(
             Policy(
                 rules=[self._rule(rule, rules) for rule in each.get("rules", ())],
@@ -186,7 +187,7 @@ class RuleBook:
         return written
 
     def _refer(self, rule: Rule) -> str:
-        # By the id of the object, which is kept alive here: a function need not be hashable.
+        # By the id of the object, to which this holds a reference: a function need not be hashable.
         reference = self._references.get(id(rule))
         if reference is None:
             reference = self._references[id(rule)] = uuid7()
@@ -221,7 +222,7 @@ class RuleBook:
 
 
 def combine(stored: bytes | None, more: bytes) -> bytes:
-    """What is stored for work that is under both authorities; it has the source of the first."""
+    """The stored authority of work that is under both authorities; it has the source of the first."""
     if not stored:
         return more
     first, second = jsonx.decode(stored), jsonx.decode(more)
@@ -230,7 +231,7 @@ def combine(stored: bytes | None, more: bytes) -> bytes:
 
 
 def source_of(stored: bytes | None) -> CallSource | None:
-    """Who started what was stored with this authority."""
+    """The starter of work that is stored with this authority."""
     if not stored:
         return None
     source: CallSource = jsonx.decode(stored)["source"]

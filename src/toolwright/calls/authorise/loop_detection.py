@@ -1,4 +1,4 @@
-"""Calls that go round in circles. Owns noticing them, and refusing them where the policy says so."""
+"""Loop detection: repeated calls. Owns noticing them, and refusing them under a policy that asks for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LoopWatch:
         self._raws = {raw for _, raw in self._recent}
 
     def observe(self, tool: str, raw: bytes) -> str | None:
-        """Add a call; return what is wrong when it closes a loop."""
+        """Add a call; return the problem when it closes a loop."""
         call = (tool, raw)
         self._recent.append(call)
         if raw not in self._raws:
@@ -60,7 +60,7 @@ class LoopWatch:
 
 
 def watch_loops(watch: LoopWatch, runs: list[ActiveCall], policy: Policy, report: Report) -> bool:
-    """Show calls to the watch, and say what it notices; True when one was refused for it."""
+    """Show calls to the watch, and report its warnings; True when a call was refused."""
     if len(runs) > SHORT and watch.all_new([run.raw for run in runs]):
         watch.add([(run.name, run.raw) for run in runs[-KEPT:]])
         return False

@@ -1,4 +1,4 @@
-"""Calls that wait before they run. Owns letting one wait for a person, or go on waiting where a crash cut it off."""
+"""Calls that wait before they run. Owns the wait for a person, and continuing a wait after a crash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Resume = Callable[[ActiveCall], None]
 
 
 def wait_for_approval(run: ActiveCall, verdict: Verdict, resume: Resume) -> None:
-    """Ask a person whether a call may run; if so, it goes on."""
+    """Ask a person whether a call may run; if so, it continues."""
     name = about_arguments(written_arguments(run))
     seconds = run.owner.policy.approval_timeout
     _wait(run, _asked(run, Question("approval", name, verdict.rule, verdict.reason, seconds), resume))
@@ -60,7 +60,7 @@ def _wait(run: ActiveCall, until: Coroutine[Any, Any, None]) -> None:
 async def _asked(run: ActiveCall, question: Question, resume: Resume) -> None:
     try:
         failure = await ask_approval(run, question)
-    except Exception as fault:  # the journal's: what could not be asked must not run
+    except Exception as fault:  # the journal's: a call that could not be asked about must not run
         _stop_for(run, fault)
         return
     run.asking = None
@@ -74,10 +74,10 @@ async def _asked(run: ActiveCall, question: Question, resume: Resume) -> None:
 
 
 async def _connected(run: ActiveCall, provider: str, resume: Resume) -> None:
-    """Go on waiting for the connection that a call waited for when it was cut off, then let it run."""
+    """Continue the wait for a connection of a call that was cut off, then let it run."""
     try:
         ended = await wait_for_connection(run, provider, functools.partial(say_waiting, run, "connection", provider))
-    except Exception as fault:  # the journal's: what could not be written down must not run
+    except Exception as fault:  # the journal's: a call that could not be recorded must not run
         _stop_for(run, fault)
         return
     finally:

@@ -1,4 +1,4 @@
-"""How a call is stopped. Owns its cancellation and its grace; what it ends with is in `conclude`.
+"""How a call is stopped. Owns its cancellation and its grace; its outcome is made in `conclude`.
 
 A call that has not started is stopped at once. Code that runs is asked to stop and has its grace; then the call is
 given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
@@ -11,6 +11,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
+from toolwright.calls.active_call import call_fields
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.executors import NotBegun
 from toolwright.calls.execute.failures import Cancelled, raised
@@ -54,7 +55,7 @@ def cancel(run: ActiveCall, reason: str) -> None:
 
 
 def _ended(run: ActiveCall, task: asyncio.Task[None]) -> None:
-    """The task is over; a call that was cancelled before its first step has no outcome yet."""
+    """The task is finished; a call that was cancelled before its first step has no outcome yet."""
     if not run.concluded:
         end_now(run, cancelled(run))
 
@@ -107,7 +108,12 @@ def _give_up(run: ActiveCall) -> None:
     if run.executor is not None and run.executor.abandon():
         return
     run.env.lingering.add(run)
-    log.warning("Call %r of tool %r does not stop; it is given up", run.call_id, run.name)
+    log.warning(
+        "Call %r of tool %r does not stop; it is given up",
+        run.call_id,
+        run.name,
+        extra=call_fields(run, "call.does_not_stop"),
+    )
     end_now(run, time_is_up(run) if run.expired else cancelled(run))
     run.admission.free_slots(run)
 
@@ -121,15 +127,21 @@ def released(run: ActiveCall) -> None:
 
 
 def meaning(run: ActiveCall, error: BaseException) -> Failure | Cancelled:
-    """What an exception of the tool's code means for its call: that it was stopped, or that it failed."""
+    """The meaning of an exception of the tool's code for its call: that it was stopped, or that it failed."""
     task = run.task
     asked = task is not None and task.cancelling() > 0
     while task is not None and task.cancelling() > 0:
         task.uncancel()
     if run.fault is not None:
-        return Cancelled("what it did could not be recorded", may_have_run=True)
+        return Cancelled("the call could not be recorded", may_have_run=True)
     if isinstance(error, NotBegun):
-        log.error("Call %r of tool %r could not run: %s", run.call_id, run.name, error.fault)
+        log.error(
+            "Call %r of tool %r could not run: %s",
+            run.call_id,
+            run.name,
+            error.fault,
+            extra=call_fields(run, "call.not_run"),
+        )
         run.owner.machine_failed(error.fault)
         return Cancelled("the machine could not run it", may_have_run=run.ran)
     if run.expired:
@@ -140,7 +152,7 @@ def meaning(run: ActiveCall, error: BaseException) -> Failure | Cancelled:
         if not _loop_is_ending(task):
             run.cancel_reason = "the tool cancelled its own task"
         return cancelled(run)
-    return raised(run.plan.tool, run.name, run.call_id, error)
+    return raised(run.plan.tool, run.name, run.call_id, error, call_fields(run, "call.raised"))
 
 
 def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:

@@ -1,4 +1,4 @@
-"""Exceptions that say themselves what a model may read. Owns the failure that each of them stands for.
+"""Exceptions with a text that a model may read. Owns the failure that each of them stands for.
 
 A child process imports this module to answer, so it imports little.
 """
@@ -25,7 +25,7 @@ CATEGORY_OF_SERVICE = {
     "timeout": "timeout",
     "unavailable": "unavailable",
 }
-"""The category of a failure by the code of what a session service refused."""
+"""The category of a failure by the code of a session service's refusal."""
 
 
 def failure_told_by(name: str, error: BaseException) -> Failure | None:

@@ -1,4 +1,4 @@
-"""Stage 4: execute. Owns running one call, from its first step to the end of its code; hands on what the tool gave."""
+"""Stage 4: execute. Owns running one call, from its first step to the end of its code; hands on the tool's result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import RunState
+from toolwright.calls.active_call import RunState, call_fields
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import interrupt, meaning, released
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
@@ -26,7 +26,7 @@ from toolwright.tools.outcome import ConnectionRequired, Failure, Pending
 log = logging.getLogger("toolwright.calls")
 
 NOT_THE_LAST = (Failure, ConnectionRequired)
-"""What an attempt may end with that is followed by another."""
+"""The result of an attempt that may be followed by another."""
 
 
 class ActiveCall(RunState):
@@ -35,10 +35,10 @@ class ActiveCall(RunState):
     The tool's code runs in a task of its own.
     """
 
-    # --- what the schedule asks for
+    # --- called by the schedule
 
     def start(self) -> None:
-        """Run the call now; its turn has come."""
+        """Run the call now; the schedule admitted it."""
         env = self.env
         self.started = started = env.monotonic()
         if self.queue_deadline is not None:
@@ -55,7 +55,8 @@ class ActiveCall(RunState):
     # --- the run
 
     def begin(self) -> Coroutine[Any, Any, None] | None:
-        """Take the tool's first step, in the call's context. None when that ended it, else what must be awaited."""
+        """Take the tool's first step, in the call's context. None when that ended it, else the awaitable that is
+        left."""
         CURRENT.set(self)
         if self.cancel_reason is not None:
             end_now(self, cancelled(self))
@@ -130,7 +131,7 @@ class ActiveCall(RunState):
         if type(result) is Pending and self.key_taken:
             if self.cancel_reason is None:
                 self.task = None
-                self.admission.finish(self)  # Its code has ended: nobody needs to wait for what is to come.
+                self.admission.finish(self)  # Its code has ended: no other call needs to wait for the rest.
                 park(self, result.deadline)
                 return
             result = cancelled(self)
@@ -164,14 +165,14 @@ class ActiveCall(RunState):
         self.ran = True
         self.plan.bucket.add(self)
 
-    # --- what it waits for outside
+    # --- its waits for something outside
 
     def completed(self, news: Resolution | Exception) -> None:
-        """What the call waited for after its code has come."""
+        """The completion that the call waited for after its code has come."""
         complete(self, news)
 
     def rejoined(self) -> None:
-        """The call has its slots again, and its time begins anew."""
+        """The call has its slots again, and its time starts again."""
         slot, self.slot = self.slot, None
         if slot is not None and not slot.done():
             slot.set_result(None)
@@ -186,8 +187,13 @@ class ActiveCall(RunState):
             interrupt(self)
 
     def broke(self, error: Exception) -> None:
-        """The runtime itself failed: say so, and end the call, for whoever waits for it."""
-        log.critical("Call %r met a fault of the runtime", self.call_id, exc_info=error)
+        """The runtime itself failed: log it, and end the call, for the tasks that wait for it."""
+        log.critical(
+            "Call %r met a fault of the runtime",
+            self.call_id,
+            exc_info=error,
+            extra=call_fields(self, "call.runtime_fault"),
+        )
         end_now(self, replace(internal(error), source="runtime", code="runtime_fault"))
 
     @property

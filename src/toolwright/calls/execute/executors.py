@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NotBegun(BaseException):
-    """The machine could not run an attempt, whose code has not begun: `fault` says why."""
+    """The machine could not run an attempt, whose code has not begun: `fault` is the reason."""
 
     def __init__(self, fault: MachineError) -> None:
         super().__init__(str(fault))
@@ -101,7 +101,7 @@ class ChildProcessExecutor:
         described = None
         if plan.needs_context:
             described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
-            run.key_taken = False  # Until the child says that the tool took it.
+            run.key_taken = False  # Until the child reports that the tool took it.
         try:
             in_child = run.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.

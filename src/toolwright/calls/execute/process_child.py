@@ -26,7 +26,7 @@ class _Link:
     """The socket to the parent, with its framing. Only one thread may send at a time."""
 
     def __init__(self, fd: int) -> None:
-        os.set_inheritable(fd, False)  # What the tool starts has no business here.
+        os.set_inheritable(fd, False)  # Programs that the tool starts must not have it.
         self._socket = socket.socket(fileno=fd)
         self._sending = False
         self._exit_code: int | None = None
@@ -67,7 +67,7 @@ class _Link:
 
 
 class _Services:
-    """What a context can do in a child: report. It has no way to run other tools."""
+    """The services of a context in a child: reports only. It cannot run other tools."""
 
     completion_key: str
 
@@ -146,7 +146,7 @@ class _Services:
                 self._link.send(data)
 
     def end(self) -> None:
-        """The job is over: what its threads report from now on would be taken for the next job's."""
+        """The job is finished: later reports of its threads would be taken for the next job's."""
         with self._lock:
             self._over = True
 
@@ -179,7 +179,7 @@ class _Jobs:
             answer = write_error(number, name, error)
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
-                stream.flush()  # The child may be killed without warning, and what was printed must not be lost.
+                stream.flush()  # The child may be killed without warning, and its output must not be lost.
         services.end()
         self._link.send(answer)
         self._idle = True
@@ -238,7 +238,7 @@ def main() -> None:
         with suppress(OSError):
             while (job := link.receive()) is not None:
                 jobs.put(job)
-        # The parent is gone: end now, even in the middle of a job, and take along what the tool started.
+        # The parent is gone: end now, even in the middle of a job, and end the programs that the tool started.
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os._exit(0)

@@ -1,4 +1,5 @@
-"""What a child process tells its parent. Owns the messages and their JSON; does not own the socket between the two.
+"""The messages of a child process to its parent. Owns the messages and their JSON; does not own the socket between the
+two.
 
 The parent trusts nothing that a child writes: a message is data, has a bound, and is refused if it is anything else.
 A child imports this module to answer, so it imports little.
@@ -38,7 +39,7 @@ LONGEST_FAILURE = 1024 * 1024
 LONGEST_NAME = 200
 """The most characters of a class's name."""
 MOST_NAMES = 100
-"""The most classes that are told of an exception."""
+"""The most classes of an exception that are reported."""
 
 
 class Message(Struct, frozen=True, array_like=True, tag_field="kind", tag=str.lower):
@@ -57,7 +58,7 @@ class Progress(Message, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """The tool reports what it is doing."""
+    """The tool reports its activity."""
 
     text: str
 
@@ -104,7 +105,7 @@ class Unconnected(Message, frozen=True):
 class Raised(Message, frozen=True):
     """The tool raised an exception: its class and that class's bases by name, its text, and where it came from.
 
-    `failure` is there for an exception that says itself what a model may read.
+    `failure` is set for an exception with a text that a model may read.
     """
 
     classes: list[str]
@@ -114,7 +115,7 @@ class Raised(Message, frozen=True):
 
 
 Report = Progress | Status | Output | Key
-"""What a child tells while the tool runs."""
+"""The reports of a child while the tool runs."""
 AnyMessage = Report | Value | Failed | Waits | Unconnected | Raised
 _decoder = msgspec.json.Decoder(AnyMessage)
 
@@ -124,10 +125,10 @@ class NoMessage(ToolwrightError):
 
 
 def read_message(data: bytes) -> AnyMessage:
-    """What a child wrote.
+    """Read a message of a child.
 
     Raises:
-        NoMessage: it is no message, or one that a child may not send.
+        NoMessage: it is not a message, or one that a child may not send.
     """
     try:
         data.decode("utf-8")  # of a value, the decoder looks only at the structure
@@ -140,7 +141,7 @@ def read_message(data: bytes) -> AnyMessage:
 
 
 def write_result(job: int, result: Any) -> bytes:
-    """The message for what a tool returned; its JSON form is made here, by the rules that hold in the parent."""
+    """The message with a tool's return value; its JSON form is made here, by the same rules as in the parent."""
     if type(result) is ToolOutcome:
         result = _of_outcome(result)
     message: Message
@@ -185,7 +186,7 @@ def write_error(job: int, name: str, error: BaseException) -> bytes:
     names = [_name(kind) for kind in type(error).__mro__[:MOST_NAMES]]
     _, _, text = told(error).partition(": ")
     failure = failure_told_by(name, error)
-    # The end of a traceback says more than its beginning.
+    # The end of a traceback is more useful than its beginning.
     message = Raised(
         job,
         names,
@@ -202,7 +203,7 @@ def _name(kind: type) -> str:
 
 
 def bounded(failure: Failure) -> Failure:
-    """A failure whose texts are short enough to cross; what they say to a model is cut far earlier."""
+    """A failure whose texts are short enough for a message; the text for a model is cut far earlier."""
     texts = {"message": failure.message, "code": failure.code, "detail": failure.detail}
     changes: dict[str, Any] = {
         field: encodable(text)[:LONGEST_FAILURE] for field, text in texts.items() if text is not None
@@ -213,7 +214,7 @@ def bounded(failure: Failure) -> Failure:
 
 
 def _of_outcome(outcome: ToolOutcome) -> Any:
-    """What a tool that returns the outcome of another call gives with it."""
+    """The result of a tool that returns the outcome of another call."""
     if outcome.status == "success":
         return Encoded(outcome.payload, outcome.raw_output, outcome.images, outcome.attachments, outcome.metadata)
     if outcome.status == "connection_required" and outcome.provider is not None:

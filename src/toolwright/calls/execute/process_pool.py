@@ -1,9 +1,9 @@
 """Tools in a process of their own. Owns the child processes and the talk with them; does not own timeouts.
 
-A child is a fresh interpreter, so nothing of the parent's threads or locks comes along. Tools of a module travel by
-name, those of `__main__` and of other functions by cloudpickle. What comes back is data: JSON of a bounded size, which
-is never unpickled. Children are kept for the next call; one that was asked to end, wrote something else than an answer,
-or was killed with everything it started, is not.
+A child is a fresh interpreter, so it shares no threads or locks with the parent. Tools of a module are sent by name,
+those of `__main__` and of other functions by cloudpickle. The result is data: JSON of a bounded size, which is never
+unpickled. Children are reused for the next call; a child that was asked to end, wrote something else than an answer, or
+was killed with all its programs, is not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, bound
 
 HEADER = struct.Struct(">Q")
 READY = b"ready"
-"""What a child says first, before it has any job."""
+"""The first message of a child, before it has any job."""
 PAUSES = (0.05, 0.1, 0.2, 0.4)
 """Seconds to wait before each further attempt to start a child, when the machine has none to give."""
 _MOST_IDLE = 4
@@ -134,9 +134,9 @@ class Child:
             raise
         try:
             await child.send(pickle.dumps([path or os.getcwd() for path in sys.path]))
-            # It says that it is ready: starting up is not the tool's time.
+            # It reports that it is ready: starting up is not the tool's time.
             if await child.receive(len(READY)) != READY:
-                raise ChildBroke("the tool's process did not say that it is ready")
+                raise ChildBroke("the tool's process did not report that it is ready")
         except BaseException:
             child.kill()
             raise
@@ -146,7 +146,7 @@ class Child:
         """Write a message.
 
         Raises:
-            ChildDied: nobody reads it any more.
+            ChildDied: the child does not read any more.
         """
         try:
             self._writer.write(HEADER.pack(len(message)) + message)
@@ -224,7 +224,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 def _as_raised(told: Raised) -> RaisedInChild:
     """An exception that stands for one in the child, and has its name."""
-    # What a child gives is bounded here again: it need not have kept to our rules.
+    # A child's message is bounded here again: it need not follow our rules.
     classes = [name[:LONGEST_NAME] for name in told.classes[:MOST_NAMES]]
     module, _, name = (classes[0] if classes else "").rpartition(".")
     kind = type(name if name.isidentifier() else "Exception", (RaisedInChild,), {"__module__": module or "child"})
@@ -269,9 +269,9 @@ class ProcessPool:
         *,
         name: str,
     ) -> Any:
-        """Run `function` in a child and return what it returns, in its JSON form, or raise what it raises.
+        """Run `function` in a child and return its result in its JSON form, or raise its exception.
 
-        `hear` gets what the tool reports; `hold` gets the child, so that a timeout can kill it.
+        `hear` gets the reports of the tool; `hold` gets the child, so that a timeout can kill it.
 
         Raises:
             ChildFailed: the child gave no answer that can be used.

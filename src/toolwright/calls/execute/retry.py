@@ -1,4 +1,4 @@
-"""Between two attempts of a call. Owns when there is another, and what is waited for before it."""
+"""Retry: between two attempts of a call. Owns whether there is another, and the wait before it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def before_another(run: ActiveCall, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
-    """What to await before the next attempt, if there is one: it gives None to go on, else what ends the call."""
+    """The awaitable before the next attempt, if there is one: it gives None to continue, else the end of the call."""
     if run.concluded:
         return None
     if run.cancel_reason is not None:
-        # Stopped between two attempts, as in the pause: what the last one failed with is not its outcome.
+        # Stopped between two attempts, as in the pause: the failure of the last one is not its outcome.
         left = type(ended) is Failure and ended.retry and run.attempt - run.reruns < run.plan.attempts
         return _stop(run) if left else None
     if type(ended) is ConnectionRequired:
@@ -40,7 +40,7 @@ async def _stop(run: ActiveCall) -> Any:
 
 
 async def _pause(run: ActiveCall, failure: Failure) -> Any:
-    """Wait as long as the retry policy says, or the failure itself."""
+    """Wait for the time of the retry policy, or of the failure itself."""
     delay = failure.retry_after
     if delay is None:
         delay = run.plan.tool.definition.retry.delay(run.attempt)

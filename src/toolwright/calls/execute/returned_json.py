@@ -1,4 +1,4 @@
-"""The JSON form of what a tool returned. Owns the rules for it, which hold in this process and in a child alike.
+"""The JSON form of a tool's return value. Owns its rules, which are the same in this process and in a child.
 
 A child process imports this module to answer, so it imports little.
 """

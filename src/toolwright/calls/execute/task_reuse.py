@@ -1,4 +1,4 @@
-"""Contexts and tasks for calls. Owns that each call has its own of both; does not own what a call does.
+"""Contexts and tasks for calls. Owns that each call has its own of both; does not own the work of a call.
 
 A task costs more than a call that never waits. So the first step of a call's code is taken by hand, in a context of
 its own, while the event loop names a task that is lent to it. A call that ends with that step and leaves no trace on
@@ -26,7 +26,7 @@ CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=N
 """The call whose code is running; child tasks inherit it."""
 
 MOST_FIRST_STEPS = 100
-"""How many calls take their first step before the event loop gets a turn."""
+"""How many calls take their first step before other tasks of the loop run."""
 
 getrefcount = sys.getrefcount
 
@@ -34,8 +34,8 @@ getrefcount = sys.getrefcount
 class LentTask(asyncio.Task[None]):
     """The task that the event loop names during the first steps of calls.
 
-    Nobody can tell whether two calls were lent the same task, unless one of them keeps a reference to it or changes
-    it. References are counted by the interpreter, and changes are noticed here.
+    Code cannot distinguish whether two calls were lent the same task, unless one of them keeps a reference to it or
+    changes it. References are counted by the interpreter, and changes are noticed here.
     """
 
     touched = False
@@ -64,7 +64,7 @@ class LentTask(asyncio.Task[None]):
 class Loan:
     """One lent task, and the call that keeps it, if any. `context` is that of the first call it is lent to.
 
-    `references` and `weak_references` count the references to the task while nobody has seen it.
+    `references` and `weak_references` count the references to the task while no code has seen it.
     """
 
     __slots__ = ("_env", "_rest", "_run", "context", "references", "task", "weak_references")
@@ -111,7 +111,7 @@ class Lane:
         self._busy = True  # until it is opened
 
     def open(self, *, at_once: bool) -> None:
-        """Begin with the calls that were added. `at_once`: take their first steps now, not in the loop's next turn."""
+        """Begin with the calls that were added. `at_once`: take their first steps now, not in the loop's next tick."""
         if not self._ready:
             self._busy = False
         elif at_once:
@@ -133,7 +133,7 @@ class Lane:
         caller = asyncio.current_task(loop)
         if caller is not None:
             asyncio._leave_task(loop, caller)
-        # Batches that follow each other within one turn of the loop are lent the same task.
+        # Batches that follow each other within one tick of the loop are lent the same task.
         loan: Loan | None = env.loan
         task: LentTask | None = None
         env.loan = None

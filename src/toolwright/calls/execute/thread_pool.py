@@ -35,10 +35,10 @@ class _Job:
 
 
 class ThreadPool:
-    """Runs functions on daemon threads, at most `size` of them; what finds no thread waits in order.
+    """Runs functions on daemon threads, at most `size` of them; functions without a thread wait in order.
 
-    The standard pool joins its threads when the interpreter ends, so one tool that hangs would keep the process from
-    ending; these threads are daemons. A thread given up on does not count: another may take its place.
+    The standard pool joins its threads when the interpreter ends, so one tool that hangs would prevent the process from
+    ending; these threads are daemons. A thread that was given up does not count: another may take its place.
     """
 
     def __init__(self, size: int) -> None:
@@ -54,7 +54,7 @@ class ThreadPool:
     def run(
         self, function: Callable[[], Any], begun: Callable[[], None] | None = None, *, beyond: bool = False
     ) -> asyncio.Future[Any]:
-        """Run `function` on a thread, in a copy of the caller's context; the future has what it returns or raises.
+        """Run `function` on a thread, in a copy of the caller's context; the future has its result or exception.
 
         `begun` is called on the loop once the function has a thread, which is at once unless all are busy. `beyond`
         adds a thread rather than wait for one: for a nested call, whose ancestors may hold them all.
@@ -84,14 +84,14 @@ class ThreadPool:
         return job.future
 
     def _wait_for_thread(self, job: _Job, attempt: int) -> None:
-        """Let a job that the machine had no thread for wait for one that is there, and for another attempt."""
+        """Let a job for which the machine had no thread wait for an existing one, and for another attempt."""
         with self._lock:
             self._backlog.append(job)
         job.loop.call_later(PAUSES[attempt], self._try_again, job, attempt)
 
     def _try_again(self, job: _Job, attempt: int) -> None:
         if not self.withdraw(job.future):
-            return  # A thread took it, or nobody wants it any more.
+            return  # A thread took it, or it is not wanted any more.
         with self._lock:
             self._threads += 1
         fault = self._start(job)
@@ -104,7 +104,7 @@ class ThreadPool:
             _deliver(job.future, None, fault)
 
     def withdraw(self, future: asyncio.Future[Any]) -> bool:
-        """Take back a function that still waits for a thread: True when it has not begun, and now never will."""
+        """Withdraw a function that still waits for a thread: True when it has not begun, and now never will."""
         with self._lock:
             for job in self._backlog:
                 if job.future is future:
@@ -131,7 +131,7 @@ class ThreadPool:
             self._size -= 1
 
     def close(self) -> None:
-        """Let threads end once they are idle; one that is stuck ends with the process. What waits never runs."""
+        """Let threads end once they are idle; a stuck thread ends with the process. Waiting functions never run."""
         with self._lock:
             self._closed = True
             self._backlog.clear()
@@ -140,7 +140,7 @@ class ThreadPool:
             self._jobs.put(None)
 
     def _start(self, job: _Job) -> MachineError | None:
-        """Give a job a thread that was counted already; or take the count back, and say what is missing."""
+        """Give a job a thread that was counted already; or undo the count, and return the error."""
         thread = threading.Thread(target=self._work, args=(job,), name="toolwright-tool", daemon=True)
         try:
             thread.start()
@@ -165,14 +165,14 @@ class ThreadPool:
                 result = job.context.run(job.function)
             except BaseException as caught:  # a tool's code: even sys.exit must end only its own call
                 error = caught
-            # Before the answer is out, so that whoever waits for it finds this thread idle.
+            # Before the answer is out, so that its receiver finds this thread idle.
             following, stays = self._free()
             _tell(job.loop, _deliver, job.future, result, error)
-            del job, result, error  # An idle thread keeps nothing of its last call alive.
+            del job, result, error  # An idle thread holds no reference to its last call.
             job = self._wait() if following is None and stays else following
 
     def _free(self) -> tuple[_Job | None, bool]:
-        """What a thread that has done its job does next: another, or wait for one, or end."""
+        """The next action of a thread that has done its job: another job, or wait for one, or end."""
         with self._lock:
             if self._closed or self._threads > self._size:
                 self._threads -= 1
@@ -194,12 +194,12 @@ class ThreadPool:
                         self._idle -= 1
                         self._threads -= 1
                         return None
-                # Nobody is idle by the count: a job is on its way to this thread.
+                # No thread is idle by the count: a job is on its way to this thread.
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None] | None, *args: object) -> None:
     if callback is not None:
-        with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with suppress(RuntimeError):  # The loop is closed: no task waits any more.
             loop.call_soon_threadsafe(callback, *args)
 
 
@@ -209,8 +209,8 @@ def _deliver(future: asyncio.Future[Any], result: object, error: BaseException |
     if error is None:
         future.set_result(result)
     elif isinstance(error, (StopIteration, GeneratorExit, KeyboardInterrupt)):
-        # A coroutine cannot be thrown the first two as errors of what it awaits. The third would end the program,
-        # and on a thread it is never the user's, for signals reach only the main one.
+        # A coroutine cannot be thrown the first two as errors of its awaitable. The third would end the program, and on
+        # a thread it is never the user's, because signals reach only the main one.
         wrapped = RuntimeError(f"the tool raised {type(error).__name__}")
         wrapped.__cause__ = error
         future.set_exception(wrapped)

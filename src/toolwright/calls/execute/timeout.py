@@ -1,7 +1,7 @@
-"""Timeouts. Owns which timeout holds for a call, and the failure of one whose time is up.
+"""Timeouts. Owns which timeout applies to a call, and the failure of a call that exceeded it.
 
 An attempt has the timeout of its tool, or else of its policy; it begins with the tool's code. `queue_timeout` of the
-policy limits the wait for a slot. Stopping code whose time is up is in `cancel`; timers are in `toolwright.clock`.
+policy limits the wait for a slot. Stopping code after a timeout is in `cancel`; timers are in `toolwright.clock`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def time_is_up(run: ActiveCall) -> Failure:
 
 
 class QueueDeadline:
-    """The end of a call's time to wait for its turn."""
+    """The end of a call's time to wait for admission."""
 
     __slots__ = ("_run", "seconds")
 
@@ -66,11 +66,11 @@ def limit_queue(run: ActiveCall, seconds: float) -> None:
 
 
 def _queued_too_long(name: str, seconds: float) -> Failure:
-    """The failure of a call that waited longer for its turn than its policy allows."""
+    """The failure of a call that waited longer for admission than its policy allows."""
     return Failure(
         category="timeout",
         code="queue_timeout",
-        message=f"Tool {name!r} waited {seconds:g} s for its turn and never ran",
+        message=f"Tool {name!r} waited {seconds:g} s for admission and never ran",
         source="runtime",
         data={"seconds": seconds},
     )

@@ -14,6 +14,7 @@ from toolwright.calls.finalise.to_outcome import failed_after
 from toolwright.calls.finalise.truncate import bound
 from toolwright.calls.hooks import AfterHook, HookCall, Hooks, ProjectedCall, awaited, invoke, invoke_now
 from toolwright.calls.policy import Policy
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Failure, ToolError, ToolOutcome, encodable, error_text, told
 
 log = logging.getLogger("toolwright.calls")
@@ -22,16 +23,20 @@ log = logging.getLogger("toolwright.calls")
 async def run_after_hooks(
     hooks: tuple[AfterHook, ...], call: HookCall, outcome: ToolOutcome, seconds: float
 ) -> ToolOutcome:
-    """Let each after-hook see the outcome, and change it; one that breaks is a failure of its own kind."""
+    """Let each after-hook see the outcome, and change it; a hook that raises is a failure of its own kind."""
     for hook in hooks:
         try:
             async with asyncio.timeout(seconds):
                 changed = await invoke(hook, call, outcome)
             outcome = outcome if changed is None else _changed(outcome, changed)
-        except ToolError as error:  # the host's code says itself what the model reads
+        except ToolError as error:  # the host's code chooses the text for the model
             return failed_after(outcome, replace(error.failure, source="hook"))
         except Exception as error:  # the host's code
-            log.exception("A hook after call %r failed", outcome.call_id)
+            log.exception(
+                "A hook after call %r failed",
+                outcome.call_id,
+                extra=log_fields("call.hook_failed", call_id=outcome.call_id, tool=outcome.tool),
+            )
             failure = Failure(
                 category="internal",
                 code="hook_error",
@@ -39,13 +44,13 @@ async def run_after_hooks(
                 source="hook",
                 detail=told(error),
             )
-            # Nothing of what the tool gave goes on: the hook may have been there to hold it back.
+            # Nothing of the tool's result is passed on: the hook may have been there to withhold it.
             return failed_after(outcome, failure)
     return outcome
 
 
 def _changed(outcome: ToolOutcome, changed: object) -> ToolOutcome:
-    """What a hook made of an outcome, without what was read of the old one and may be old too."""
+    """A hook's change of an outcome, without cached values of the old one."""
     if type(changed) is not ToolOutcome:
         raise TypeError(f"an after-hook returned a {type(changed).__name__}; use None or a ToolOutcome")
     if (changed.call_id, changed.tool) != (outcome.call_id, outcome.tool):
@@ -76,7 +81,7 @@ def project_now(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Callab
 
 
 async def project(outcome: ToolOutcome, policy: Policy, hooks: Hooks, call: Callable[[], ProjectedCall]) -> ToolOutcome:
-    """Let the session's projector say what the model reads; if it fails, the model reads that."""
+    """Let the session's projector make the text for the model; if it fails, the model reads that."""
     if hooks.project is None:
         return outcome
     try:
@@ -96,6 +101,11 @@ def _projected(outcome: ToolOutcome, text: object, policy: Policy) -> ToolOutcom
 
 
 def _not_shown(outcome: ToolOutcome, error: Exception) -> str:
-    """What the model reads in the place of a result that could not be shown; the outcome stays."""
-    log.error("The projector failed for call %r", outcome.call_id, exc_info=error)
+    """The text for the model in place of a result that could not be shown; the outcome stays."""
+    log.error(
+        "The projector failed for call %r",
+        outcome.call_id,
+        exc_info=error,
+        extra=log_fields("call.projector_failed", call_id=outcome.call_id, tool=outcome.tool),
+    )
     return error_text(f"The result could not be shown: {type(error).__name__}")

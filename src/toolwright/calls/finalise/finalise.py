@@ -1,4 +1,4 @@
-"""Stage 5: finalise. Owns the way from what a tool gave to its outcome: encoded, redacted, checked, bounded, projected.
+"""Stage 5: finalise. Owns the way from a tool's result to its outcome: encoded, redacted, checked, bounded, projected.
 
 Most outcomes need none of that but their JSON form, and are settled at once. The others are finished, which may take
 time: a hook may wait, and a long text goes to a file.
@@ -62,7 +62,7 @@ class Finaliser:
         self._hooked = bool(hooks.after or hooks.project)
 
     def settle(self, run: ActiveCall, result: Any) -> ToolOutcome | None:
-        """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
+        """The outcome of a result that needs no check, no cut and no hook; else None."""
         redactor, kind, policy, payload = self._env.redactor, type(result), self._policy, None
         if kind is str:
             if len(result) > policy.plain_bytes:
@@ -83,7 +83,8 @@ class Finaliser:
             and tool is not None
             and (kind is tool.output_type or tool.check_output is None)
         ):
-            # What most tools give, by the shortest way: the same as below, for a value that needs nothing but encoding.
+            # The most common results, by the shortest way: the same as below, for a value that needs nothing but
+            # encoding.
             try:
                 if payload is None:
                     payload = jsonx.encode_unchecked(result)
@@ -96,7 +97,7 @@ class Finaliser:
                     payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines
                 ):
                     return None
-                # A decision is part of the outcome, and an image, perhaps, goes beside the value.
+                # A decision is part of the outcome, and an image may go beside the value.
                 if run.decision is not None or (len(payload) >= SHORTEST and MARK in payload):
                     return self._settle_outcome(run, result, _outcome(run, result))
                 return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
@@ -125,7 +126,7 @@ class Finaliser:
         return outcome if is_plain(outcome, run.tool, self._policy) else None
 
     async def finish(self, run: ActiveCall, result: object) -> ToolOutcome:
-        """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
+        """The outcome of a tool's result, by the whole way: after-hooks, output check, bounds, projection."""
         outcome = await self._whole_outcome(run, result)
         payload = outcome.payload
         hooks, policy, redactor, tool = self._hooks, self._policy, self._env.redactor, run.tool
@@ -152,7 +153,7 @@ class Finaliser:
         return outcome if redactor is None else self._redact_projected(outcome, redactor)
 
     async def _whole_outcome(self, run: ActiveCall, result: Any) -> ToolOutcome:
-        """The outcome of what a tool gave, before anything is checked. A large value is encoded in a thread."""
+        """The outcome of a tool's result, before anything is checked. A large value is encoded in a thread."""
         kind, policy = type(result), self._policy
         if kind is Failure:
             return _outcome(run, _cut(result, policy))
@@ -200,14 +201,14 @@ class Finaliser:
         return self._env.save_output(identity(run), text, run.key is not None and run.refused is None)
 
     def _redact_projected(self, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
-        """A projector's text is the host's, but made of what it was shown, or of more."""
+        """A projector's text comes from the host, but is made of tool output, or of more."""
         if self._hooks.project is None or outcome.model_text is None:
             return outcome
         return replace(outcome, model_text=redactor.text(outcome.model_text))
 
 
 def _is_short(result: Any) -> bool:
-    """True when what a tool gave in the place of a value is made into an outcome in a short time."""
+    """True when a result other than a value is made into an outcome in a short time."""
     kind = type(result)
     if kind is Answer:
         return type(result.value) in SPECIAL or is_small(result.value)

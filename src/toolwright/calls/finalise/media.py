@@ -1,7 +1,7 @@
-"""Images and attachments inside what a tool returned. Owns taking them out, and the words that stand in their place.
+"""Images and attachments inside a tool's return value. Owns taking them out, and the text in their place.
 
 The value of an outcome is JSON, and a model reads it as text. The base64 of a picture is of no use to it there, so a
-picture goes beside the value, from where each provider shows it as a picture, and the value says that it was there.
+picture goes beside the value, from where each provider shows it as a picture, and the value mentions it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def take_media(value: object) -> tuple[Any, tuple[Image, ...], tuple[Attachment,
 
 
 def _words(item: Image | Attachment, number: int) -> str:
-    """What stands in the place of an image or an attachment: its type and its size."""
+    """The text in place of an image or an attachment: its type and its size."""
     if isinstance(item, Attachment):
         what = f"attachment {item.name!r:.200}"
     else:

@@ -1,4 +1,4 @@
-"""What a value must keep to. Owns holding it against the tool's output schema and the limits of its size."""
+"""The checks of a value. Owns the tool's output schema and the limits of size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from toolwright.calls.finalise.to_outcome import failed_after
 from toolwright.calls.policy import Policy
 from toolwright.large_json import MOST_CONTAINERS, MOST_DUMPED, MOST_ITEMS
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Attachment, Failure, Image, ToolOutcome, told
 from toolwright.tools.schema import OutputCheck, summarise
 from toolwright.tools.tool import Tool
@@ -56,7 +57,7 @@ def check_output(outcome: ToolOutcome, tool: Tool | None, policy: Policy) -> Too
     failure: Failure | None = None
     if len(outcome.payload) > policy.max_output_bytes:
         failure = output_too_long(len(outcome.payload), policy)
-    elif tool is not None and tool.check_output is not None and not outcome.replayed:  # what was recorded is the truth
+    elif tool is not None and tool.check_output is not None and not outcome.replayed:  # a recorded outcome is final
         failure = _misfit(outcome, tool.check_output)
     return outcome if failure is None else failed_after(outcome, failure)
 
@@ -86,7 +87,7 @@ def too_many_parts() -> Failure:
 
 
 def size_beside(result: Any) -> int:
-    """Characters of what a tool gave beside its value: raw output, images, attachments."""
+    """The length of a result beside its value, in characters: raw output, images, attachments."""
     size = len(result.raw_output) if isinstance(result.raw_output, str) else 0
     for items in (result.images, result.attachments):
         if isinstance(items, list | tuple):
@@ -96,7 +97,7 @@ def size_beside(result: Any) -> int:
 
 
 def too_much_beside(result: object, policy: Policy) -> Failure | None:
-    """The failure of a tool whose raw output, images and attachments are longer than the policy lets them be."""
+    """The failure of a tool whose raw output, images and attachments are longer than the policy allows."""
     size = size_beside(result)
     if size <= policy.max_output_bytes:
         return None
@@ -104,7 +105,7 @@ def too_much_beside(result: object, policy: Policy) -> Failure | None:
 
 
 def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
-    """What is wrong with a value by its schema; one that cannot be checked does not fit either."""
+    """The problem of a value by its schema; a value that cannot be checked does not fit either."""
     detail: str | None = None
     data: dict[str, Any] | None = None
     try:
@@ -113,12 +114,16 @@ def _misfit(outcome: ToolOutcome, check: OutputCheck) -> Failure | None:
             return None
         wrong, data = f"does not fit its output schema:\n{summarise(problems)}", as_data(problems)
     except Exception as error:  # the validator gives up on some values, such as very deep ones
-        log.exception("The value of call %r could not be checked", outcome.call_id)
+        log.exception(
+            "The value of call %r could not be checked",
+            outcome.call_id,
+            extra=log_fields("call.output_not_checked", call_id=outcome.call_id, tool=outcome.tool),
+        )
         wrong, detail = "could not be held against its output schema", told(error)
     return Failure(
         category="execution",
         code="invalid_output",
-        message=f"What {outcome.tool!r} returned {wrong}",
+        message=f"The return value of {outcome.tool!r} {wrong}",
         source="tool",
         detail=detail,
         data=data,

@@ -22,6 +22,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.redact import off_loop
 from toolwright.errors import ToolwrightError
 from toolwright.ids import new_id
+from toolwright.log_fields import log_fields
 from toolwright.private_files import create_private
 from toolwright.tools.outcome import ToolOutcome
 
@@ -30,11 +31,11 @@ log = logging.getLogger("toolwright.calls")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 Keep = Callable[[str], Awaitable[str]]
-"""Keeps the whole output of a call in a file of its session, and returns the path."""
+"""Stores the whole output of a call in a file of its session, and returns the path."""
 
 
 async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
-    """Cut what the model reads; the whole goes to a file first."""
+    """Cut the text for the model; the whole goes to a file first."""
     if outcome.status == "success":
         where = await _spill(outcome, text, policy, keep)
         shown = await off_loop(
@@ -55,15 +56,15 @@ async def bounded(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -
 
 
 async def persisted(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> ToolOutcome:
-    """Keep what a tool gave whole in a file, though it is short enough for the model."""
+    """Store the whole result of a tool in a file, though it is short enough for the model."""
     return replace(outcome, spilled_to=await _spill(outcome, text, policy, keep))
 
 
 async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) -> str | None:
     """Write the whole text to a file named after the call; None when that fails, for the marker must not lie.
 
-    The file is one of the session's, unless the policy names a directory of the host. What was written before, for an
-    outcome that comes from the journal, is not written again.
+    The file is one of the session's, unless the policy names a directory of the host. A file that was written before,
+    for an outcome that comes from the journal, is not written again.
     """
     if outcome.replayed and (outcome.spilled_to is not None or policy.spill_dir is None):
         return outcome.spilled_to
@@ -73,7 +74,12 @@ async def _spill(outcome: ToolOutcome, text: str, policy: Policy, keep: Keep) ->
         return await asyncio.to_thread(save_output, Path(policy.spill_dir), outcome.call_id, text.encode())
     except (OSError, ValueError, ToolwrightError):
         place = "a file of its session" if policy.spill_dir is None else policy.spill_dir
-        log.exception("The output of call %r could not be written to %s", outcome.call_id, place)
+        log.exception(
+            "The output of call %r could not be written to %s",
+            outcome.call_id,
+            place,
+            extra=log_fields("call.output_not_stored", call_id=outcome.call_id, tool=outcome.tool, path=str(place)),
+        )
         return None
 
 
@@ -110,7 +116,7 @@ def save_output(folder: Path, call_id: str, data: bytes) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """See to it that what was made in a folder has its name there after a power cut."""
+    """Sync a folder, so that the names of new files in it survive a power cut."""
     # Not every system lets a folder be opened, nor every file system have it synced: there is no surer way then.
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY)

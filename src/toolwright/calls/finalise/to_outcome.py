@@ -1,4 +1,4 @@
-"""What a tool returned, as an outcome. Owns what may be returned in the place of a value, and what it becomes."""
+"""A tool's return value, as an outcome. Owns the special return values, and their meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolwright.calls.hooks import Answer
 from toolwright.tools.outcome import ConnectionRequired, Failure, Pending, Success, ToolOutcome, encodable
 
 SPECIAL = frozenset((ToolOutcome, Failure, Success, Encoded, Answer, Cancelled, ConnectionRequired, Pending))
-"""What is not a value that must be encoded: what a tool may return instead, and what a child process encoded."""
+"""Types of results that are not encoded: special return values, and values that a child process encoded."""
 
 _PENDING = Failure(
     category="unavailable",
@@ -95,7 +95,7 @@ def to_outcome(
 
 
 def _passed_on(outcome: ToolOutcome, call_id: str, name: str, attempts: int, decided_by: str | None) -> ToolOutcome:
-    """The outcome of a call that has one; one that a tool got from another call and returns becomes its own."""
+    """The outcome of a call that has one; an outcome that a tool got from another call and returns becomes its own."""
     if outcome.call_id == call_id and outcome.tool == name:
         return outcome
     return replace(

@@ -1,4 +1,4 @@
-"""Text cut to what a model can read. Owns the cut and its marker; does not own where the whole text goes."""
+"""Text cut to a length that a model can read. Owns the cut and its marker; does not own where the whole text goes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def within(text: str, max_lines: int, max_bytes: int) -> bool:
 
 
 def bound(text: str, max_lines: int, max_bytes: int, *, where: str | None = None) -> str:
-    """Keep head and tail of a text and say in between exactly what was left out.
+    """Cut the middle out of a text, and mark exactly how much was left out.
 
     The result has at most `max_lines` lines and `max_bytes` bytes of UTF-8 (256 at least) and splits no character.
     `where` names the place of the whole text, once it is there; a name too long to be shown is left out.
@@ -29,7 +29,7 @@ def bound(text: str, max_lines: int, max_bytes: int, *, where: str | None = None
 
 
 def bound_within(message: str, wrap: Callable[[str], str], max_lines: int, max_bytes: int, where: str | None) -> str:
-    """Bound a message so that the text around it is kept whole and all of it fits, whatever `wrap` escapes."""
+    """Bound a message so that the text around it stays whole and all of it fits, whatever `wrap` escapes."""
     cut = _Cut(message, max_lines, where)
     if where is not None and len(wrap(cut.to(0)).encode()) > max_bytes:
         return bound_within(message, wrap, max_lines, max_bytes, None)
@@ -44,7 +44,7 @@ def bound_within(message: str, wrap: Callable[[str], str], max_lines: int, max_b
 
 
 class _Cut:
-    """A text that is too long, and the ways to cut it. What is kept and what is omitted add up to the whole."""
+    """A text that is too long, and the ways to cut it. The kept and the omitted parts add up to the whole."""
 
     __slots__ = ("_data", "_head_lines", "_newlines", "_tail_lines", "_where")
 
@@ -60,7 +60,7 @@ class _Cut:
         return len(_marker(len(self._data), self._newlines + 1, self._where).encode())
 
     def to(self, room: int) -> str:
-        """The text with at most `room` bytes of it kept, half of them at its end."""
+        """The text with at most `room` bytes of it, half of them from its end."""
         data, half = self._data, room // 2
         start, end = min(room - half, len(data)), max(len(data) - half, 0)
         while 0 < start < len(data) and data[start] & 0xC0 == 0x80:

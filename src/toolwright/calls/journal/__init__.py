@@ -1,1 +1,1 @@
-"""Journal: the record of each call before and after it runs, and what happens after a crash."""
+"""Journal: the record of each call before and after it runs, and the handling after a crash."""

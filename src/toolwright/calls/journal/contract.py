@@ -1,4 +1,4 @@
-"""What calls need of a journal: who has the outcome of a call id, and that it is there before anyone sees it.
+"""The contract of a journal for calls: which call has the outcome of a call id, recorded before any caller sees it.
 
 `MemoryJournal` (`memory.py`) remembers for the life of the process, `StoreJournal` (`store.py`) in a store that stays.
 Both pass the cases of `toolwright.testing.conformance.call_journals`. A journal that has nothing to wait for
@@ -25,10 +25,10 @@ class CallJournal(Protocol[CallT]):
     """Remembers the calls of a session: admitted, started, concluded."""
 
     def admit(self, calls: Sequence[CallT]) -> Coroutine[Any, Any, None] | None:
-        """Compare calls of one batch with those of before, all or none; None when that is done already.
+        """Compare the calls of one batch with earlier ones, all or none; None when that is done already.
 
-        A call that finished before gets its outcome, a call that runs is shared, a call that a crash cut off follows
-        the crash policy of its tool. The caller awaits what this returns before any of the calls runs.
+        A call that finished before gets its outcome, a running call is shared, a call that a crash cut off follows the
+        crash policy of its tool. The caller awaits the result before any of the calls runs.
 
         Raises:
             ReplayMismatch: a call id was used before, for something else. Nothing runs.
@@ -45,7 +45,7 @@ class CallJournal(Protocol[CallT]):
         ...
 
     def will_record(self, call: CallT, outcome: ToolOutcome) -> bool:
-        """True when a call ends with this outcome or can run anew; False when it is left as a crash leaves it."""
+        """True when a call ends with this outcome or can run again; False when it is left as a crash leaves it."""
         ...
 
     def concluded(self, call: CallT, outcome: ToolOutcome, then: Concluded[CallT]) -> bool:

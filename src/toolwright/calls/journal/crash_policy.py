@@ -1,4 +1,4 @@
-"""A call that a crash cut off. Owns what its tool's crash policy means for it; does not own finding it."""
+"""A call that a crash cut off. Owns the meaning of its tool's crash policy; does not own finding it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.active_call import call_fields
 from toolwright.calls.authorise.approvals import interrupted
 from toolwright.calls.execute.failures import internal
 from toolwright.calls.hooks import Answer, invoke
@@ -23,7 +24,7 @@ log = logging.getLogger("toolwright.calls")
 
 
 async def recover(run: ActiveCall, key: CallKey, store: JournalStore) -> None:
-    """Do for a call that was cut off what its tool says, unless it had not even begun."""
+    """Apply the crash policy of its tool to a call that was cut off, unless it had not even begun."""
     assert run.tool is not None
     policy = run.tool.definition.on_crash
     asked = await run.env.effects.waits.waits_of(key, "approval")
@@ -43,17 +44,22 @@ async def recover(run: ActiveCall, key: CallKey, store: JournalStore) -> None:
     elif run.cut_off_after_start is None:
         run.recovered = "run"
     elif callable(policy):
-        # The probe may be what ends the process: that counts, as its start does.
+        # The probe itself may end the process: that counts, as its start does.
         await store.start(key, run.env.clock.now())
         try:
             found = await invoke(policy, jsonx.decode(run.raw))
         except ToolError as error:
             found = error.failure
         except Exception as error:  # a tool's code
-            log.exception("The probe of tool %r failed for call %r", run.name, run.call_id)
+            log.exception(
+                "The probe of tool %r failed for call %r",
+                run.name,
+                run.call_id,
+                extra=call_fields(run, "call.probe_failed"),
+            )
             found = replace(internal(error), code="probe_failed")
         if found is not None:
-            run.attempt = 1  # the one that was cut off
+            run.attempt = 1  # the attempt that was cut off
             run.answer = found if isinstance(found, ANSWERS) else Answer(found)
         run.recovered = "probed"
     elif policy == "ask" and run.owner.policy.on_ask == "wait":
@@ -66,7 +72,13 @@ async def recover(run: ActiveCall, key: CallKey, store: JournalStore) -> None:
 
 def _give_up_for_good(run: ActiveCall) -> None:
     """End a call that was running each time its process died, and perhaps is why."""
-    log.error("Call %r of tool %r is given up: its process died %d times", run.call_id, run.name, run.crashes)
+    log.error(
+        "Call %r of tool %r is given up: its process died %d times",
+        run.call_id,
+        run.name,
+        run.crashes,
+        extra=call_fields(run, "call.crashed_too_often"),
+    )
     run.recovered = "given_up"
     failure = Failure(
         category="interrupted",

@@ -1,4 +1,4 @@
-"""What calls remember without a store. Owns the identities of one session's calls, for the life of the process."""
+"""The journal without a store. Owns the identities of one session's calls, for the life of the process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Remembered(Struct, gc=False):
 
 
 class MemoryJournal:
-    """What the calls of one session remember for the life of the process.
+    """The records of one session's calls, for the life of the process.
 
     Only calls that were given an id can come again, so only these are remembered.
     """
@@ -90,7 +90,7 @@ class MemoryJournal:
                 known.end, call.remembered, call.before, call.recovered = call, True, before, AGAIN
 
     def _forget(self, call: ActiveCall) -> None:
-        """A call did not run: the next one with its id finds what this one found."""
+        """A call did not run: the next one with its id finds the same state as this one."""
         if call.remembered:
             remembered = self._scopes[call.owner.scope]
             if call.before is not None:

@@ -1,4 +1,4 @@
-"""A call that comes again. Owns what must be the same as before, and the words for what it is run again for."""
+"""Replay check. A call id that was used before must have the same tool and arguments, else `ReplayMismatch`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from toolwright.calls.execute.execute import ActiveCall
 
 LEFT = "left"
-"""What was done so far for a call that a crash cut off: nothing."""
+"""The recovery action for a call that a crash cut off: none so far."""
 AGAIN = "again"
-"""A call that ended for want of a connection, and is run again now that there is one. What it did then stays done."""
+"""A call that ended because a connection was missing, and is run again now that there is one. Its effects stay done."""
 
 
 def require_same(run: ActiveCall, tool: str, tool_id: str, arguments: bytes) -> None:

@@ -1,8 +1,8 @@
-"""What calls remember in a store. Owns what a call's past means for it: fresh, finished, running, or cut off.
+"""The journal over a store. Owns the state of a call with a past: fresh, finished, running, or cut off.
 
 Intent before effect: a batch's intents are one commit, before any of its tools runs. Outcome before answer: a call's
-outcome is committed before its claims are freed and its caller sees it. A fault of the store is raised at whoever
-awaits the batch, and never becomes an outcome.
+outcome is committed before its claims are released and its caller sees it. A fault of the store is raised in the task
+that awaits the batch, and never becomes an outcome.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class StoreJournal:
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
         refused: Sequence[ActiveCall] = ()
         if len(waiting) < len(runs):
-            # The call of a background run itself is told by the end of the run, and may run when that is reopened.
+            # The call of a background run itself is decided by the end of the run, and may run when that is reopened.
             is_run = scope.startswith(RUN_SCOPE) and runs[0].depth == 0
             refused = [run for run in runs if run.outcome is not None and not run.repeated and not is_run]
         if not waiting and not refused:
             return
-        # That of a run is kept with the run.
+        # The authority of a run is stored with the run.
         under = None if scope.startswith(RUN_SCOPE) else owner.context.written_authority
         intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
         refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
@@ -78,7 +78,8 @@ class StoreJournal:
         for run in waiting:
             if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(run))
-                # When it is done, and no earlier: what the store answered before may be that it is this one's.
+                # When it is done, and no earlier: an earlier answer of the store may be that it belongs to this
+                # process.
                 job.add_done_callback(lambda _, run=run: self._drop(run))  # type: ignore[misc]
                 try:
                     await job
@@ -90,7 +91,7 @@ class StoreJournal:
                         sharer.owner.start_over(sharer)
 
     async def _run_again(self, run: ActiveCall, key: CallKey, before: ToolOutcome) -> None:
-        """Let a call that ended for want of a connection run once more, if there is one now."""
+        """Let a call that ended because a connection was missing run once more, if there is one now."""
         if before.provider is None or await run.env.connected_since(before.provider) is None:
             return
         run.outcome = None
@@ -99,13 +100,13 @@ class StoreJournal:
             run.shares = other
             other.sharers = (*other.sharers, run)
             return
-        # Before the store says so: whoever else comes for this call in the meantime shares it.
+        # Before the store answers: another run of this call in the meantime shares it.
         run.key, run.before, self._live[key] = key, before, run
         if await self._store.reopen(key):
             run.recovered = AGAIN
             run.connecting, _ = waits_of(await self._store.effects(key))
             return
-        # Another process was faster: what it does, or did, stands.
+        # Another process was faster: its work stands.
         self._drop(run)
         run.key = run.before = None
         sharers, run.sharers = run.sharers, ()
@@ -120,11 +121,11 @@ class StoreJournal:
         self._beginning.append(intents)
         begun = self._store.begin(intents, [one.key for one in refusals]) if refusals else self._store.begin(intents)
         job = asyncio.ensure_future(begun)
-        # When it is done, and no later: what the store answers next may be that one of these calls is finished.
+        # When it is done, and no later: the next answer of the store may be that one of these calls is finished.
         job.add_done_callback(functools.partial(self._meet, waiting, intents))
         stopped: asyncio.CancelledError | None = None
         while not job.done():
-            # What is written must be known here, or it could not be taken back: stopping waits for it.
+            # A written intent must be known here, or it could not be taken back: stopping waits for it.
             try:
                 await asyncio.shield(job)
             except asyncio.CancelledError as error:
@@ -168,7 +169,7 @@ class StoreJournal:
             require_same(run, before.tool, before.tool_id, before.arguments)
             if entry.outcome is not None:
                 run.outcome = replace(entry.outcome, replayed=True)
-            # Else it is unfinished: whoever can run it decides what becomes of it.
+            # Else it is unfinished: a process that can run it decides how it continues.
 
     def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
         """True when another process runs one of the calls."""
@@ -176,7 +177,8 @@ class StoreJournal:
         return any(entry.outcome is None and entry.owner != self._store.owner for entry in known)
 
     def _claim(self, run: ActiveCall, key: CallKey, entry: Entry) -> None:
-        """Say whose a call with a past is: this run's, or another's that has or will have the outcome."""
+        """Decide which execution a call with a past belongs to: this one, or another that has or will have the
+        outcome."""
         other = self._live.get(key)
         if entry.outcome is not None:
             run.outcome = replace(entry.outcome, replayed=True)
@@ -205,7 +207,7 @@ class StoreJournal:
         return call.key is not None or call.shares is not None
 
     def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
-        # It must be known after a crash whether the call had started, if its tool may not simply run again. A call that
+        # After a crash it must be known whether the call had started, if its tool may not simply run again. A call that
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
         if call.key is None or (call.plan.rerun and call.recovered is None):
             return True
@@ -247,7 +249,7 @@ class StoreJournal:
                 job = self._refuse_alone(run, run.refused, outcome)
             else:
                 job = self._store.finish(identity(run), outcome, run.record.started_at, self._clock.now())
-        except Exception as error:  # at what a tool put into its outcome
+        except Exception as error:  # from a value that a tool put into its outcome
             told = StoreError(f"The outcome of call {run.call_id!r} cannot be written: {type(error).__name__}: {error}")
             job = asyncio.get_running_loop().create_future()
             job.set_exception(told)
@@ -313,7 +315,7 @@ def _intent(run: ActiveCall, key: CallKey, batch: str, now: float, under: bytes 
 class _OutcomeWriter:
     """Writes the outcomes of calls.
 
-    `alone` writes the outcome of one call; `written` is told of each call that was written here.
+    `alone` writes the outcome of one call; `written` is called for each call that was written here.
     """
 
     def __init__(
@@ -330,7 +332,7 @@ class _OutcomeWriter:
         self._calls: list[tuple[ActiveCall, ToolOutcome, Then]] = []
 
     def add(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
-        """Write the outcome of a call, at the end of this turn."""
+        """Write the outcome of a call, at the end of this tick of the loop."""
         if not self._calls:
             run.env.loop.call_soon(self._write)
         self._calls.append((run, outcome, then))
@@ -365,7 +367,7 @@ class _OutcomeWriter:
         ]
         try:
             job = asyncio.ensure_future(self._store.finish_all(ended))
-        except Exception:  # at what a tool put into its outcome
+        except Exception:  # from a value that a tool put into its outcome
             each_alone()
         else:
             job.add_done_callback(done)
@@ -374,7 +376,7 @@ class _OutcomeWriter:
 class _Unreleased:
     """Calls that this process owns and does not run: as long as it lives, every other one would wait for it.
 
-    `runs` says that a call runs here again, and that whoever runs it will write about it.
+    `runs` tests whether a call runs here again, so that its new execution will write about it.
     """
 
     def __init__(self, store: JournalStore, clock: Clock, runs: Callable[[CallKey], bool]) -> None:
@@ -387,7 +389,7 @@ class _Unreleased:
         self._closed = False
 
     def add(self, key: CallKey) -> None:
-        """Let go of a call as soon as that can be written."""
+        """Release a call as soon as that can be written."""
         self._keys[key] = None
         if self._timer is None and not self._closed:
             self._timer = self._clock.call_at(self._clock.monotonic() + RETRY, self._try)

@@ -14,13 +14,14 @@ from toolwright.calls.execute.exception_failures import invalid
 from toolwright.calls.hooks import Answer, BeforeHook, HookCall, PrepareCall, ReplaceArguments, invoke
 from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, validate
 from toolwright.errors import InvalidArguments, StoreError
+from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import ConnectionRequired, Failure, Success, ToolError, told
 from toolwright.tools.session_protocols import SessionView
 
 log = logging.getLogger("toolwright.calls")
 
 ANSWERS = (Answer, Success, Failure, ConnectionRequired)
-"""What ends a call in the tool's place."""
+"""A hook's answer that ends a call in the tool's place."""
 
 
 async def run_before_hooks(
@@ -41,9 +42,13 @@ async def run_before_hooks(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        entry.fail(broken("hook", "CancelledError: raised by a hook or prepare step, and by nobody else"))
+        entry.fail(broken("hook", "CancelledError: raised by a hook or prepare step, not by the runtime"))
     except Exception as error:
-        log.exception("The way to call %r failed", entry.call_id)
+        log.exception(
+            "The way to call %r failed",
+            entry.call_id,
+            extra=log_fields("call.hook_failed", call_id=entry.call_id, tool=entry.name),
+        )
         entry.fail(broken("hook", told(error)))
 
 
@@ -88,7 +93,13 @@ async def _asked(entry: PreparedCall, source: str, seconds: float, function: Any
         failure = getattr(error, "failure", None)
         if isinstance(error, ToolError) and type(failure) is Failure:
             return failure
-        log.error("The %s's code before call %r failed", source, entry.call_id, exc_info=error)
+        log.error(
+            "The %s's code before call %r failed",
+            source,
+            entry.call_id,
+            exc_info=error,
+            extra=log_fields("call.hook_failed", call_id=entry.call_id, tool=entry.name),
+        )
         entry.fail(broken(source, told(error)))
         return None
 

@@ -1,4 +1,4 @@
-"""Calls that a call makes. Owns their ids, and what of their ancestors' serves them too."""
+"""Nested calls. Owns their ids, and their use of their ancestors' claims and slots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_ID = 400
 def child_id(parent: ActiveCall, name: str, raw: bytes) -> str:
     """An id for a nested call that was given none: the same when its parent is run again after a crash."""
     stem = f"{parent.call_id}.{parent.attempt}.{name}.{jsonx.digest(raw)[:12]}"
-    if len(stem) > LONGEST_ID:  # else those of calls that are deep inside of others would take all memory
+    if len(stem) > LONGEST_ID:  # else the ids of deeply nested calls would take all memory
         stem = f"nested_{jsonx.digest(stem.encode())[:40]}"
     if parent.made is None:
         parent.made = {}
@@ -33,7 +33,7 @@ def nested_too_deeply(name: str, limit: int) -> Failure:
 
 
 def nearest_running(parent: ActiveCall) -> ActiveCall | None:
-    """The nearest ancestor that still runs: what it holds serves the calls it made, directly or not."""
+    """The nearest ancestor that still runs: its claims and slots serve the calls below it."""
     nearest: ActiveCall | None = parent
     while nearest is not None and nearest.done:
         nearest = nearest.parent  # type: ignore[assignment]

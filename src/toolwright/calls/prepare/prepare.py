@@ -12,6 +12,7 @@ from toolwright.calls.execute.exception_failures import invalid
 from toolwright.errors import InvalidArguments, ToolwrightError
 from toolwright.ids import new_id
 from toolwright.large_json import has_few_parts, is_flat, is_small, is_within
+from toolwright.log_fields import log_fields
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import Decision, Failure, ToolOutcome, encodable, told
 from toolwright.tools.registry import Snapshot, find, nearest
@@ -30,7 +31,7 @@ MOST_ITEMS = 50_000
 _FEW_PARTS = 2 * MOST_CONTAINERS
 """JSON of up to this many bytes cannot have more."""
 NOT_KEPT = jsonx.encode("[arguments that were too long to be kept]")
-"""What is recorded of arguments that were refused before they were encoded."""
+"""The recorded arguments of a call that was refused before they were encoded."""
 _KINDS = {
     list: "a list",
     str: "a string",
@@ -45,8 +46,8 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 class PreparedCall:
     """A call with its tool and its arguments, or with the outcome that ends it before it could run.
 
-    `raw` is the canonical JSON of the arguments: what is hashed, validated, recorded and shown; of text that is not
-    the JSON of an object, it is that text as a JSON string. `arguments` is what the tool is called with.
+    `raw` is the canonical JSON of the arguments, which is hashed, validated, recorded and shown; for text that is not
+    the JSON of an object, it is that text as a JSON string. `arguments` are the arguments of the tool's function.
     """
 
     # Defaults of the class: most calls never write them.
@@ -104,7 +105,7 @@ def read_call(given: ToolCall | Mapping[str, Any]) -> ToolCall:
 
 
 def prepare(entry: PreparedCall, call: ToolCall, snapshot: Snapshot, seen: set[str], max_bytes: int) -> None:
-    """Resolve the tool, parse and validate the arguments. What fails here never reaches the tool."""
+    """Resolve the tool, parse and validate the arguments. A call that fails here never reaches the tool."""
     name = entry.name = call.name
     call_id = entry.call_id = call.id or new_id("call")
     unusable_id = False
@@ -186,12 +187,14 @@ def _screened(entry: PreparedCall, tool: Tool) -> Failure | None:
 
 
 def rejected(name: str, error: BaseException) -> Failure:
-    """What it means that a tool's validation raised: most often, that the arguments do not fit."""
+    """The failure for an exception of a tool's validation: most often, the arguments do not fit."""
     if isinstance(error, KeyboardInterrupt):
         raise error
     if isinstance(error, InvalidArguments):
         return invalid(name, error)
-    log.error("The validation of tool %r failed", name, exc_info=error)
+    log.error(
+        "The validation of tool %r failed", name, exc_info=error, extra=log_fields("call.validation_failed", tool=name)
+    )
     return Failure(
         category="internal",
         code="validation_error",
@@ -253,7 +256,7 @@ def _read(prepared: PreparedCall, given: object, max_bytes: int) -> Failure | No
 
 
 def _as_written(text: str | bytes | bytearray) -> bytes:
-    """The start of what a model wrote, as a JSON string: what is kept of arguments that are no JSON object."""
+    """The start of a model's text, as a JSON string: the record of arguments that are not a JSON object."""
     start = text[:_KEPT] if isinstance(text, str) else text[:_KEPT].decode("utf-8", "backslashreplace")
     return jsonx.encode(encodable(start))
 
@@ -312,7 +315,7 @@ def _too_long(size: int, limit: int) -> Failure:
 
 
 def _too_large(limit: int) -> Failure:
-    """The failure of arguments that were not encoded, so that nobody knows how long they are."""
+    """The failure of arguments that were not encoded, so that their length is not known."""
     return Failure(
         category="resource_limit",
         code="arguments_too_long",

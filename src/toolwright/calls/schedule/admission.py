@@ -1,8 +1,8 @@
 """Stage 3: schedule. Owns when a call may start: claims in call order, then slots; hands on a started `Ticket`.
 
 A call waits for the earlier calls of its session that it conflicts with, then for a slot of its batch, session, runtime
-and tool. While it waits it holds none of them, unless it was passed over too often. Nested calls, and those that meet
-them, go through the gate in between.
+and tool. While it waits it holds none of them, unless it was passed over too often. Nested calls, and calls that
+conflict with them, go through the gate in between.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Admission:
         return self._index.empty and not (self.running or self.gate.nested.there or self.gate.waiting)
 
     def submit(self, ticket: Ticket, siblings: ClaimIndex | None = None) -> None:
-        """Put a call into the order; it starts now or when its turn comes.
+        """Put a call into the order; it starts now or when it is admitted.
 
-        `siblings` is an index for nested calls; all those of one parent share the first.
+        `siblings` is an index for nested calls; all calls of one parent share the first.
         """
         ticket.order = self._runtime.next_order()
         ticket.admission = self
@@ -88,7 +88,7 @@ class Admission:
         if ticket.parent is not None or self.gate.waiting:
             freed = [*(freed or ()), *self.gate.remove(ticket)]
         if freed:
-            # Before the slots: those that are freed may be older than those that wait for one.
+            # Before the slots: tickets that are released may be older than those that wait for one.
             if len(freed) > 1:
                 freed.sort(key=order_of)
             for follower in freed:
@@ -98,7 +98,7 @@ class Admission:
             give_back(ticket.limits)
 
     def _hand_over(self, limits: tuple[Limit, ...]) -> bool:
-        """Give the slots straight to the next call that needs the same, when nobody else waits for any of them."""
+        """Give the slots straight to the next call that needs the same, when no other call waits for any of them."""
         queue: deque[Ticket] | None = None
         for limit in limits:
             if limit.waiting:
@@ -122,19 +122,19 @@ class Admission:
         return True
 
     def free_slots(self, ticket: Ticket) -> None:
-        """Give back the slots and keep the claims: for a call that was given up and still runs."""
+        """Release the slots and keep the claims: for a call that was given up and still runs."""
         if ticket.state == "running":
             ticket.state = "lingering"
             give_back(ticket.limits)
 
     def pause(self, ticket: Ticket) -> None:
-        """Give back the slots and keep the claims, until `rejoin`: for a call that waits for something outside."""
+        """Release the slots and keep the claims, until `rejoin`: for a call that waits for something outside."""
         if ticket.state == "running":
             ticket.state = "paused"
             give_back(ticket.limits)
 
     def rejoin(self, ticket: Ticket) -> None:
-        """Take the slots again, now or when they are free; the ticket is told by `rejoined`."""
+        """Take the slots again, now or when they are free; the ticket is notified by `rejoined`."""
         ticket.rejoins = True
         self.admit(ticket)
 
@@ -210,7 +210,7 @@ class Admission:
             self.gate.avoid_deadlock(ticket, [limit.name])
 
     def _rejoin_at_once(self, ticket: Ticket, limit: Limit) -> None:
-        """Let a call go on beyond its limits: those that hold the slots wait, in the end, for this one."""
+        """Let a call continue beyond its limits: the holders of the slots wait, in the end, for this one."""
         limit.withdraw(ticket)
         ticket.waiting_in = None
         reserved = self._runtime.drop_reserved(ticket) if ticket.reserved else ()

@@ -1,12 +1,12 @@
-"""Who must wait for whom. Owns the index of claims; does not own slots, tasks or time.
+"""The index of claims: which call must wait for which. Does not own slots, tasks or time.
 
-Resources are places in one tree, so one rule covers everything: an exclusive call writes the whole tree, a parallel
-one reads its root, a key and a path are places in it. A claim stands in one line of its own place, by what it does
-there, and in one line of each place above, as something that is read or written below.
+Resources are nodes of one tree, so one rule covers everything: an exclusive call writes the whole tree, a parallel one
+reads its root, a key and a path are nodes in it. A claim stands in one line of its own node, by the kind of access, and
+in one line of each node above, as a read or write below.
 
-Lines are in call order. A ticket is held up at a place while a line that conflicts with its own begins with an earlier
-ticket, and may start when it is held up nowhere. So nobody is compared with anybody: a ticket that joins looks whether
-lines are empty, one that leaves moves up those that stand first. It may leave at any time, also while it waits.
+Lines are in call order. A ticket is blocked at a node while a line that conflicts with its own begins with an earlier
+ticket, and may start when it is blocked nowhere. So tickets are not compared one by one: a ticket that joins checks
+whether lines are empty, a ticket that leaves moves up the next ones. It may leave at any time, also while it waits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONFLICTS: Final = (
 
 
 class Claimant:
-    """Someone who holds claims or waits for them. `order` rises with each one that joins an index."""
+    """A holder of claims, or a waiter for them. `order` rises with each one that joins an index."""
 
     # Defaults of the class: most never wait for anything, and none of this is written for them.
     order = 0
@@ -49,7 +49,7 @@ Line = OrderedDict[Claimant, None]
 
 
 class ResourceNode:
-    """One resource, with the lines of those who do something to it, to it and all below it, or below it."""
+    """One resource, with the lines of claimants that access it, it and all below it, or something below it."""
 
     __slots__ = ("_spots", "children", "lines", "name", "parent", "waiting")
 
@@ -58,7 +58,7 @@ class ResourceNode:
         self.name = name
         self.children: dict[str, ResourceNode] = {}
         self.lines: list[Line | None] = [None, None, None, None, None, None]
-        # Of each line, those who are held up here.
+        # Of each line, the claimants that are blocked here.
         self.waiting: list[deque[Claimant] | None] = [None, None, None, None, None, None]
         self._spots: list[tuple[Spot, ...] | None] = [None, None, None, None]
 
@@ -113,7 +113,7 @@ class ClaimIndex:
         return self.root.empty
 
     def add(self, ticket: Claimant, claims: Sequence[Claim]) -> bool:
-        """Let a ticket join; True when it conflicts with nobody who is here, and so is not held up."""
+        """Let a ticket join; True when it conflicts with no other, and so is not blocked."""
         ticket.spots = spots = self.spots(claims)
         # First look everywhere, then join: a ticket never waits for itself.
         held_up: list[Spot] = []
@@ -136,7 +136,7 @@ class ClaimIndex:
         return False
 
     def remove(self, ticket: Claimant) -> list[Claimant]:
-        """Let a ticket leave, whether it is held up or not; return those who are held up nowhere any more."""
+        """Let a ticket leave, whether it is blocked or not; return the tickets that are not blocked any more."""
         ticket.done = True
         freed: list[Claimant] = []
         for node, number in ticket.spots or ((self.root, READ),):
@@ -153,7 +153,7 @@ class ClaimIndex:
         return tuple(dict.fromkeys(spot for claim in claims for spot in self._reach(claim.resource).spots(claim)))
 
     def withdraw(self, ticket: Claimant, node: ResourceNode, number: int) -> None:
-        """Take a ticket out of one line, and forget places where nobody is."""
+        """Take a ticket out of one line, and forget empty nodes."""
         line = node.lines[number]
         assert line is not None
         del line[ticket]
@@ -163,7 +163,7 @@ class ClaimIndex:
                 node = node.parent
 
     def ahead_of(self, ticket: Claimant, most: int = 3) -> list[Claimant]:
-        """Those who hold a ticket up; of many, the latest few."""
+        """The tickets that block a ticket; of many, the latest few."""
         found: list[Claimant] = []
         for node, number in ticket.spots:
             for other in CONFLICTS[number]:
@@ -187,7 +187,7 @@ class ClaimIndex:
 
 
 class Presence:
-    """The claims of tickets that are there, in no order: for asking who conflicts with a claim."""
+    """The claims of present tickets, in no order: for finding conflicts with a claim."""
 
     __slots__ = ("_index", "there")
 
@@ -214,7 +214,7 @@ class Presence:
             self._index.withdraw(ticket, node, number)
 
     def conflicting(self, claims: Iterable[Claim]) -> Iterator[Claimant]:
-        """Those who are there and conflict with these claims, some perhaps more than once."""
+        """The present tickets that conflict with these claims, some perhaps more than once."""
         for claim in claims:
             node: ResourceNode | None = self._index.root
             below = CONFLICTS[WRITE_BELOW if claim.write else READ_BELOW]
@@ -231,7 +231,7 @@ class Presence:
 
 
 def _move_up(node: ResourceNode, number: int, freed: list[Claimant]) -> None:
-    """Let go on, in one line of a place, those who now stand before everyone they conflict with here."""
+    """Release, in one line of a node, the claimants that now stand before all their conflicts here."""
     lines, waiting = node.lines, node.waiting[number]
     assert waiting is not None
     first: float = float("inf")

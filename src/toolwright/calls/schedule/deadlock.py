@@ -1,6 +1,6 @@
 """Calls that would wait for each other for ever. Owns finding them, across the sessions of a runtime.
 
-Does not own what is done about one.
+Does not own the reaction to one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from toolwright.calls.schedule.admission import Admission
 
 Needs = Callable[[Ticket], tuple[Collection[Ticket], bool]]
-"""What must end before a ticket can, and whether all of that must or any one."""
+"""The tickets that must end before a ticket can, and whether all of them must or any one."""
 
 
 def can_end(start: Ticket, needs: Needs) -> bool:
     """True unless `start` waits, in the end, for itself.
 
-    `needs` says what someone waits for, and whether for all of these or for any one. Whoever waits for nothing can
-    end, and so can whoever waits for those that can; the others wait for each other for ever.
+    `needs` returns the tickets that a ticket waits for, and whether for all of these or for any one. A ticket that
+    waits for nothing can end, and so can a ticket that waits for such ones; the others wait for each other for ever.
     """
     missing: dict[Ticket, int] = {}
     behind: dict[Ticket, list[Ticket]] = {}
@@ -60,7 +60,7 @@ class RuntimeOrder:
         # Each lives as long as its session or a ticket in it; in the order they were made.
         self._admissions: WeakValueDictionary[int, Admission] = WeakValueDictionary()
         self.next_order = count(1).__next__
-        # Those that wait for others at the gate only to be fair, and the one for which slots are reserved.
+        # The tickets that wait at the gate only to be fair, and the one for which slots are reserved.
         self.courteous: set[Ticket] = set()
         self.favoured: Ticket | None = None
 
@@ -76,7 +76,7 @@ class RuntimeOrder:
 
     @property
     def admissions(self) -> list[Admission]:
-        """Those that there are."""
+        """The existing admissions."""
         return list(self._admissions.values())
 
     def holders(self, limit: Limit) -> list[Ticket]:
@@ -89,11 +89,11 @@ class RuntimeOrder:
         ]
 
     def needs(self, ticket: Ticket) -> tuple[Collection[Ticket], bool]:
-        """What must end before a ticket can, and whether all of that must or any one."""
+        """The tickets that must end before a ticket can, and whether all of them must or any one."""
         return self._needs(ticket, favours=True)
 
     def needs_strictly(self, ticket: Ticket) -> tuple[Collection[Ticket], bool]:
-        """As `needs`, if nobody waited to be fair and no slots were reserved for anyone."""
+        """As `needs`, if no ticket waited to be fair and no slots were reserved."""
         return self._needs(ticket, favours=False)
 
     def _needs(self, ticket: Ticket, *, favours: bool) -> tuple[Collection[Ticket], bool]:
@@ -105,13 +105,13 @@ class RuntimeOrder:
             holders = self.holders(limit)
             if favours and self.favoured is not None and limit in self.favoured.reserved:
                 holders.append(self.favoured)
-            # With fewer of them than slots in use, one is being given back just now.
+            # If there are fewer of them than slots in use, a slot is being released just now.
             return (holders, False) if len(holders) >= limit.in_use else ((), True)
         blockers: Collection[Ticket] = ticket.blockers or ()
         return (blockers if favours else [other for other in blockers if other not in ticket.courtesy]), True
 
     def drop_reserved(self, ticket: Ticket) -> tuple[Limit, ...]:
-        """Give back the slots that were reserved for a ticket, which it may take at once; else offer them."""
+        """Release the slots that were reserved for a ticket, which it may take at once; else offer them."""
         reserved, ticket.reserved, ticket.passed_over = ticket.reserved, (), 0
         self.favoured = None
         for limit in reserved:
@@ -119,7 +119,7 @@ class RuntimeOrder:
         return reserved
 
     def drop_favours(self) -> None:
-        """Reserve slots for nobody, and let those that wait to be fair wait only for what runs."""
+        """Drop reservations, and let tickets that wait to be fair wait only for running ones."""
         reserved = () if self.favoured is None else self.drop_reserved(self.favoured)
         courteous = sorted(self.courteous, key=order_of)
         self.courteous.clear()

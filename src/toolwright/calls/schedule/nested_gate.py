@@ -1,8 +1,9 @@
-"""The gate: where nested calls, and those that meet them, wait for each other. Owns who may pass, and deadlocks.
+"""The gate: where nested calls, and calls that conflict with them, wait for each other. Owns who may pass, and
+deadlocks.
 
 A nested call belongs to a call that runs already. It ignores the claims of its ancestors, uses the slots they hold, and
 keeps the order among its siblings. The session's index does not know it, so it goes through the gate: there a call
-waits for those that run and conflict with it and, to be fair, for earlier ones that wait at the gate themselves. A
+waits for running calls that conflict with it and, to be fair, for earlier ones that wait at the gate themselves. A
 nested call that could only wait for itself is refused.
 """
 
@@ -39,7 +40,7 @@ class Gate:
             ticket.courtesy = frozenset(
                 other
                 for index, group in self.waiting.items()
-                if index is not ticket.index  # which keeps the order of its own
+                if index is not ticket.index  # which has an order of its own
                 for other in group
                 if other.order < ticket.order and overlap(claims, other.claims)
             )
@@ -64,7 +65,7 @@ class Gate:
         return False
 
     def remove(self, ticket: Ticket) -> list[Ticket]:
-        """Forget a ticket that is over; return those that waited at the gate for it and nothing else."""
+        """Forget a finished ticket; return the tickets that waited at the gate for it alone."""
         parent = ticket.parent
         if parent is not None:
             self.nested.discard(ticket)
@@ -91,13 +92,13 @@ class Gate:
         self._runtime.courteous.discard(ticket)
 
     def avoid_deadlock(self, ticket: Ticket, others: list[str] | None) -> None:
-        """Look whether a ticket that begins to wait can ever go on; drop courtesies or refuse it when it cannot."""
+        """Check whether a ticket that begins to wait can ever continue; if not, drop courtesies or refuse it."""
         runtime, parent, limit = self._runtime, ticket.parent, ticket.waiting_in
         favours = bool(runtime.courteous) or runtime.favoured is not None
         if limit is not None and parent is not None and not favours:
             for sibling in parent.children or ():
                 if sibling.state == "running" and limit in sibling.limits:
-                    return  # Their parent waits for both, so this adds nothing to what waits for what.
+                    return  # Their parent waits for both, so this adds no new dependency.
         if can_end(ticket, runtime.needs):
             return
         if parent is None or (favours and can_end(ticket, runtime.needs_strictly)):
@@ -118,5 +119,5 @@ class Gate:
 
 
 def ids_of(tickets: Iterable[Claimant]) -> tuple[str, ...]:
-    """What a record says of those that a call waited for."""
+    """The ids in a record of the calls that a call waited for."""
     return tuple(sorted(ticket.call_id for ticket in tickets if isinstance(ticket, Ticket))[:3])

@@ -1,4 +1,4 @@
-"""What waits for its turn, and what for. Owns tickets and limits; does not own the order, which is the schedule's."""
+"""Tickets: calls that wait for admission. Owns tickets and limits; does not own the order, which is the schedule's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Limit:
-    """At most `capacity` tickets at once; those that wait are kept in order."""
+    """At most `capacity` tickets at once; waiting tickets are in order."""
 
     __slots__ = ("capacity", "in_use", "name", "reason", "waiting")
 
@@ -48,7 +48,7 @@ class Ticket(PreparedCall, Claimant):
     passed_over = 0
     reserved: tuple[Limit, ...] = ()
     rejoins = False  # True while it waits for the slots that it gave back when it paused.
-    # What only nested calls and those that meet them at the gate need.
+    # Fields that only nested calls, and calls that meet them at the gate, need.
     children: dict[Ticket, None] | None = None
     nests: dict[Admission, ClaimIndex] | None = None
     blockers: set[Ticket] | None = None
@@ -56,7 +56,7 @@ class Ticket(PreparedCall, Claimant):
     courtesy: frozenset[Ticket] = frozenset()
 
     def start(self) -> None:
-        """Called by the schedule when the ticket's turn has come."""
+        """Called by the schedule when the ticket is admitted."""
         raise NotImplementedError
 
     def rejoined(self) -> None:
@@ -64,7 +64,7 @@ class Ticket(PreparedCall, Claimant):
         raise NotImplementedError
 
     def refuse_deadlock(self, others: list[str]) -> None:
-        """Called by the schedule when its turn can never come."""
+        """Called by the schedule when it can never be admitted."""
         raise NotImplementedError
 
     def ancestors(self) -> set[Ticket]:

@@ -1,8 +1,8 @@
-"""A call that needs a connection. Owns waiting for it, and what that wait means after a crash; not connecting.
+"""A call that needs a connection. Owns waiting for it, and the meaning of that wait after a crash; not connecting.
 
-A tool that returns `ConnectionRequired` says that it did nothing, and would if the session were connected. So the call
-is run again once it is, in the same process or a later one, without a word from its crash policy: the journal has that
-it waits until it is about to run again.
+A tool that returns `ConnectionRequired` declares that it did nothing, and would if the session were connected. So the
+call is run again once it is, in the same process or a later one, without regard to its crash policy: the journal
+records that it waits until it is about to run again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LABEL = "connection:"
 
 
 async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[float | None], None]) -> Any:
-    """Wait until the session is connected anew; None to run the call again, else what ends it.
+    """Wait until the session is connected again; None to run the call again, else its end.
 
-    `opened` is told when there is something to wait for.
+    `opened` is called when there is something to wait for.
 
     Raises:
         StoreError: it could not be written down.
@@ -76,7 +76,7 @@ async def _is_new(run: ActiveCall, provider: str, known: float | None) -> bool:
 
 
 async def _look_again(run: ActiveCall, key: WaitKey, provider: str, known: float | None) -> None:
-    # A store that fails here fails the wait as well, and there it is heard; a call that is over needs nothing.
+    # A store that fails here fails the wait as well, and is reported there; a finished call needs nothing.
     with contextlib.suppress(StoreError, KeyRefused):
         if await _is_new(run, provider, known):
             await run.env.effects.resolve(key, Resolution("ok", run.env.clock.now()))
@@ -91,11 +91,11 @@ async def _keep(run: ActiveCall, call: CallKey, provider: str, *, waits: bool) -
         payload=jsonx.encode(run.connecting[provider]),
     )
     if not await run.env.effects.journal.keep(call, kept):
-        raise StoreError(f"The call {call.call_id!r} is no longer this process's, and can record nothing")
+        raise StoreError(f"The call {call.call_id!r} is not owned by this process any more, and cannot be recorded")
 
 
 def waits_of(effects: list[Kept]) -> tuple[dict[str, tuple[int, float | None]], str | None]:
-    """What a call waited for before it was cut off: by provider, and the one that it still waits for."""
+    """The connection waits of a call before it was cut off: by provider, and the open one."""
     found: dict[str, tuple[int, float | None]] = {}
     waits: str | None = None
     for kept in effects:

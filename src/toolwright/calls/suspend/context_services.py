@@ -1,4 +1,4 @@
-"""What a running tool may ask for. Owns the far side of `ToolContext`; does not own the run itself."""
+"""The services of a running tool. Owns the far side of `ToolContext`; does not own the execution itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolwright import jsonx
-from toolwright.calls.active_call import about
+from toolwright.calls.active_call import about, call_fields
 from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import origin_of
 from toolwright.calls.conclude import lose
@@ -153,8 +153,12 @@ class RunServices:
         run = self._run
         model = run.env.model
         if model is None:
-            # The model reads the error, the owner the log: each is told what it can do.
-            log.warning("Tool %r asks a model, and there is none; give one to App(model=...)", run.name)
+            # The error is for the model, the log for the owner: each says what its reader can do.
+            log.warning(
+                "Tool %r asks a model, and there is none; give one to App(model=...)",
+                run.name,
+                extra=call_fields(run, "call.no_model"),
+            )
             raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
         if run.env.redactor is not None:  # A model that a tool asks is a model like any other.
@@ -189,12 +193,17 @@ class RunServices:
         await emit(self._run, name, payload, key)
 
     def _warn(self, method: str, usable: str) -> None:
-        """Say in the log, once for each call, that a report cannot be used. Its content may be secret: it stays out."""
+        """Log, once for each call, that a report cannot be used. Its content may be secret: it is not logged."""
         run = self._run
         if not run.warned_of_report:
             run.warned_of_report = True
             log.warning(
-                "The call %r of %r gave ctx.%s what it cannot show; give it %s", run.call_id, run.name, method, usable
+                "The call %r of %r gave ctx.%s a value that it cannot show; give it %s",
+                run.call_id,
+                run.name,
+                method,
+                usable,
+                extra=call_fields(run, "call.report_unusable"),
             )
 
     def _publish(self, event: CallNote) -> None:
@@ -202,7 +211,7 @@ class RunServices:
         if threading.get_ident() == env.thread_id:
             self._publish_here(event)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: there are no watchers any more
                 env.loop.call_soon_threadsafe(self._publish_here, event)
 
     def _publish_here(self, event: CallNote) -> None:
@@ -244,10 +253,10 @@ class Recorded:
 
 
 async def emit(run: ActiveCall, name: str, payload: object, key: str | None) -> None:
-    """Check an event of a running call, keep it if the call is a process', and tell whoever watches.
+    """Check an event of a running call, store it if the call is that of a background run, and publish it.
 
     Raises:
-        ServiceError: the tool declares no such event, or the payload is not what it declares.
+        ServiceError: the tool declares no such event, or the payload does not fit its schema.
     """
     env = run.env
     assert run.tool is not None
@@ -268,19 +277,19 @@ async def emit(run: ActiveCall, name: str, payload: object, key: str | None) -> 
 
 
 def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
-    """The key of an event that was given none: its place among those of the attempt, and what it is.
+    """The key of an event without one: its position among the events of the attempt, and its content.
 
-    So it is kept once when another worker runs the call again. What is told otherwise then is kept, too.
+    So it is stored once when another worker runs the call again. A different event is stored, too.
     """
     run.emitted += 1
     return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
-def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
+def check_event(tool: Tool, name: object, payload: object) -> bytes:
     """The JSON of the payload of an event.
 
     Raises:
-        ServiceError: the tool declares no such event, or the payload is not what it declares.
+        ServiceError: the tool declares no such event, or the payload does not fit its schema.
     """
     checks = tool.check_events
     check = checks.get(name) if isinstance(name, str) else None
@@ -294,11 +303,11 @@ def check_event(tool: Tool, name: Any, payload: Any) -> bytes:
         raise ServiceError(f"The payload of event {name!r} of tool {tool.name!r} is not usable: {error}") from error
     if problems:
         raise ServiceError(
-            f"The payload of event {name!r} of tool {tool.name!r} is not what it declares:\n{summarise(problems)}"
+            f"The payload of event {name!r} of tool {tool.name!r} does not fit its schema:\n{summarise(problems)}"
         )
     if len(data) > LARGEST_EVENT:
         raise ServiceError(
             f"The payload of event {name!r} of tool {tool.name!r} has {len(data)} bytes and may have {LARGEST_EVENT}; "
-            "put it in a file, and tell its path"
+            "put it in a file, and pass its path"
         )
     return data

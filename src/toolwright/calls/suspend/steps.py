@@ -1,4 +1,4 @@
-"""What a tool makes durable: steps, sleeps, waits. Owns their meaning for a running call; not how they are kept."""
+"""Durable parts of a tool: steps, sleeps, waits. Owns their meaning for a running call; not how they are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import identity
+from toolwright.calls.active_call import call_fields, identity
 from toolwright.calls.authorise.approvals import Question, put_question, why_not
 from toolwright.calls.conclude import lose
 from toolwright.calls.execute.failures import raised
@@ -101,7 +101,8 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
         failure = Failure(message=str(fault), category="unavailable", code="no_thread", source="runtime", retry=True)
         raise EffectFailed(failure) from fault
     except Exception as error:  # the tool's code
-        raise EffectFailed(_shown(run, raised(run.plan.tool, run.name, run.call_id, error))) from error
+        failure = raised(run.plan.tool, run.name, run.call_id, error, call_fields(run, "call.raised"))
+        raise EffectFailed(_shown(run, failure)) from error
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
@@ -126,10 +127,10 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
 
 
 async def _encoded(result: object, most: int) -> bytes:
-    """The JSON of what a step returned. Of a large value it is made in a thread, piece by piece.
+    """The JSON of a step's return value. For a large value it is made in a thread, piece by piece.
 
     Raises:
-        TooLong: it is too large to be kept, or to be decoded on the event loop.
+        TooLong: it is too large to be stored, or to be decoded on the event loop.
     """
     if is_small(result):
         return jsonx.encode(result)
@@ -160,7 +161,7 @@ def _policy(run: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: Any, 
     if on_crash in ("rerun", "fail"):
         return on_crash  # type: ignore[no-any-return]
     if on_crash == "ask":
-        # Where the policy lets nobody be asked, it ends as it would without a policy of its own.
+        # Where the policy asks nobody, it ends as it would without a crash policy of its own.
         return AskPerson(functools.partial(_ask, run, name)) if run.owner.policy.on_ask == "wait" else "fail"
     if not callable(on_crash):
         raise ToolwrightError(
@@ -237,10 +238,10 @@ def _effects(run: ActiveCall) -> CallEffects:
     if threading.get_ident() != run.env.thread_id:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
     if run.concluded:
-        raise Unrecorded  # It was given up, and has its outcome: what it does now could not be recorded any more.
+        raise Unrecorded  # It was given up, and has its outcome: its later effects could not be recorded any more.
     key = enter(run)
     if run.effects is None:
-        # What was not cut off has no past: nothing needs to be read for it.
+        # A call that was not cut off has no past: nothing needs to be read for it.
         run.effects = run.env.effects.enter(key, fresh=run.recovered is None)
     run.effects.begin_attempt(run.attempt)
     return run.effects
@@ -248,7 +249,7 @@ def _effects(run: ActiveCall) -> CallEffects:
 
 @contextlib.asynccontextmanager
 async def recording(run: ActiveCall) -> AsyncIterator[None]:
-    """Stop the call where its journal fails: what the tool made of that must not become its outcome."""
+    """Stop the call where its journal fails: the tool's reaction must not become its outcome."""
     try:
         yield
     except (StoreError, MachineError) as fault:

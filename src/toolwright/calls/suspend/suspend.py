@@ -1,4 +1,5 @@
-"""What a call waits for outside. Owns letting go of its slots, its time and its task, and taking them again."""
+"""Suspension: a call that waits for something outside. Owns releasing its slots, its time and its task, and taking them
+again."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from toolwright.calls.active_call import about, identity
+from toolwright.calls.active_call import about, call_fields, identity
 from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
 from toolwright.calls.redact import publish
 from toolwright.events import CallWaiting
@@ -37,21 +38,20 @@ def park(run: ActiveCall, seconds: float | None) -> None:
     run.ran = run.key_taken = True
     deadline = None if seconds is None else now + seconds
     wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
-    run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
+    run.arguments = None  # They are not needed any more, and it may wait for long beside many others.
     run.watch = run.env.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
 
 
 def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
-    """Tell the world that the call waits for something outside."""
+    """Publish that the call waits for something outside."""
     run.owner.call_waits(run)
     if what in _FOR_A_PERSON:
-        env = run.env
         log.info(
-            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list what waits",
+            "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
             run.call_id,
             run.name,
             _FOR_A_PERSON[what],
-            extra={"session": env.session_id, "call_id": run.call_id, "tool": run.name, "waits_for": what},
+            extra=call_fields(run, "call.waiting", waits_for=what),
         )
     publish(run.env, run, CallWaiting(*about(run), what, name, deadline))
 
@@ -69,7 +69,7 @@ def complete(run: ActiveCall, news: Resolution | Exception) -> None:
 
 
 def step_out(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
-    """The tool's code waits for something outside: give back the slots, and stop its time."""
+    """The tool's code waits for something outside: release the slots, and stop its time."""
     run.waits += 1
     if run.waits == 1 and run.slot is None:
         run.plan.bucket.discard(run)
@@ -78,7 +78,7 @@ def step_out(run: ActiveCall, what: str, name: str, deadline: float | None) -> N
 
 
 async def step_in(run: ActiveCall) -> None:
-    """What the code waited for has come: go on once there is a slot."""
+    """The tool's wait is resolved: continue once there is a slot."""
     run.waits -= 1
     if run.stopping:
         return

@@ -55,7 +55,7 @@ def approvals(
     db: options.Db = None,
     session: options.OfSession = None,
     decided: Annotated[
-        bool, typer.Option("--decided", help="List what was decided instead, the newest first: by whom, and when.")
+        bool, typer.Option("--decided", help="List the decisions instead, the newest first: by whom, and when.")
     ] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="With --decided, list so many at most.")] = 50,
     before: Annotated[
@@ -102,7 +102,7 @@ def approve(
     with reported():
         given = None if arguments is None else read_object(arguments, "given")
         if given is not None and len(ids) > 1:
-            raise BadInput("--arguments are those of one call; approve the others on their own")
+            raise BadInput("--arguments belong to one call; approve the others separately")
         said = {"arguments": given, "always": _pattern(always, matching)}
         tools = None if given is None else tools_of_store(app)
         _decide("approve", ids, context.obj.then(db, session, as_json), said, yes, app_of_store(app), tools)
@@ -170,7 +170,7 @@ def _decide(
         if tool is not None:
             require_fitting(tool, said["arguments"])
     if said["always"] is not None and any(one.request is not None and one.request.cause == "crash" for one in chosen):
-        raise BadInput("What a crash cut off is decided each time; leave out --always and --matching")
+        raise BadInput("A call that a crash cut off is decided each time; leave out --always and --matching")
     if not yes:
         _confirm(verb, [one for one in chosen if one.by_number])
     ends = asyncio.run(_settle(verb, store, app, chosen, said))

@@ -36,7 +36,7 @@ def batch(
     as_json: options.Json = False,
     provider: Annotated[
         str | None,
-        typer.Option(metavar="PROVIDER", help="Whose shape the file has, where that can't be told by looking at it."),
+        typer.Option(metavar="PROVIDER", help="The format of the file, where it cannot be detected."),
     ] = None,
     timeline: Annotated[bool, typer.Option("--timeline", help="Draw when each call ran and why it waited.")] = False,
     max_concurrency: options.MaxConcurrency = None,
@@ -94,5 +94,5 @@ def _what_happened(finished: Finished) -> str:
     doubtful = sum(outcome.may_have_run for outcome in stopped)
     left = sum(outcome.status == "pending" for outcome in finished.outcomes)
     over, never = len(finished.outcomes) - len(stopped) - left, len(stopped) - doubtful
-    again = f" {left} are left in the store: run it again to go on." if left else ""
-    return f"Interrupted: {over} calls were over, {never} had no effect, {doubtful} may have had an effect.{again}"
+    again = f" {left} are left in the store: run it again to continue." if left else ""
+    return f"Interrupted: {over} calls were finished, {never} had no effect, {doubtful} may have had an effect.{again}"

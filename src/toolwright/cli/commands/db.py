@@ -56,14 +56,18 @@ def check(db: options.Db = None, as_json: options.Json = False) -> None:
 def prune(
     before: Annotated[
         str,
-        typer.Option(metavar="WHEN", help="Remove what finished before this: 30d, 12h, or a date such as 2026-01-31."),
+        typer.Option(
+            metavar="WHEN", help="Remove work that finished before this: 30d, 12h, or a date such as 2026-01-31."
+        ),
     ],
     db: options.Db = None,
     session: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Only calls of this session. Repeatable.")
     ] = None,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Make the file smaller, too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the number of records that would be removed.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -80,7 +84,7 @@ def prune(
         if not dry_run and not yes and something:
             if as_json or not sys.stdin.isatty():
                 raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
-            if not typer.confirm(f"Remove what finished before {moment(instant)}?", err=True):
+            if not typer.confirm(f"Remove the work that finished before {moment(instant)}?", err=True):
                 raise BadInput("Nothing was removed")
         removed = planned
         if not dry_run and something:

@@ -83,7 +83,9 @@ def put(
     with reported():
         store = require_store(db)
         if path is None and source == STREAM:
-            raise BadInput("What is on stdin has no name; say where it goes, as in toolwright files put - /notes/a.txt")
+            raise BadInput(
+                "The content of stdin has no name; give the target path, as in toolwright files put - /notes/a.txt"
+            )
         name = Path(source).resolve().name
         if os.path.isdir(source):
             _put_directory(store, session, source, name, path or "/", recursive, as_json)
@@ -107,7 +109,7 @@ def get(
     ] = None,
     recursive: Recursive = False,
     db: options.Db = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a file of a session to a file of this machine, or to stdout."""
@@ -150,7 +152,7 @@ async def _read(files: Files, path: str) -> dict[str, Any]:
 async def _put(files: Files, source: str, name: str, path: str) -> FileInfo:
     place = await _place(files, path, name)
     if source == STREAM and place != path:
-        raise BadInput(f"What is on stdin has no name, and {path!r} is a directory; name a file in it")
+        raise BadInput(f"The content of stdin has no name, and {path!r} is a directory; name a file in it")
     return await files.write_stream(place, read_pieces(source))
 
 

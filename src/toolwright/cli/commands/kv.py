@@ -17,8 +17,8 @@ from toolwright.cli.input.stores import require_store, use_session
 from toolwright.session.services.keyvalue import KeyValue
 
 T = TypeVar("T")
-Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that keeps it.")]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The name that it is kept under.")]
+Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session of the value.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The name of the value.")]
 
 
 def list_(

@@ -66,7 +66,7 @@ def recover(
         waiting = sum(one.outcome.status == "pending" for one in done)
         if waiting and not as_json:
             listed = shown_command("approvals", store)
-            log.print(f"{waiting} still wait; those that a person decides: {listed}", soft_wrap=True, highlight=False)
+            log.print(f"{waiting} still wait; calls for a person to decide: {listed}", soft_wrap=True, highlight=False)
         raise typer.Exit(exit_code([one.outcome for one in done]))
 
 

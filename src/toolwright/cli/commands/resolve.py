@@ -31,7 +31,7 @@ def resolve(
     db: options.Db = None,
     error: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="CODE MESSAGE", help="It failed: a short word for programs, and what the model reads."),
+        typer.Option(metavar="CODE MESSAGE", help="It failed: a short word for programs, and the text for the model."),
     ] = None,
     cancel: Annotated[str | None, typer.Option(metavar="REASON", help="It will not come.")] = None,
     as_json: options.Json = False,

@@ -35,7 +35,7 @@ def runs(
     context: typer.Context,
     db: options.Db = None,
     session: options.OfSession = None,
-    active: Annotated[bool, typer.Option("--active", help="Only those that are not over.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only the unfinished ones.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
     as_json: options.Json = False,
 ) -> None:
@@ -74,7 +74,7 @@ def show(
 def logs(
     context: typer.Context,
     run: RunId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it prints until it is over.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow its output until it is finished.")] = False,
     db: options.Db = None,
     session: options.OfSession = None,
     as_json: options.Json = False,
@@ -116,7 +116,7 @@ def wait(
     context: typer.Context,
     run: RunId,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Wait at most so long; the run goes on.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Wait at most so long; the run continues.")
     ] = None,
     db: options.Db = None,
     session: options.OfSession = None,
@@ -134,7 +134,7 @@ def wait(
         elif process.outcome is not None:
             print_text(process.outcome.text)
         if not process.over:
-            complain(f"The run {process.id!r} is {process.status} after {timeout:g} s; it goes on")
+            complain(f"The run {process.id!r} is {process.status} after {timeout:g} s; it continues")
             raise typer.Exit(UNFINISHED)
         if not given.as_json:
             _say_end(process)
@@ -156,7 +156,7 @@ def cancel(
         if given.as_json:
             print_json({**run_data(process), "cancelled": asked})
         elif not asked:
-            echo(f"{plain(process.id)} was over already: {process.status}")
+            echo(f"{plain(process.id)} was finished already: {process.status}")
         elif process.over:
             echo(f"{plain(process.id)} is cancelled")
         elif lost(process, time.time()):
@@ -169,7 +169,7 @@ def cancel(
 def resume(
     context: typer.Context,
     run: RunId,
-    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who decided; it is kept among its events.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who decided; it is stored among its events.")] = None,
     db: options.Db = None,
     session: options.OfSession = None,
     as_json: options.Json = False,
@@ -192,7 +192,7 @@ def signal(
     run: RunId,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name that its tool waits for.")],
     payload: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="What it is given, or - for JSON on stdin; null without it.")
+        str | None, typer.Argument(metavar="JSON", help="Its input, or - for JSON on stdin; null without it.")
     ] = None,
     db: options.Db = None,
     session: options.OfSession = None,

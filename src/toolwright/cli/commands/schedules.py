@@ -41,7 +41,7 @@ _OPTIONS = {"cron_expression": "--cron", "scheduled_at": "--at"}
 def list_(
     db: options.Db = None,
     session: options.OfSession = None,
-    active: Annotated[bool, typer.Option("--active", help="Only those that are not over.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only the unfinished ones.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """List the schedules of a store, the oldest first, with their next instants."""
@@ -67,18 +67,20 @@ def add(
     tools: options.Tools = None,
     db: options.Filled = None,
     session: options.Owner = "cli",
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call its runs.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The title of its runs, for people.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Time for each run.")] = None,
     misfire: Annotated[
-        Literal["skip", "once", "all"], typer.Option(help="What becomes of instants at which no worker ran.")
+        Literal["skip", "once", "all"], typer.Option(help="The handling of instants at which no worker ran.")
     ] = "once",
     overlap: Annotated[
-        Literal["skip", "queue", "allow"], typer.Option(help="What becomes of an instant while a run is not over.")
+        Literal["skip", "queue", "allow"], typer.Option(help="The handling of an instant while a run is not finished.")
     ] = "skip",
     id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="An id of your choice: added again, it is the same one.")
     ] = None,
-    tell: Annotated[bool, typer.Option("--tell", help="Append a message to the session when a run is over.")] = False,
+    tell: Annotated[
+        bool, typer.Option("--tell", help="Append a message to the session when a run is finished.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Start a tool at an instant, or again and again, and print the id of the schedule. A worker starts it."""

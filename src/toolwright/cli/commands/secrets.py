@@ -17,7 +17,7 @@ from toolwright.cli.input.apps import app_of_store
 from toolwright.cli.input.stores import require_store, use_session
 from toolwright.errors import SecretsError
 from toolwright.runtime.runtime import Runtime
-from toolwright.session.secrets.secrets import LONGEST
+from toolwright.session.secrets.encodings import LONGEST
 from toolwright.tools.service_protocols import KeyInfo
 
 Of = Annotated[str, typer.Option("--session", metavar="ID", help="The session that has the secrets.")]
@@ -41,8 +41,8 @@ def set_(
     with reported():
         if context.args or "=" in name:  # `token=value` is how others take one
             raise BadInput(
-                "Only a name and the options that --help lists are taken from the command line, for other programs and "
-                "the history of the shell have what stands there; type the value when you are asked, or give it on "
+                "Only a name and the options that --help lists are taken from the command line: other programs and the "
+                "shell history can see it; type the value when you are asked, or give it on "
                 "stdin. If this was one, choose another"
             )
         store = require_store(db)

@@ -57,7 +57,7 @@ def export(
     session_id: Id,
     file: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="The archive to write.")],
     db: options.Db = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write the contents of a session into one archive. Secrets stay sealed in it; calls are not part of it."""

@@ -25,15 +25,17 @@ def spawn(
     tools: options.Tools = None,
     db: options.Filled = None,
     session: options.Owner = "cli",
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="What people call the run.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The title of the run, for people.")] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Time for the whole run, from when it first starts.")
     ] = None,
     when_lost: Annotated[
         Literal["resume", "rerun", "abandon"],
-        typer.Option(help="What becomes of it when its worker is gone: go on as its tool says, begin anew, or end."),
+        typer.Option(
+            help="The handling when its worker is gone: continue by the crash policy of its tool, start again, or end."
+        ),
     ] = "resume",
-    tell: Annotated[bool, typer.Option("--tell", help="Append a message to the session when it is over.")] = False,
+    tell: Annotated[bool, typer.Option("--tell", help="Append a message to the session when it is finished.")] = False,
     queue: Annotated[
         bool, typer.Option("--queue", help="Let it wait when too many are active, instead of refusing it.")
     ] = False,

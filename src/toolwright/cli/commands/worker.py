@@ -51,7 +51,7 @@ def worker(
     db: options.Filled = None,
     capacity: Annotated[int | None, typer.Option(metavar="N", min=1, help="Run at most so many at once.")] = None,
     grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long what runs may go on when it is told to stop.")
+        float, typer.Option(metavar="SECONDS", min=0, help="How long active runs may continue after a stop signal.")
     ] = 30.0,
     health_port: Annotated[
         int | None,
@@ -69,7 +69,7 @@ def worker(
     read_only: options.ReadOnly = False,
     approve: options.Approve = None,
     spill_dir: options.SpillDir = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of runs, only what goes wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and not the runs.")] = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Run queued and scheduled background work until SIGTERM or Ctrl-C.

@@ -60,7 +60,7 @@ def call_table(calls: Sequence[PastCall]) -> Table:
     table.add_column("tries", justify="right")
     table.add_column("begun", no_wrap=True)
     table.add_column("took", no_wrap=True, justify="right")
-    table.add_column("given, and what came of it", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("arguments and outcome", ratio=1, no_wrap=True, overflow="ellipsis")
     for call in calls:
         name = Name("└ " if call.parent else "", call.key.call_id)
         about = Text.assemble((plain(call.arguments.decode("utf-8", "replace")), "dim"), "\n", result(call))
@@ -73,11 +73,11 @@ def result(call: PastCall) -> Text:
     """The outcome of a call, or the reason why it has none yet."""
     if call.outcome is None:
         if call.waits_for:
-            gone = ", and nobody runs it" if call.cut_off else ""
+            gone = ", and no process runs it" if call.cut_off else ""
             waits = ", ".join(_WAITS.get(wait.partition(":")[0], wait.replace(":", " ")) for wait in call.waits_for)
             return Text(plain(f"waits for {waits}{gone}"), style="magenta")
         if call.resolved:
-            gone = ", and waits for a program to go on with it, as toolwright recover does" if call.cut_off else ""
+            gone = ", and waits for a program to continue it, as toolwright recover does" if call.cut_off else ""
             return Text(f"resolved{gone}", style="magenta")
         if call.cut_off:
             # The start of a call is written before it begins, unless its tool may simply run again.
@@ -135,7 +135,7 @@ def find_batch(batches: Sequence[PastBatch], word: str) -> PastBatch:
     """
     found = [batch for batch in batches if word and batch.batch.removeprefix(_PREFIX).startswith(_bare(word))]
     if not found:
-        raise BadInput(f"There is no batch {word!r}; toolwright batches lists those that there are")
+        raise BadInput(f"There is no batch {word!r}; toolwright batches lists them")
     if len(found) > 1:
         choices = "; ".join(
             f"{batch.batch} of session {batch.session!r}" + (f", scope {batch.scope!r}" if batch.scope else "")

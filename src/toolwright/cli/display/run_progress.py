@@ -69,7 +69,7 @@ class Followed:
         elif event.type == "cancel_asked":
             self.note = f"is to stop: {plain(payload['reason'])}"
         elif event.type == "handed_back":
-            self.note = "its worker stops; another goes on"
+            self.note = "its worker stops; another continues"
         elif event.type in OVER:
             self.state, self.ended = event.type, event.at
             self.note = plain(payload["summary"])

@@ -50,7 +50,7 @@ def the_one(kind: str, found: Sequence[Named], word: str, session: str | None) -
     if not found:
         where = "" if session is None else f" in session {session!r}"
         command = "toolwright runs lists" if kind == "run" else "toolwright schedules list shows"
-        raise BadInput(f"There is no {kind} {word!r}{where}; {command} those that there are")
+        raise BadInput(f"There is no {kind} {word!r}{where}; {command} them")
     if len(found) > 1:
         choices = "".join(f"\n  {one.id} of session {one.session!r}: {plain(one.title)}" for one in found[:5])
         more = "\n  and more" if len(found) > 5 else ""

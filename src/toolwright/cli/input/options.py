@@ -67,8 +67,8 @@ KeptIn = Annotated[
     typer.Option(
         "--db",
         metavar="FILE",
-        help="Keep what happens in this store, made if need be: calls with ids can be run again, and what needs "
-        "approval waits for it. Without it: the db of the project, if it has one; :memory: keeps nothing.",
+        help="Store the records here, in a file that is made if needed: calls with ids can be run again, and calls "
+        "that need approval wait for it. Without it: the db of the project, if it has one; :memory: stores nothing.",
         rich_help_panel=_STORE,
     ),
 ]
@@ -86,7 +86,7 @@ Scope = Annotated[
     typer.Option(
         "--scope",
         metavar="TEXT",
-        help="Separates ids that a provider uses again in every turn.",
+        help="Separates ids that a provider uses again in every model turn.",
         rich_help_panel=_STORE,
     ),
 ]
@@ -116,7 +116,7 @@ SpillDir = Annotated[
     typer.Option(
         metavar="DIR",
         file_okay=False,
-        help="Keep outputs that are cut for the model here, whole.",
+        help="The directory for outputs that are cut for the model, complete.",
         rich_help_panel=_POLICY,
     ),
 ]

@@ -45,7 +45,7 @@ async def choose(store: str, requests: Sequence[Approval], word: str, session: s
     decided = await inspect_store(store).decided_key(word, session)
     if decided is not None:
         return Chosen(decided, word)
-    raise BadInput(f"Nothing that waits for a person is called {word!r}; toolwright approvals lists what does")
+    raise BadInput(f"Nothing that waits for a person is called {word!r}; toolwright approvals lists the requests")
 
 
 def _described(request: Approval) -> str:

@@ -1,4 +1,4 @@
-"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in what it names."""
+"""Where tools come from. Owns reading `--tools` and finding tools and capabilities in the named modules."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _tools_of(module: ModuleType) -> Iterator[Tool | Capability]:
                     yield tool
 
 
-def _is_tool(thing: Any) -> bool:
+def _is_tool(thing: object) -> bool:
     if isinstance(thing, (Tool, ToolDeclaration, Catalogue, Capability)):
         return True
     if isinstance(thing, type):
@@ -150,7 +150,7 @@ def _is_tool(thing: Any) -> bool:
     return isinstance(getattr(thing, "definition", None), ToolDefinition) and hasattr(thing, "run")
 
 
-def _tools_in(thing: Any) -> Iterator[Tool | Capability]:
+def _tools_in(thing: object) -> Iterator[Tool | Capability]:
     if isinstance(thing, Capability):
         yield thing
     elif isinstance(thing, Catalogue):
@@ -165,7 +165,7 @@ def _tools_in(thing: Any) -> Iterator[Tool | Capability]:
         yield _one(thing)
 
 
-def _one(thing: Any) -> Tool | Capability:
+def _one(thing: object) -> Tool | Capability:
     if isinstance(thing, Capability):
         return thing
     if inspect.isroutine(thing) and not _is_tool(thing):
@@ -173,7 +173,7 @@ def _one(thing: Any) -> Tool | Capability:
     return as_tool(thing)
 
 
-def _require_no_factory(function: Any) -> None:
+def _require_no_factory(function: object) -> None:
     """Refuse a plain function that makes tools, or may do so: it would be taken for a tool itself.
 
     Raises:
@@ -186,14 +186,14 @@ def _require_no_factory(function: Any) -> None:
         result = getattr(function, "__annotations__", {}).get("return", inspect.Parameter.empty)
     if result is inspect.Parameter.empty:
         raise ToolDefinitionError(
-            f"The function {name!r} does not say what it returns, so that it may be one that makes tools; decorate it "
-            f"with @tool if it is a tool, or name what it makes, as in tools = {name}()"
+            f"The function {name!r} has no return annotation, so that it may be a factory of tools; decorate it "
+            f"with @tool if it is a tool, or name its result, as in tools = {name}()"
         )
     if _makes_tools(result):
         raise ToolDefinitionError(f"The function {name!r} makes tools, and is none; name them, as in tools = {name}()")
 
 
-def _makes_tools(result: Any) -> bool:
+def _makes_tools(result: object) -> bool:
     """True for the type of a tool, a registry, a capability or an app, and for a container of these."""
     if isinstance(result, str):
         return bool(_MAKES.search(result))

@@ -25,7 +25,7 @@ def named_store(db: str | None) -> str | None:
     """The store that `--db` or the project names; None for a command that stores nothing.
 
     Raises:
-        BadInput: what the project says of it is not text.
+        BadInput: the project's setting is not text.
     """
     if db is not None:
         return None if db == MEMORY else db

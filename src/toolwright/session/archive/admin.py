@@ -72,7 +72,7 @@ class Archives:
     def _require_quiet(self, session_id: str) -> None:
         session = self._open.get(session_id)
         if session is not None and session.batches:
-            what = "batches that still run" if session.own_batches else "background runs that are not over"
+            what = "batches that still run" if session.own_batches else "unfinished background runs"
             raise ServiceError(
                 f"The session {session_id!r:.200} has {what}; wait for them, or cancel them",
                 "unfinished",

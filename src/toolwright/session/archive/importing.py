@@ -86,7 +86,7 @@ class Archive:
                 "import it with the toolwright that wrote it, or a later one"
             )
         if set(manifest.counts) != set(TABLES):
-            raise ArchiveError("The manifest of the archive does not count what a session keeps; export it again")
+            raise ArchiveError("The manifest of the archive does not count the records of the session; export it again")
         return manifest
 
     def fill(self, sink: SessionSink, session: str) -> Imported:
@@ -167,7 +167,7 @@ class Archive:
                 whole.update(piece)
                 yield piece
         if left != 0 or whole.hexdigest() != hash:
-            raise ArchiveError(f"The content {hash!r} is not what its hash and size say; export it again")
+            raise ArchiveError(f"The content {hash!r} does not match its hash and size; export it again")
 
 
 @contextmanager
@@ -249,7 +249,7 @@ def _check_file(row: FileRow, directories: set[str]) -> None:
     fine = names[0] == "" and len(names) > 1 and len(row.path.encode()) <= 4096 and len(names) <= 65
     fine = fine and names[1] != "workspace" and all(map(_is_name, names[1:]))
     if not fine:
-        raise ArchiveError(f"The archive has a file at {row.path!r:.200}, which is no path in a session")
+        raise ArchiveError(f"The archive has a file at {row.path!r:.200}, which is not a path in a session")
     # Directories come before their content: rows are in the order of their paths.
     if (row.path.rpartition("/")[0] or "/") not in directories:
         raise ArchiveError(f"The file {row.path!r:.200} stands in no directory of the archive; export it again")

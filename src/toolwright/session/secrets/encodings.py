@@ -14,6 +14,8 @@ from toolwright import jsonx
 
 SHORTEST = 4
 """Characters of the shortest value that can be told from other text."""
+LONGEST = 16 * 1024
+"""The longest value in bytes: some four times the longest keys in use. Each costs many forms to look for."""
 _DEPTH = 3
 """How often a value may have been escaped."""
 _LONG = 2_048

@@ -10,7 +10,9 @@ import traceback
 import weakref
 from typing import Protocol
 
-ROOMS = ("calls", "effects", "events", "lifespan", "session", "processes", "schedules", "blocking")
+from toolwright.log_fields import FIELDS
+
+ROOMS = ("background", "blocking", "calls", "effects", "events", "runtime.lifespan", "schedules", "session")
 LOGGERS = ("toolwright", *(f"toolwright.{room}" for room in ROOMS))
 
 
@@ -48,6 +50,9 @@ class SecretsFilter(logging.Filter):
             message = _redacted(redactor, message)
             if record.exc_text:
                 record.exc_text = _redacted(redactor, record.exc_text)
+            for name in FIELDS:
+                if type(value := getattr(record, name, None)) is str:
+                    setattr(record, name, _redacted(redactor, value))
         record.msg, record.args = message, None
         return True
 

@@ -56,7 +56,7 @@ class GivenKeys:
         return f"<{type(self).__name__}: {', '.join(self._keys)}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("master keys are not pickled; make them anew where they are needed")
+        raise TypeError("master keys are not pickled; make them again where they are needed")
 
 
 class EnvironmentKeys:
@@ -189,11 +189,34 @@ class KeyFile:
         return KeyFile, (str(self.path),)
 
 
-def default_keys(store: Path | None) -> KeyProvider:
-    """The keys of a runtime that was told of none: the environment's, else a file beside the store."""
+class MissingKeys:
+    """No keys: for a store that is not a file, where no key can lie beside it. Secrets cannot be set without one."""
+
+    def current(self) -> str:
+        """Part of `KeyProvider`.
+
+        Raises:
+            SecretsError: always, with the remedy.
+        """
+        raise SecretsError(
+            f"The store is not a file, so that no master key lies beside it; set {VARIABLE}, or open the runtime with "
+            "master_key="
+        )
+
+    def key(self, key_id: str) -> bytes | None:
+        return None
+
+
+def default_keys(store: Path | None, *, lasting: bool = False) -> KeyProvider:
+    """The keys of a runtime that was told of none: the environment's, else a file beside the store.
+
+    Without a file, they end with the process; where what they seal is `lasting`, there are none then.
+    """
     if os.environ.get(VARIABLE, "").strip():
         return EnvironmentKeys()
-    return GivenKeys() if store is None else KeyFile(store.with_name(f"{store.name}.key"))
+    if store is not None:
+        return KeyFile(store.with_name(f"{store.name}.key"))
+    return MissingKeys() if lasting else GivenKeys()
 
 
 def key_id(key: bytes) -> str:

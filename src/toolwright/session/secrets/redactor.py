@@ -20,11 +20,11 @@ from toolwright import jsonx
 from toolwright.calls.redact import AT_ONCE, AtOnce, Redactor
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.large_json import decode_text, encode_in_pieces
-from toolwright.session.secrets.encodings import SHORTEST
+from toolwright.log_fields import log_fields
+from toolwright.session.secrets.encodings import LONGEST, SHORTEST
 from toolwright.session.secrets.log_filter import guard_logs
 from toolwright.session.secrets.secret_search import Pair, Patterns, Scrubber, Shard, compiled, require_library
-from toolwright.session.secrets.secrets import LONGEST, keep_fingerprints, read_sealed, write_sealed
-from toolwright.session.secrets.vault import Vault
+from toolwright.session.secrets.vault import Vault, keep_fingerprints, read_sealed, write_sealed
 from toolwright.stores.contracts.sessions import Sealed, SecretStore
 from toolwright.tools.outcome import encodable, told
 
@@ -251,7 +251,11 @@ class KnownSecrets:
                 found[name] = self.vault.open(self._session, name, row)
             except SecretsError as error:
                 # A secret that this process cannot open is out of reach of its tools.
-                log.warning("A secret cannot be redacted: %s", error)
+                log.warning(
+                    "A secret cannot be redacted: %s",
+                    error,
+                    extra=log_fields("secrets.not_redacted", session=self._session),
+                )
         return found
 
     # --- `Keeper`

@@ -226,7 +226,7 @@ class Patterns:
         return b"".join([*parts, data[at:]])
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("what is redacted is not pickled; it is made of secrets")
+        raise TypeError("a redactor is not pickled; it is made of secrets")
 
 
 def _may_be_broken(data: bytes) -> bool:

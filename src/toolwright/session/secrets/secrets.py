@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-import msgspec
-
-from toolwright import jsonx
-from toolwright.calls.redact import SEALED, off_loop
+from toolwright.calls.redact import off_loop
 from toolwright.clock import Clock
 from toolwright.errors import SecretsError, ServiceError
-from toolwright.session.secrets.encodings import SHORTEST
-from toolwright.session.secrets.vault import Vault
+from toolwright.session.secrets.encodings import LONGEST, SHORTEST
+from toolwright.session.secrets.redactor import KnownSecrets
+from toolwright.session.secrets.vault import Vault, keep_fingerprints, read_sealed, write_sealed
 from toolwright.session.services.quotas import Marker, require_name
-from toolwright.stores.contracts.sessions import Room, Sealed, SecretStore
+from toolwright.stores.contracts.sessions import Room, SecretStore
 from toolwright.tools.outcome import encodable
 from toolwright.tools.service_protocols import KeyInfo
-
-if TYPE_CHECKING:
-    from toolwright.session.secrets.redactor import KnownSecrets
-
-LONGEST = 16 * 1024
-"""The longest value in bytes: some four times the longest keys in use. Each costs many forms to look for."""
 
 
 class Secrets:
@@ -92,12 +84,6 @@ class Secrets:
         raise TypeError("a secrets client is not pickled; take it from the session")
 
 
-async def keep_fingerprints(store: SecretStore, vault: Vault) -> None:
-    """Write down the key of fingerprints if it was made, or must be moved to the current master key."""
-    if (change := vault.fingerprints_to_keep()) is not None:
-        vault.keep_fingerprints(await store.keep_fingerprints(*change))
-
-
 async def rotate(store: SecretStore, vault: Vault, page: int = 200) -> int:
     """Move every secret and every sealed result of a step to the current master key, and return how many that were.
 
@@ -148,23 +134,6 @@ async def _rotate_steps(store: SecretStore, vault: Vault, page: int, stuck: list
             moved += await store.rewrap_steps(changes)
         after = rows[-1][0]
     return moved
-
-
-def write_sealed(row: Sealed) -> bytes:
-    """The result of a step that is sealed, as JSON."""
-    return SEALED + jsonx.encode(row) + b"}"
-
-
-def read_sealed(payload: bytes) -> Sealed:
-    """Read a value that `write_sealed` wrote.
-
-    Raises:
-        SecretsError: it is not that.
-    """
-    try:
-        return msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
-    except msgspec.MsgspecError as error:
-        raise SecretsError(f"The sealed result of a step cannot be read ({error}); the row was changed") from error
 
 
 def _require_value(name: str, value: str) -> None:

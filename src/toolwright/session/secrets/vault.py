@@ -11,10 +11,13 @@ import hmac
 import secrets
 from typing import Any, NoReturn
 
+import msgspec
+
 from toolwright import jsonx
+from toolwright.calls.redact import SEALED
 from toolwright.errors import SecretsError
 from toolwright.session.secrets.master_keys import SIZE, KeyProvider
-from toolwright.stores.contracts.sessions import Sealed
+from toolwright.stores.contracts.sessions import Sealed, SecretStore
 
 _NONCE = 12
 _FINGERPRINTS = ("", "key of fingerprints")  # no session has this id
@@ -156,3 +159,26 @@ def _cipher(key: bytes) -> Any:
     except ImportError as error:
         raise SecretsError("Secrets need the library 'cryptography'; pip install 'toolwright[secrets]'") from error
     return AESGCM(key)
+
+
+async def keep_fingerprints(store: SecretStore, vault: Vault) -> None:
+    """Write down the key of fingerprints if it was made, or must be moved to the current master key."""
+    if (change := vault.fingerprints_to_keep()) is not None:
+        vault.keep_fingerprints(await store.keep_fingerprints(*change))
+
+
+def write_sealed(row: Sealed) -> bytes:
+    """The result of a step that is sealed, as JSON."""
+    return SEALED + jsonx.encode(row) + b"}"
+
+
+def read_sealed(payload: bytes) -> Sealed:
+    """What `write_sealed` wrote.
+
+    Raises:
+        SecretsError: it is not that.
+    """
+    try:
+        return msgspec.json.decode(payload[len(SEALED) : -1], type=Sealed)
+    except msgspec.MsgspecError as error:
+        raise SecretsError(f"The sealed result of a step cannot be read ({error}); the row was changed") from error

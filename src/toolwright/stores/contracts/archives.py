@@ -147,7 +147,10 @@ class SessionInfo(Struct, frozen=True):
 
 
 class SessionRows(Protocol):
-    """All records of one session, at one moment. Used on a thread."""
+    """All records of one session, at one moment. Used on a thread.
+
+    Implemented in `stores/sqlite/sessions/sessions.py`.
+    """
 
     def rows(self, table: Table) -> Iterator[Row]: ...
 
@@ -157,7 +160,10 @@ class SessionRows(Protocol):
 
 
 class SessionSink(Protocol):
-    """A session that is being filled, inside one transaction. Used on a thread."""
+    """A session that is being filled, inside one transaction. Used on a thread.
+
+    Implemented in `stores/sqlite/sessions/sessions.py`.
+    """
 
     def add(self, table: Table, row: Row) -> None: ...
 
@@ -171,7 +177,10 @@ class SessionSink(Protocol):
 
 
 class ArchiveStore(Protocol):
-    """The contract of a database for whole sessions."""
+    """The contract of a database for whole sessions.
+
+    Implemented by `stores/sqlite/sessions/sessions.py`.
+    """
 
     async def read_session(self, session: str, take: Callable[[SessionRows], T]) -> T:
         """Let `take` read a session, off the event loop.

@@ -34,7 +34,7 @@ _ID = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,127}")
 
 
 class Options(Struct, frozen=True, kw_only=True, gc=False):
-    """How a process is to be run. `timeout` is for the whole of it, across workers, from when it first starts."""
+    """How a run is to be executed. `timeout` is for the whole of it, across workers, from when it first starts."""
 
     timeout: float | None = None
     disposition: Disposition = "resume"
@@ -66,7 +66,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     parent: str | None = None
     schedule: str | None = None
     alone: bool = False
-    """True when it waits until no other process of its schedule is active."""
+    """True when it waits until no other run of its schedule is active."""
     provenance: bytes = b"{}"
     """JSON of its origin: the host, a call, a schedule and its instant, a trigger and the occurrence."""
     authority: bytes = b""
@@ -74,7 +74,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     restrictions."""
 
     def same_as(self, other: BackgroundRun) -> bool:
-        """True when a process that is there is this one."""
+        """True when an existing run is this one."""
         arguments = jsonx.canonical(jsonx.decode(self.arguments))
         return (self.session, self.tool, arguments, self.title, self.options, self.parent) == (
             other.session,
@@ -87,7 +87,7 @@ class Registration(Struct, frozen=True, kw_only=True):
 
 
 class BackgroundRun(Struct, frozen=True, kw_only=True):
-    """A process as the store has it. `tail` is the end of its output; instants are seconds since the epoch.
+    """A run as the store has it. `tail` is the end of its output; instants are seconds since the epoch.
 
     `token` rises with each worker that claims it: writes of a worker with an older one are refused.
     """
@@ -161,7 +161,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
         return artifact_paths(self.id)["result_path"]
 
     def to_json(self) -> dict[str, Any]:
-        """The process as plain data, without its lease."""
+        """The run as plain data, without its lease."""
         shown = {
             "run_id": self.id,
             "session": self.session,
@@ -199,16 +199,16 @@ def require_run_id(id: object) -> str:
 
 
 def new_run_id() -> str:
-    """An id that no other process has, in the order of time."""
+    """An id that no other run has, in the order of time."""
     return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
 def artifact_paths(process: str) -> dict[str, str]:
-    """Where the artifacts of the process of an id are, among the files of its session."""
+    """The paths of the artifacts of a run, among the files of its session."""
     folder = f"/.background/{process}"
     return {"artifact_dir": folder, "log_path": f"{folder}/output.log", "result_path": f"{folder}/result.json"}
 
 
 def scope_of(process: str) -> str:
-    """The scope of the calls of the process of an id."""
+    """The scope of the calls of a run."""
     return f"{RUN_SCOPE}{process}"

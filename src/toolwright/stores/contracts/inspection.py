@@ -67,7 +67,8 @@ class Pruned(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """How long finished calls and background runs are kept: `seconds` after they finished, and for ever without it."""
+    """How long finished calls and background runs are stored: `seconds` after they finished, and for ever without
+    it."""
 
     seconds: float | None = None
 

@@ -8,12 +8,14 @@ have run), or finished (its outcome stands for ever).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from toolwright.tools.outcome import Failure, ToolOutcome
 
+Cursor: TypeAlias = str
+"""A position in the changes of a store, for a reader that looks for new ones. Only the store reads it."""
 RUN_SCOPE = "process/"
 """Prefix of the scopes of background runs. Their calls are recovered by workers only, never by `Runtime.recover`."""
 
@@ -102,11 +104,15 @@ class Ended(Struct, frozen=True, gc=False):
 class JournalStore(Protocol):
     """The contract of a journal in a database.
 
+    Implemented by `stores/sqlite/calls/journal.py` and `effects/memory.py`.
+
     A write is durable once its method has returned, as durable as the store promises to be when it is opened. Several
     processes may use one store; `owner` names this one. An owner is alive until its process ends or closes the `Store`,
     and only the owner of an unfinished call may write to it. Requests are carried out and answered in their order.
 
-    A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome.
+    A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome. After
+    `StoreUnavailable` the owner may repeat the verb: `begin` finds the calls as its own, `keep` and `start` write the
+    same again, `finish` says that the outcome stands.
     """
 
     owner: str
@@ -133,6 +139,9 @@ class JournalStore(Protocol):
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
         """Write the outcome of a call. False when it is no longer this process's to write.
+
+        Repeated by its owner with the same outcome it is True again: after `StoreUnavailable` it is not known whether
+        the first one was written.
 
         Without `started_at`, as for a call that a crash cut off and that is not run again, the recorded start stays.
         Its waits cannot be resolved from then on.

@@ -96,7 +96,7 @@ TYPES: dict[str, type[Struct]] = {
 
 
 class RunEvent(NamedTuple):
-    """Something that happened to a process. Numbers rise; some are missing where events were replaced or dropped."""
+    """An event of a run. Numbers rise; some are missing where events were replaced or dropped."""
 
     process: str
     number: int

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress, Registration, Status
+from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_events import RunEvent
 from toolwright.stores.contracts.sessions import Mark, Quotas, Room
 from toolwright.tools.outcome import ToolOutcome
@@ -17,7 +18,7 @@ HEAD = 128 * 1024
 TAIL = 128 * 1024
 """The number of characters of output that are stored from its beginning and from its end."""
 LIVE = 2_048
-"""Characters of the end of the output that a process shows while it runs."""
+"""Characters of the end of the output that a run shows while it is active."""
 
 
 class Limits(Struct, frozen=True, gc=False):
@@ -31,7 +32,7 @@ class Limits(Struct, frozen=True, gc=False):
     queue: bool = False
     resources: Room = Quotas().resources
     tracked_per_session: int = 100
-    """How many tracked processes of a session may be unfinished. They count for no other limit, and never wait."""
+    """How many tracked runs of a session may be unfinished. They count for no other limit, and never wait."""
 
 
 class Claimed(NamedTuple):
@@ -78,7 +79,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """How a process ended. Files and the message are written with it: all of it once, or nothing.
+    """How a run ended. Files and the message are written with it: all of it once, or nothing.
 
     `tell` is the content of the message to the session, None for none. The runtime is its sender, and its metadata are
     the `run_id` and the `status`.
@@ -97,11 +98,11 @@ class Ending(Struct, frozen=True, kw_only=True):
     artifact_error: str | None = None
     message_error: str | None = None
     report: Report | None = None
-    """What it did since its last report, written before its end and together with it; without output."""
+    """Its report since the last one, written before its end and together with it; without output."""
 
 
 class Telling(NamedTuple):
-    """A message to the session of a process, of the sender "runtime": its content as JSON, and the room for it."""
+    """A message to the session of a run, with the sender "runtime": its content as JSON, and its quota."""
 
     content: bytes
     room: Room
@@ -117,13 +118,15 @@ class Renewal(NamedTuple):
 class RunStore(Protocol):
     """The contract of background runs in a database. A write is durable once its method has returned.
 
+    Implemented by `stores/sqlite/background/runs.py`.
+
     A worker holds a lease on the runs it executes: a number of seconds by the clock of the store, which is never set
     like a wall clock. The parameter `at` is an instant for people. Only the holder of the newest token may report, end
     or hand back; a lease that has expired, or whose worker is known to be dead, may be taken by any other, which raises
     the token.
 
-    Each process is shown among the resources of its session, of kind "background_run", with "active" or how it ended as
-    its status. Where there is no room it is left out, and not refused.
+    Each run is shown among the resources of its session, of kind "background_run", with "active" or its end as its
+    status. If that exceeds the quota it is left out, and not refused.
 
     Its calls are in the journal of the same database, in the scope of the run. Only an owner whose worker holds the run
     begins them: for any other, `JournalStore.begin` raises a `StoreError`. Its call may be sent signals from when the
@@ -148,17 +151,17 @@ class RunStore(Protocol):
         ...
 
     async def find(self, id: str) -> BackgroundRun | None:
-        """The process of an id."""
+        """The run of an id."""
         ...
 
     async def list(
         self, session: str | None, *, active: bool = False, limit: int = 1_000
     ) -> builtins.list[BackgroundRun]:
-        """Processes, the newest first."""
+        """Runs, the newest first."""
         ...
 
     async def tree(self, id: str) -> builtins.list[BackgroundRun]:
-        """A process and all below it, each after its parent."""
+        """A run and all below it, each after its parent."""
         ...
 
     async def claim(
@@ -218,7 +221,7 @@ class RunStore(Protocol):
         ...
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
-        """Queue an abandoned process again, because a person decided that it continues.
+        """Queue an abandoned run again, because a person decided that it continues.
 
         Its finished steps and calls stay finished. The ones that a crash cut off are forgotten, so that they run again;
         the outcome of its call is forgotten, too. Its deadline starts again. Its authority stays, unless another is
@@ -256,17 +259,17 @@ class RunStore(Protocol):
         ...
 
     async def grant(self, id: str, session: str) -> None:
-        """Let a session await, cancel and signal a process of another."""
+        """Let a session await, cancel and signal a run of another."""
         ...
 
     async def granted(self, id: str, session: str) -> bool:
-        """True when the process is the session's, or was granted to it."""
+        """True when the run is the session's, or was granted to it."""
         ...
 
-    async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
-        """The ids of the runs that changed after `since`, and the number to continue from the next time.
+    async def changed(self, since: Cursor | None) -> tuple[Cursor, builtins.list[str]]:
+        """The ids of the runs that changed after `since`, and the cursor to continue from the next time.
 
-        Below zero it gives no ids, and only where to look from.
+        Without a cursor it gives no ids, and only where to look from.
         """
         ...
 

@@ -25,7 +25,10 @@ class Firing(NamedTuple):
 
 
 class ScheduleStore(Protocol):
-    """The contract of schedules in a database. A write is durable once its method has returned."""
+    """The contract of schedules in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/background/schedules.py`.
+    """
 
     async def add(self, schedule: Schedule, most: int, mark: Mark | None) -> str:
         """Enter a schedule and return its id; one of the same id and content that is there already is left as it is.

@@ -49,10 +49,13 @@ class Room(Struct, frozen=True, gc=False):
             ServiceError: it would not, with code "quota".
         """
         if entries > self.entries:
-            raise ServiceError(f"The session may keep {self.entries} {what}, and has as many; delete some", "quota")
+            raise ServiceError(
+                f"The session already has {self.entries} {what}, the maximum; delete some first", "quota"
+            )
         if size > self.bytes:
             raise ServiceError(
-                f"The session may keep {self.bytes} bytes of {what}, and this would make {size}; delete some", "quota"
+                f"The session may store {self.bytes} bytes of {what}, and this would make {size}; delete some first",
+                "quota",
             )
 
 
@@ -143,6 +146,8 @@ class FilesStore(Protocol):
     """The contract of files in a database; paths are clean. A marked change is made once, see `Mark`.
 
     A directory has an entry of its own, but for the root. A change makes the directories above an entry.
+
+    Implemented by `stores/sqlite/sessions/files.py`.
     """
 
     async def find_file(self, session: str, path: str) -> FileInfo | None: ...
@@ -171,7 +176,10 @@ class FilesStore(Protocol):
 
 
 class KeyValueStore(Protocol):
-    """The contract of named values in a database. A marked change is made once, see `Mark`."""
+    """The contract of named values in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/keyvalue.py`.
+    """
 
     async def get_value(self, session: str, key: str) -> bytes | None: ...
 
@@ -193,7 +201,10 @@ class NewMessage(NamedTuple):
 
 
 class MessageStore(Protocol):
-    """The contract of messages in a database. A marked change is made once, see `Mark`."""
+    """The contract of messages in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/messages.py`.
+    """
 
     async def append_messages(
         self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
@@ -210,7 +221,10 @@ class MessageStore(Protocol):
 
 
 class AttachmentStore(Protocol):
-    """The contract of attachments in a database. A marked change is made once, see `Mark`."""
+    """The contract of attachments in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/attachments.py`.
+    """
 
     async def put_attachment(
         self, session: str, content: bytes, name: str, media_type: str, at: float, room: Room, mark: Mark | None
@@ -233,7 +247,10 @@ ResourceRow = tuple[str, str, str, str, bytes, float, float]
 
 
 class ResourceStore(Protocol):
-    """The contract of resources in a database. A marked change is made once, see `Mark`."""
+    """The contract of resources in a database. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/resources.py`.
+    """
 
     async def upsert_resource(
         self,
@@ -266,7 +283,10 @@ class ResourceStore(Protocol):
 
 
 class ConnectionStore(Protocol):
-    """The contract of connections in a database."""
+    """The contract of connections in a database.
+
+    Implemented by `stores/sqlite/sessions/connections.py`.
+    """
 
     async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
         """Connect, in place of a connection that was there.
@@ -298,7 +318,10 @@ StepKey = tuple[str, str, str, str]
 
 
 class SecretStore(Protocol):
-    """The contract of secrets in a database; it sees sealed values only. A marked change is made once, see `Mark`."""
+    """The contract of secrets in a database; it sees sealed values only. A marked change is made once, see `Mark`.
+
+    Implemented by `stores/sqlite/sessions/secrets.py`.
+    """
 
     async def get_secret(self, session: str, name: str) -> Sealed | None: ...
 

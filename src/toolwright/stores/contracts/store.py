@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from toolwright.stores.contracts.archives import ArchiveStore
@@ -15,6 +16,7 @@ from toolwright.stores.contracts.sessions import (
     KeyValueStore,
     MessageStore,
     ResourceStore,
+    Sealed,
     SecretStore,
 )
 from toolwright.stores.contracts.triggers import TriggerStore
@@ -22,7 +24,17 @@ from toolwright.stores.contracts.waits import WaitStore
 
 
 class Store(Protocol):
-    """One database as one owner has it open. Its journal and its waits see each other's writes at once."""
+    """One database as one owner has it open. Its journal and its waits see each other's writes at once.
+
+    Implemented by `SqliteStore` in `stores/sqlite/store.py` and, for calls only, by `MemoryStore` in
+    `effects/memory.py`. A scheme opens it (`stores/contracts/scheme.py`), so that opening may wait for a network.
+
+    The store knows which owners are alive: no other part of the package compares owners, clocks or files. Instants that
+    a verb gets, called `at` or `…_at`, are for people and for order. A lease is a duration on a clock of the store.
+
+    A refusal of a store is a `StoreError`, and nothing was written. `StoreUnavailable` means that it did not answer:
+    whether it wrote is not known, and its owner may repeat the verb.
+    """
 
     @property
     def journal(self) -> JournalStore:
@@ -34,6 +46,21 @@ class Store(Protocol):
         """The records of their waits."""
         ...
 
+    @property
+    def services(self) -> BackgroundStores | None:
+        """Its records beside calls. Without it, each runtime holds sessions and background runs in memory."""
+        ...
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a store that is one: the default master key lies beside it. Any other needs a `KeyProvider`."""
+        ...
+
+    @property
+    def fingerprints(self) -> Sealed | None:
+        """The sealed key of fingerprints, as the secrets of the store had it when it was opened."""
+        ...
+
     async def close(self) -> None:
         """Write the queued changes and close the store: the unfinished calls of its owner are free from then on.
 
@@ -43,7 +70,7 @@ class Store(Protocol):
 
 
 class ServiceStores(Protocol):
-    """The rows of every service, in one database."""
+    """The rows of every service, in one database. Implemented by `stores/sqlite/sessions/services.py`."""
 
     @property
     def files(self) -> FilesStore: ...
@@ -71,7 +98,10 @@ class ServiceStores(Protocol):
 
 
 class BackgroundStores(ServiceStores, Protocol):
-    """The rows of the services of sessions, and of their work in the background. They see each other's at once."""
+    """The rows of session services and of background runs, which see each other's writes at once.
+
+    Implemented by `SqliteServiceStores` in `stores/sqlite/sessions/services.py`, in a file or in memory.
+    """
 
     @property
     def processes(self) -> RunStore: ...

@@ -27,14 +27,17 @@ class Occurrence(Struct, frozen=True, kw_only=True):
 
 
 class Start(NamedTuple):
-    """A process that an occurrence starts, and the limits of its session."""
+    """A run that an occurrence starts, and the limits of its session."""
 
     registration: Registration
     limits: Limits
 
 
 class TriggerStore(Protocol):
-    """The contract of triggers in a database. A write is durable once its method has returned."""
+    """The contract of triggers in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/background/triggers.py`.
+    """
 
     async def add_trigger(self, trigger: Trigger, most: int) -> Trigger:
         """Register a trigger, and return it; an existing one with the same content gets its new authority.
@@ -65,6 +68,6 @@ class TriggerStore(Protocol):
         None when the triggers of the topic have changed since they were read: nothing was recorded.
 
         Raises:
-            RunError: it occurred with another payload ("conflict"), or a process is refused, and nothing entered.
+            RunError: it occurred with another payload ("conflict"), or a run is refused, and nothing is written.
         """
         ...

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.journal import CallKey, Cursor
 from toolwright.tools.outcome import Failure
 
 WaitKind = Literal["completion", "event", "approval", "crash", "signal", "connection"]
@@ -98,15 +98,17 @@ class Decided(Struct, frozen=True, gc=False):
 
 
 class Arrivals(Struct, frozen=True, gc=False):
-    """Resolutions and signals since a reader last looked, from any process. `cursor` is the number to continue from."""
+    """Resolutions and signals since a reader last looked, from any process. `cursor` is the place to continue from."""
 
-    cursor: tuple[int, int]
+    cursor: Cursor
     resolved: list[Wait]
     signals: list[WaitKey]
 
 
 class WaitStore(Protocol):
     """The contract of waits in a database. A write is durable once its method has returned.
+
+    Implemented by `stores/sqlite/calls/waits.py` and `effects/memory.py`.
 
     A wait is only opened for an unfinished call of this process; anybody may resolve it. A fault of the store is raised
     as `StoreError` and resolves nothing.
@@ -143,7 +145,7 @@ class WaitStore(Protocol):
         """
         ...
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
         """The resolutions and signals after `since`; without it, only the current cursor."""
         ...
 

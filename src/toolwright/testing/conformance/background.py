@@ -58,7 +58,7 @@ class TimedRuns:
         return getattr(self._processes, verb)
 
     async def register(self, new: Sequence[Registration], limits: Limits, mark: Any) -> list[str]:
-        """Enter processes at the instant of the last of them."""
+        """Register runs at the instant of the last of them."""
         CASE_CLOCK.at = new[-1].at if new else CASE_CLOCK.at
         return await self._processes.register(new, limits, mark)
 
@@ -134,7 +134,7 @@ async def claim(stores: TimedServices, worker: str = "w1", now: float = 100.0, m
 
 
 async def begun(stores: TimedServices, id: str = "p1", worker: str = "w1") -> BackgroundRun:
-    """A new process, which a worker took at 100."""
+    """A new run, which a worker claimed at 100."""
     await stores.processes.register([registration(id)], PLENTY, None)
     (process,) = await claim(stores, worker)
     return process
@@ -148,7 +148,7 @@ async def taken_over(stores: TimedServices) -> tuple[BackgroundRun, BackgroundRu
 
 
 async def current(stores: TimedServices, id: str = "p1") -> BackgroundRun:
-    """A process that must be there, as it is now."""
+    """A run that must exist, as it is now."""
     found: BackgroundRun | None = await stores.processes.find(id)
     assert found is not None, f"The process {id!r} is not there."
     return found
@@ -178,12 +178,12 @@ def ending(
 
 
 async def end(stores: TimedServices, process: BackgroundRun) -> None:
-    """End a process that must be its holder's."""
+    """End a run that its holder must still hold."""
     assert await stores.processes.finish(ending(process), QUOTAS)
 
 
 async def types(stores: TimedServices, id: str = "p1") -> list[str]:
-    """The types of the events of a process, in order."""
+    """The types of the events of a run, in order."""
     return [event.type for event in await stores.processes.events(id, 0, 1_000)]
 
 

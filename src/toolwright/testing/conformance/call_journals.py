@@ -1,4 +1,4 @@
-"""What every call journal must do: remember the calls of a session, whether in memory or in a store.
+"""The duties of every call journal: remember the calls of a session, whether in memory or in a store.
 
 The cases go through the public API, so they hold for `MemoryJournal`, for `StoreJournal` over any store, and for
 whatever journal a runtime is opened with. A case is given a runtime that is open, and nothing has run in it.

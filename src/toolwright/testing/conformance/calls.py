@@ -125,6 +125,18 @@ async def a_finished_call_is_never_written_to_again(database: Database) -> None:
     assert (entry.started_at, entry.finished_at) == (101.0, 102.0)
 
 
+async def an_outcome_that_its_owner_writes_twice_stands_once(database: Database) -> None:
+    """As after a fault in between, when it is not known whether the first one was written."""
+    store, other = await database.open(), await database.open()
+    await store.journal.begin([intent(call())])
+    assert await store.journal.finish(call(), success(call()), 101.0, 102.0)
+    assert await store.journal.finish(call(), success(call()), 101.0, 902.0)
+    assert not await other.journal.finish(call(), success(call()), 101.0, 902.0)
+    (entry,) = await store.journal.begin([intent(call())])
+    assert entry is not None
+    assert (entry.outcome, entry.finished_at) == (success(call()), 102.0)
+
+
 async def a_call_that_nobody_began_can_not_be_written_to(database: Database) -> None:
     journal = (await database.open()).journal
     assert not await journal.start(call(), 101.0)
@@ -286,6 +298,7 @@ CALLS = cases(
     the_authority_of_a_batch_is_there_for_its_recovery,
     one_id_in_another_session_or_scope_is_another_call,
     a_finished_call_is_never_written_to_again,
+    an_outcome_that_its_owner_writes_twice_stands_once,
     a_call_that_nobody_began_can_not_be_written_to,
     a_forgotten_call_is_as_if_it_had_never_begun,
     a_call_that_ended_for_want_of_a_connection_is_reopened_by_one_owner,

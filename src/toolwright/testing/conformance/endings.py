@@ -1,4 +1,4 @@
-"""Ends of processes: once, with files and a message or not at all; and asking processes to stop."""
+"""Ends of runs: once, with files and a message or not at all; and asking runs to stop."""
 
 from __future__ import annotations
 
@@ -43,6 +43,20 @@ async def a_process_ends_once(database: Database) -> None:
     assert (event.type, event.at) == ("abandoned", 200.5)
     assert event.payload == {"summary": "It is fine.", "evidence": {"worker": "w1"}}
     assert await types(other) == ["queued", "started", "abandoned"]
+
+
+async def the_last_report_of_a_run_is_written_with_its_end(database: Database) -> None:
+    stores, other = await open_services(database), await open_services(database)
+    held = await begun(stores)
+    last = Report(id="p1", token=held.token, at=199.0, opening_text="Packing")
+    taken = replace(ending(held), token=held.token + 1, report=replace(last, token=held.token + 1))
+    assert not await stores.processes.finish(taken, QUOTAS)
+    assert await types(other) == ["queued", "started"]
+    assert await stores.processes.finish(replace(ending(held), report=last), QUOTAS)
+    assert await types(other) == ["queued", "started", "status", "completed"]
+    status = (await other.processes.events("p1", 0, 10))[2]
+    assert (status.payload, status.at) == ({"text": "Packing"}, 199.0)
+    assert (await current(other)).status_text == "Completed"
 
 
 async def of_several_who_end_a_process_one_does(database: Database) -> None:
@@ -176,6 +190,7 @@ async def _reason(stores: TimedServices, id: str) -> str | None:
 
 ENDINGS = cases(
     a_process_ends_once,
+    the_last_report_of_a_run_is_written_with_its_end,
     of_several_who_end_a_process_one_does,
     nothing_follows_the_end,
     an_abandoned_process_is_queued_again_when_a_person_says_so,

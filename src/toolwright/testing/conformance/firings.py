@@ -111,7 +111,7 @@ async def an_instant_is_passed_over_while_a_run_is_not_over(database: Database) 
     assert await stores.schedules.fire("h1", 1_000.0, [firing("p1")], 1_060.0, 1_000.0, QUEUEING) == ["p1"]
     theirs = [firing("theirs", 1_000.0, schedule="h2", unless_active=True)]
     assert await stores.schedules.fire("h2", 1_000.0, theirs, 1_060.0, 1_000.0, PLENTY) == ["theirs"]
-    # Its first run is held; it is not over all the same.
+    # Its first run is held, and not finished.
     skipped = [firing("p2", 1_060.0, unless_active=True)]
     assert await other.schedules.fire("h1", 1_060.0, skipped, 1_120.0, 1_060.0, PLENTY) == []
     assert (await other.schedules.history("h1", 1))[0] == Fired(1_060.0, 1_060.0, "skipped", None)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwright.errors import StoreError
-from toolwright.stores.contracts.journal import CallKey, Ended, Entry, Kept
+from toolwright.stores.contracts.journal import CallKey, Cursor, Ended, Entry, Kept
 from toolwright.stores.contracts.store import Store
 from toolwright.stores.contracts.waits import Arrivals, Remembered, Resolution, Wait, WaitKey
 from toolwright.testing.conformance.cases import Database, intent, success
@@ -40,7 +40,7 @@ class _Owner:
 
     def __init__(self, tested: Store, model: Store) -> None:
         self.both = (tested, model)
-        self.cursors: list[tuple[int, int] | None] = [None, None]
+        self.cursors: list[Cursor | None] = [None, None]
 
 
 class _Play:
@@ -227,7 +227,7 @@ def _plain(answer: object, names: dict[str, int]) -> object:
         # A database that is tried as if all calls may run again counts other crashes than the model.
         return replace(answer, owner=str(names.get(answer.owner)), crashes=0)
     if isinstance(answer, Arrivals):
-        return msgspec.to_builtins(replace(answer, cursor=(0, 0)))
+        return msgspec.to_builtins(replace(answer, cursor=""))
     return answer
 
 

@@ -173,7 +173,7 @@ async def what_the_worker_left_out_is_counted_and_makes_no_second_gap(database: 
 
 async def whoever_watches_is_told_of_every_change(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
-    since, changed = await other.processes.changed(-1)
+    since, changed = await other.processes.changed(None)
     assert changed == []
 
     async def told(*ids: str) -> None:
@@ -199,7 +199,7 @@ async def whoever_watches_is_told_of_every_change(database: Database) -> None:
     (held,) = await claim(stores)
     await end(stores, held)
     await told("p1", "p2")  # which was held, and may begin
-    assert (await other.processes.changed(-1))[1] == []
+    assert (await other.processes.changed(None))[1] == []
 
 
 async def _output(stores: TimedServices) -> list[Piece]:

@@ -162,7 +162,7 @@ async def a_process_takes_signals_from_when_it_is_registered_until_it_is_over(da
 
 
 async def _begun(store: Store, disposition: Disposition) -> BackgroundRun:
-    """A process of a worker, with a call that began, and an effect of it."""
+    """A run of a worker, with a call that began, and an effect of it."""
     new = registration(disposition, options=Options(disposition=disposition))
     await services_of(store).processes.register([new], PLENTY, None)
     process = await _taken(store, disposition)
@@ -173,7 +173,7 @@ async def _begun(store: Store, disposition: Disposition) -> BackgroundRun:
 
 
 async def _taken(store: Store, id: str) -> BackgroundRun:
-    """A process that a worker of its own takes at 100."""
+    """A run that a worker of its own claims at 100."""
     stores = services_of(store)
     await stores.processes.renew(f"worker of {id}", [], 100.0, 130.0, 5)
     (process,) = await claim(stores, f"worker of {id}")
@@ -182,7 +182,7 @@ async def _taken(store: Store, id: str) -> BackgroundRun:
 
 
 async def _succeeded(store: Store, process: BackgroundRun, now: float = 131.0) -> Claimed:
-    """A process that another worker takes over from its own."""
+    """A run that another worker takes over from its own."""
     stores, heir = services_of(store), f"heir of {process.id}"
     await stores.processes.renew(heir, [], now, now + 999.0, 5)
     (claimed,) = await stores.processes.claim(heir, ["work"], now, now + 999.0, 9)

@@ -1,1 +1,1 @@
-"""What a shell script would run, for the policy. Owns reading scripts; nothing here runs one."""
+"""The commands of a shell script, for the policy. Owns reading scripts; nothing here runs one."""

@@ -1,6 +1,6 @@
 """Words with braces, as bash expands them: `a{b,c}` is `ab ac`. Owns which words they become.
 
-What would be many words, or is not surely one thing or the other, is left to be a doubt.
+An expansion into many words, or one that is not certain, is left to be a doubt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Bare(str):
 
 
 class _UnsureError(Exception):
-    """Nobody should rely on how this is expanded."""
+    """The expansion of this is not reliable."""
 
 
 def expand(pieces: Sequence[Piece]) -> Texts | None:
@@ -65,7 +65,7 @@ def _text(pieces: Sequence[Piece], at: int, depth: int) -> tuple[Texts, int]:
 
 
 def _group(pieces: Sequence[Piece], at: int, depth: int) -> tuple[Texts, int]:
-    """What stands between braces, and where the last of them is."""
+    """The text between braces, and the position of the last one."""
     if depth > MOST_DEPTH:
         raise _UnsureError
     start, commas = at, 0

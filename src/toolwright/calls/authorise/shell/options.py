@@ -33,11 +33,11 @@ class Given(Struct):
 
 
 class Options(Struct, frozen=True):
-    """What options a command has.
+    """The options of a command.
 
     `flags` and `valued` are the letters without and with a value, and `attached` those whose value, if any, is in the
-    same word; `long`, `long_valued` and `long_attached` likewise. `operands` are words before the command that it
-    runs; `assigns` allows `NAME=value` there. `permuted` says that options may follow operands.
+    same word; `long`, `long_valued` and `long_attached` likewise. `operands` are words before the command that it runs;
+    `assigns` allows `NAME=value` there. `permuted` means that options may follow operands.
     """
 
     flags: str = ""

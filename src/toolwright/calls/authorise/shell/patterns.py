@@ -1,4 +1,4 @@
-"""Patterns on commands and on paths that are written. Owns what a rule asks of a script.
+"""Patterns on commands and on written paths. Owns the tests of a rule on a script.
 
 A pattern is matched against a text of which pieces may not be known, and the answer is yes, no, or perhaps.
 """
@@ -57,7 +57,7 @@ class Match(Struct, frozen=True):
 class WrittenPath(Struct, frozen=True):
     """A path that a tool without a script writes, as the session's files spell it; None if it cannot be known.
 
-    `below` says that everything below it is written too.
+    `below` means that everything below it is written too.
     """
 
     path: str | None
@@ -85,7 +85,7 @@ class CommandPattern:
                 f"Rule commands hold {pattern!r}; use a command's name without its path, or a name and arguments with "
                 "one space between them, as in 'git push*'"
             )
-        # A file system may not tell upper case from lower case.
+        # A file system may not distinguish upper case from lower case.
         self._name = re.compile(fnmatch.translate(name), re.I)
         self._exact = re.compile(fnmatch.translate(name))
         self._glob = _tokens(pattern)
@@ -144,7 +144,7 @@ class PathPattern:
         self._resolved: dict[Place, tuple[re.Pattern[str], list[str | None], str | None]] = {}
 
     def _at(self, place: Place) -> tuple[re.Pattern[str], list[str | None], str | None]:
-        """The pattern as it is in a place: one that does not begin with a slash is below its directory."""
+        """The pattern in a directory: a pattern that does not begin with a slash is below it."""
         found = self._resolved.get(place)
         if found is None:
             pattern = self._given
@@ -155,7 +155,7 @@ class PathPattern:
             pattern = place.without_mount(pattern)
             if place is SESSION_FILES:
                 pattern = unicodedata.normalize("NFC", pattern)
-            # What removes or replaces a directory changes what is in it.
+            # Removing or replacing a directory changes its content.
             above = pattern.rstrip("*").rstrip("/") if pattern.endswith("/*") else None
             found = re.compile(fnmatch.translate(pattern), re.S), _tokens(pattern), above
             self._resolved[place] = found
@@ -194,14 +194,14 @@ class PathPattern:
 
 
 class ScriptPatterns:
-    """What one rule says of scripts."""
+    """The patterns of one rule for scripts."""
 
     def __init__(self, commands: Sequence[str], writes: Sequence[str]) -> None:
         self._commands = [CommandPattern(pattern) for pattern in commands]
         self._writes = [PathPattern(pattern) for pattern in writes]
 
     def surely(self, script: Script, place: Place = ANYWHERE) -> Match | None:
-        """What in the script matches for certain, for a rule that denies or asks.
+        """The parts of the script that certainly match, for a rule that denies or asks.
 
         `place` is where the script starts.
         """
@@ -214,18 +214,20 @@ class ScriptPatterns:
         return None
 
     def perhaps(self, script: Script, place: Place = ANYWHERE) -> Match | None:
-        """What in the script may match, for all that can be known."""
+        """The parts of the script that may match."""
         for doubt in script.doubts:
-            return Match(f"what it runs cannot be known: {doubt}")
+            return Match(f"its commands cannot be known: {doubt}")
         patience = _Patience()
         for command in script.commands:
             if any(pattern.perhaps(command, patience) for pattern in self._commands):
-                return Match(f"it may run what is not allowed: {str(command)!r}")
+                return Match(f"it may run a command that is not allowed: {str(command)!r}")
             strange = command.stranger and not command.by_path
             if strange and any(pattern.within(command, patience) for pattern in self._commands):
-                return Match(f"{command.name!r} is not known, and may run what is not allowed: {str(command)!r}")
+                return Match(
+                    f"{command.name!r} is not known, and may run a command that is not allowed: {str(command)!r}"
+                )
         for doubt in script.write_doubts if self._writes else ():
-            return Match(f"what it writes cannot be known: {doubt}")
+            return Match(f"its writes cannot be known: {doubt}")
         for write, paths in self._paths(script, place):
             if any(pattern.perhaps(path, place, patience) for path in paths for pattern in self._writes):
                 return Match(f"it may write where it is not allowed: {write.target.spelled[:80]!r}")
@@ -315,7 +317,7 @@ def _resolved(write: Write, places: Sequence[str | None], changes_tree: bool) ->
             tuple(None if piece is None else _SLASHES.sub("/", piece) for piece in target.pieces), target.spelled
         )
         start = target.start
-        # What is not known may have `..` in it; only a pattern that finds files has not.
+        # An unknown part may have `..` in it; only a pattern that finds files has not.
         plain = not re.search(r"[$`…]|\.\.", target.spelled) and None in target.pieces and len(target.pieces) > 1
         known = start.startswith("/") and plain
         if known and not write.below:

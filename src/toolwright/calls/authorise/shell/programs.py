@@ -1,4 +1,4 @@
-"""Names of programs, by what is known of them. Owns the tables; a name that is in none is a stranger's."""
+"""Names of programs, by kind. Owns the tables; a name that is in none is unknown."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ BUILTINS = names(
     "eval source . exec command builtin trap alias unalias enable hash read readarray mapfile declare typeset local"
     " export readonly unset let getopts set shopt cd pushd popd bind complete compgen compopt fc coproc wait"
 )
-"""Commands of the shell that change what other commands mean, or are looked into."""
+"""Commands of the shell that change the meaning of other commands, or are looked into."""
 
 TALKERS = names(
     "docker podman kubectl helm terraform ansible apt apt-get apt-cache dnf yum apk brew pip pip3 pipx cargo go rustup"
     " npm pnpm yarn bun gem composer mvn gradle dotnet gh glab hub aws gcloud az systemctl service journalctl uv"
     " poetry conda mamba make gmake cmake ninja meson bazel just task tox nox pre-commit hg svn"
 )
-"""Programs whose words are subcommands and names of their own: `docker rm` is no `rm`."""
+"""Programs whose words are subcommands and names of their own: `docker rm` is not `rm`."""
 
 OPAQUE = names(
     "source . parallel rush sem su runuser ssh mosh slogin rsh rexec at batch crontab script scriptreplay expect"
@@ -46,7 +46,7 @@ OPAQUE = names(
     " timedatectl torify tshark vagrant varnishncsa volatility watch-exec whiptail yash elvish nu xonsh zsh fish csh"
     " tcsh ksh mksh pdksh oksh loksh ksh93 lksh nush oil osh ysh rc es scsh"
 )
-"""Programs that run what cannot be read here: elsewhere, later, from a file, or in a language of their own."""
+"""Programs that run commands that cannot be read here: elsewhere, later, from a file, or in a language of their own."""
 
 SHELLS = re.compile(r"-?(?:r?bash|sh|dash|ash|posh|exe)(?:[-.]?\d[\d.]*)?(?:\.exe)?")
 """Shells that are read here; `/proc/self/exe` is the one that calls it."""

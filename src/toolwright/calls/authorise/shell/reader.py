@@ -56,7 +56,7 @@ class NotUnderstoodError(Exception):
 
 
 class Redirect(Struct):
-    """A redirection. `body` is the text of a here-document, and `quoted` says that nothing in it is expanded."""
+    """A redirection. `body` is the text of a here-document, and `quoted` means that nothing in it is expanded."""
 
     sign: str
     target: Word
@@ -68,7 +68,7 @@ class Redirect(Struct):
 class Simple(Struct):
     """A simple command: its assignments were noted on their own.
 
-    `repeats` says that it is in a loop or a function, and `outermost` that it is in no function and no subshell.
+    `repeats` means that it is in a loop or a function, and `outermost` that it is in no function and no subshell.
     """
 
     words: list[Word]
@@ -78,7 +78,7 @@ class Simple(Struct):
 
 
 class Assign(Struct):
-    """A variable is given a value. `element` says that it is one of an array."""
+    """A variable is given a value. `element` means that it is an element of an array."""
 
     name: str
     value: Word
@@ -86,7 +86,7 @@ class Assign(Struct):
 
 
 class Evaluate(Struct):
-    """An arithmetic expression: the variables whose values the shell evaluates in it, and what else is in it."""
+    """An arithmetic expression: the variables whose values the shell evaluates in it, and its other parts."""
 
     names: frozenset[str]
     spelled: str
@@ -133,7 +133,7 @@ class Steps(Struct):
 
 
 class Reader:
-    """Reads one text. `items` are what was found, in the order of the text; those of a substitution come first."""
+    """Reads one text. `items` are the parts found, in the order of the text; those of a substitution come first."""
 
     def __init__(self, text: str, steps: Steps, *, posix: bool = False) -> None:
         self.items: list[Item] = []
@@ -422,7 +422,7 @@ class Reader:
         head = self._text[self._at : self._at + 1]
         if head in ("(", "{", "!", "[", "", "\n", ";", "&", "|") or (rest and rest[0] in _KEYWORDS):
             return
-        # The program of this name, or the word of the shell: both run what follows.
+        # The program of this name, or the word of the shell: both run the words that follow.
         self._at = at
         self._simple([literal("time")])
 
@@ -740,7 +740,7 @@ class Reader:
         return RawWord(pieces, text[start : self._at], holes, splits, quoted, process)
 
     def _quotes(self, pieces: list[Piece], holes: list[Hole]) -> bool:
-        """Read what is left of a string in double quotes, and say whether it may become several words."""
+        """Read the rest of a string in double quotes, and return whether it may become several words."""
         splits = False
         pieces.append("")
         while True:
@@ -775,7 +775,7 @@ class Reader:
     # Expansions
 
     def _dollar(self, pieces: list[Piece], holes: list[Hole], *, in_quotes: bool) -> bool:
-        """Read an expansion, and say whether it may become several words."""
+        """Read an expansion, and return whether it may become several words."""
         self._steps.take()
         text, at = self._text, self._at
         following = text[at + 1 : at + 2]
@@ -837,11 +837,11 @@ class Reader:
             return _ANSI_LETTERS.get(letter, letter if letter in "\\'\"?" else f"\\{letter}")
 
         decoded = _ANSI.sub(decode, found[0])
-        # The shell ends such a string at a zero byte, and what other bytes mean depends on its locale.
+        # The shell ends such a string at a zero byte, and the meaning of other bytes depends on its locale.
         return decoded if "\0" not in decoded and (decoded.isascii() or "\\" not in found[0]) else None
 
     def _substitution(self) -> bool:
-        """Read the commands up to a parenthesis, and say whether nothing but a number can come of them."""
+        """Read the commands up to a parenthesis, and return whether they can only give a number."""
         before, start = len(self.items), self._at
         self._inner += 1
         self._list(frozenset({")"}))
@@ -864,7 +864,7 @@ class Reader:
         self.items.append(Text(re.sub(r"\\([$`\\])", r"\1", found[1])))
 
     def _parameter(self, holes: list[Hole], *, in_quotes: bool) -> bool:
-        """Read what follows `${`, and say whether it may become several words even in quotes."""
+        """Read the text after `${`, and return whether it may become several words even in quotes."""
         self._enter()
         text = self._text
         indirect = length = False
@@ -989,7 +989,7 @@ class Reader:
         """True when the parentheses that were opened together are closed together: then it is arithmetic.
 
         Raises:
-            NotUnderstoodError: that depends on quotes or on what is nested in it.
+            NotUnderstoodError: that depends on quotes or on nested text.
         """
         depth = 2
         text = self._text

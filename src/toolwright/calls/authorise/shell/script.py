@@ -1,7 +1,7 @@
-"""What a script would run and write, as far as it can be known. Owns `Script`, and reading one from its text.
+"""The commands and writes of a script, as far as they can be known. Owns `Script`, and reading one from its text.
 
-The text is read by the reader of this room. Whatever is not understood is a doubt: a rule that denies or asks takes
-it for the worst, and one that allows does not apply.
+The text is read by the reader of this package. Text that is not understood is a doubt: a rule that denies or asks takes
+it for the worst, and a rule that allows does not apply.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Command(Struct, frozen=True):
-    """A command that a script may run. `name` is the last part of how it is called, None if that is not known.
+    """A command that a script may run. `name` is the last part of its path, None if it is not known.
 
-    `stranger` says that nothing is known of a program of this name.
+    `stranger` means that a program of this name is not known.
     """
 
     name: str | None
@@ -68,7 +68,7 @@ class Command(Struct, frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """A path that is written. `below` adds everything below it; `directories` counts those that came before it.
+    """A path that is written. `below` adds everything below it; `directories` counts the directory changes before it.
 
     `sure` is False for a word of a program of which nothing is known: it may be a path, and be written.
     """
@@ -82,7 +82,7 @@ class Write(Struct, frozen=True):
 class Script:
     """Everything that a script may do.
 
-    `doubts` says what of it cannot be known, and `write_doubts` what else of its writes cannot be.
+    `doubts` are the parts of it that cannot be known, and `write_doubts` the further ones about its writes.
     """
 
     def __init__(self) -> None:
@@ -105,17 +105,17 @@ class Script:
         self._operands: list[tuple[Word, str, bool]] = []
 
     def doubt(self, why: str) -> None:
-        """Note what cannot be known."""
+        """Note a part that cannot be known."""
         if len(self.doubts) < 20 and why not in self.doubts:
             self.doubts.append(why)
 
     def doubt_writes(self, why: str) -> None:
-        """Note what cannot be known of the files that are written."""
+        """Note a written file that cannot be known."""
         if len(self.write_doubts) < 20:
             self.write_doubts.append(why)
 
     def read(self, text: str, *, posix: bool = False) -> None:
-        """Add what the script of this text would do. `posix` is for other shells than bash."""
+        """Add the commands and writes of a text. `posix` is for other shells than bash."""
         if len(text) > MOST_BYTES or self._nesting > MOST_NESTING:
             return self.doubt(f"the script is longer than {MOST_BYTES} bytes, or too deep")
         if "\0" in text:
@@ -158,7 +158,7 @@ class Script:
     def run(
         self, words: Sequence[Word], fed: Sequence[Redirect] = (), *, repeats: bool = True, outermost: bool = False
     ) -> None:
-        """Add a command, and the commands that it runs in turn. `fed` are its redirections."""
+        """Add a command, and the commands that it runs. `fed` are its redirections."""
         words = list(words)
         while words and words[0].spelled in _RESERVED:
             words.pop(0)
@@ -173,7 +173,7 @@ class Script:
         else:
             name = name.rpartition("/")[2]
         if len(words) > 1 and "{" in words[0].spelled and words[0].spelled == words[1].spelled:
-            # Nobody needs a name and its first argument in one.
+            # Nobody needs a name and its first argument in one word.
             self.doubt(f"{words[0].shown} is a command and more")
         stranger = name is not None and not wrappers.is_known(name)
         self.commands.append(Command(name, tuple(words), stranger))
@@ -197,7 +197,7 @@ class Script:
             self.values[name] = [UNKNOWN]
 
     def is_map(self, name: str) -> None:
-        """Note that a variable is an associative array, whose subscripts are no arithmetic."""
+        """Note that a variable is an associative array, whose subscripts are not arithmetic."""
         self._maps.add(name)
 
     def evaluate(self, word: Word) -> None:
@@ -216,7 +216,7 @@ class Script:
             self._operands.append((word, name, writes))
 
     def finish(self) -> None:
-        """Judge what depends on all the values that variables are given in the script."""
+        """Judge the parts that depend on all the values that variables get in the script."""
         for each in self._evaluated:
             if each.array in self._maps:
                 continue
@@ -300,7 +300,7 @@ class Script:
 
 @functools.lru_cache(maxsize=64)
 def read_script(text: str) -> Script:
-    """What the script of this text would do. Rules that look at the same call share it."""
+    """The commands and writes of a text. Rules that look at the same call share it."""
     script = Script()
     script.read(text)
     script.finish()

@@ -1,6 +1,6 @@
-"""Programs of sed and awk. Owns what one of them may run and write, as far as it can be read here.
+"""Programs of sed and awk. Owns the commands and writes of such a program, as far as they can be read here.
 
-Both are read whole, token by token, with the steps that are left to their script. What is not understood may run
+Both are read whole, token by token, within the step limit of their script. A program that is not understood may run
 commands.
 """
 
@@ -14,7 +14,8 @@ from toolwright.calls.authorise.shell.reader import Steps
 
 
 class Program(Struct):
-    """What a program does. `runs` says that it may run commands, or is not understood; None among writes is unknown."""
+    """The effects of a program. `runs` means that it may run commands, or is not understood; None among writes is
+    unknown."""
 
     runs: bool = False
     writes: list[str | None] = []
@@ -40,7 +41,7 @@ class _NotUnderstoodError(Exception):
 
 
 def read_sed(text: str, steps: Steps) -> Program:
-    """What a sed script does."""
+    """The effects of a sed script."""
     program = Program(writes=[])
     try:
         at = 0
@@ -148,7 +149,7 @@ _AWK_OPERATORS = frozenset(["return", "case", "print", "printf", "getline", "in"
 
 
 def read_awk(text: str, steps: Steps) -> Program:
-    """What an awk program does."""
+    """The effects of an awk program."""
     program = Program(writes=[])
     at, before, kind_before = 0, "", ""
     depth, printing, print_depth = 0, False, 0

@@ -1,4 +1,4 @@
-"""Programs that run others by a subcommand, an option or a setting. Owns what is known of these."""
+"""Programs that run others by a subcommand, an option or a setting. Owns their table."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ RUNNERS = frozenset(_SUBCOMMANDS) | _DIRECT | frozenset(_OPTIONS) | {"git"}
 
 
 def look_into_runner(script: Script, name: str, words: Sequence[Word]) -> None:
-    """Add what a program runs in turn."""
+    """Add the commands that a program runs."""
     for option in _OPTIONS.get(name, ()):
         _by_option(script, name, option, words)
     if name in ("make", "gmake"):
@@ -151,7 +151,7 @@ def _make(script: Script, name: str, words: Sequence[Word]) -> None:
 
 
 def _following(script: Script, words: Sequence[Word], between: int) -> None:
-    """Run what follows options of which nobody knows whether they take a value: each word that may be the command."""
+    """Run the words after options that may or may not take a value: each word that may be the command."""
     before = ""
     for at, word in enumerate(words):
         if word.start.startswith("-") and before != "--":
@@ -207,7 +207,7 @@ def _git(script: Script, words: Sequence[Word]) -> None:
     if given.at > 1:
         script.add_spelling([words[0], *words[given.at :]])
     if verb not in _GIT_VERBS:
-        return script.doubt(f"what 'git {verb}' runs is known only to its settings")
+        return script.doubt(f"the commands of 'git {verb}' are known only to its settings")
     texts = [word.text for word in rest]
     before = texts[: texts.index("--")] if "--" in texts else texts
     letters = _GIT_RUNNING_LETTERS.get(verb, "")
@@ -231,16 +231,16 @@ def _git(script: Script, words: Sequence[Word]) -> None:
         ):
             script.operand(word, f"git {verb}")
     if (verb == "bisect" and "run" in texts) or (verb == "submodule" and "foreach" in texts):
-        return script.doubt(f"what 'git {verb}' runs cannot be known")
+        return script.doubt(f"the commands of 'git {verb}' cannot be known")
     if verb in ("bisect", "submodule") and any(text is None for text in texts[:1]):
-        return script.doubt(f"what 'git {verb}' runs cannot be known")
+        return script.doubt(f"the commands of 'git {verb}' cannot be known")
     if verb == "config":
         return _git_config(script, rest)
     return None
 
 
 def _git_config(script: Script, rest: Sequence[Word]) -> None:
-    """Doubt a setting that is kept, as a later command may run it."""
+    """Doubt a setting that is stored, as a later command may run it."""
     reading = re.compile(r"--(?:get|list|name-only|show|unset|remove-section|get-all|get-regexp)|-l$|get$|list$")
     if any(reading.match(word.text or "") for word in rest):
         return

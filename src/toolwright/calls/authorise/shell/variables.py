@@ -1,4 +1,4 @@
-"""Variables that decide what a shell or a program runs. Owns their names, and what setting one of them means.
+"""Variables that decide which commands a shell or a program runs. Owns their names, and the meaning of setting one.
 
 A path on which a program looks for its libraries is not among them: such a program runs files, as it does by itself.
 """
@@ -23,7 +23,7 @@ DECIDING = names(
     " CURL_HOME NPM_CONFIG_SCRIPT_SHELL TEXMFCNF SSH_ASKPASS_REQUIRE RUSTC_WRAPPER CARGO_BUILD_RUSTC_WRAPPER"
     " COMPRESS_PROGRAM FPATH"
 )
-"""Variables that decide what else a shell or a program runs, or how it reads its options."""
+"""Variables that decide which other commands a shell or a program runs, or how it reads its options."""
 _DECIDING_STARTS = ("BASH_FUNC_", "GIT_CONFIG", "DYLD_", "LD_", "NPM_CONFIG_", "npm_config_")
 RUNNING = names(
     "PAGER GIT_PAGER MANPAGER SYSTEMD_PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR SUDO_EDITOR FCEDIT BROWSER"
@@ -34,9 +34,9 @@ RUNNING = names(
 
 
 def assign(script: Script, name: str, value: Word) -> None:
-    """Note what setting a variable means for the commands of a script."""
+    """Note the effect of setting a variable on the commands of a script."""
     if name in DECIDING or name.startswith(_DECIDING_STARTS):
-        script.doubt(f"{name} decides what else runs")
+        script.doubt(f"{name} decides which other commands run")
     elif name in RUNNING:
         read_text(script, [value], name)
     elif name == "PATH":

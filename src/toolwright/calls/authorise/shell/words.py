@@ -1,4 +1,4 @@
-"""The words of a script, as the shell sees them once quotes and escapes are gone. Owns what of a word can be known.
+"""The words of a script, as the shell sees them without quotes and escapes. Owns the known parts of a word.
 
 A piece that only the shell can know, such as the value of a variable or the files that a pattern finds, is None.
 """
@@ -15,7 +15,7 @@ from toolwright.calls.authorise.shell.braces import Piece, expand
 
 
 class Hole(Struct, frozen=True):
-    """What stands where a piece of a word is not known.
+    """An unknown piece of a word.
 
     `variable` holds the value of the variable `name`; `number` is digits for certain; `text` is `name` itself, one of
     the values that the piece may have; `anything` is the output of a command or a value of another kind.
@@ -26,7 +26,7 @@ class Hole(Struct, frozen=True):
 
 
 class Word(Struct, frozen=True):
-    """One word. `spelled` is how it is written; `splits` says that it may become several words, or none.
+    """One word. `spelled` is its text in the script; `splits` means that it may become several words, or none.
 
     `process` is True for a process substitution such as `<(…)`, which stands for a path below /dev/fd.
     """
@@ -67,12 +67,12 @@ UNKNOWN = Word((None,), "…", True, (ANYTHING,))
 
 
 def literal(text: str) -> Word:
-    """A word that is the text it says."""
+    """A word that is exactly its text."""
     return Word((text,), text)
 
 
 class RawWord(Struct):
-    """A word as it was read, before its braces are expanded. `quoted` says that some of it was quoted or escaped."""
+    """A word as it was read, before its braces are expanded. `quoted` means that some of it was quoted or escaped."""
 
     pieces: list[Piece]
     spelled: str

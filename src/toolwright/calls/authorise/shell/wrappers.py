@@ -1,4 +1,4 @@
-"""Commands that run commands or scripts. Owns what is known of each by name."""
+"""Commands that run commands or scripts. Owns the rules for each by name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def is_known(name: str) -> bool:
 def look_into(
     script: Script, name: str, words: Sequence[Word], fed: Sequence[Redirect], *, outermost: bool = False
 ) -> None:
-    """Add what a command runs and writes in turn."""
+    """Add the commands and writes of a command."""
     if SHELLS.fullmatch(name):
         _shell(script, name, words, fed)
     elif name in _SPECIAL:
@@ -246,7 +246,7 @@ def _alias(script: Script, words: Sequence[Word]) -> None:
 
 
 def _shell(script: Script, name: str, words: Sequence[Word], fed: Sequence[Redirect]) -> None:
-    """Read what a shell is given: by the option -c, on its input, or in a file."""
+    """Read the script of a shell: by the option -c, on its input, or in a file."""
     posix = not name.lstrip("-").startswith(("bash", "rbash", "exe"))
     at, command, reads_input = 1, False, False
     while at < len(words):

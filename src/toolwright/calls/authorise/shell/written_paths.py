@@ -148,7 +148,7 @@ _WITHIN = re.compile(r"(?<![\w.~+-])/.*", re.S)
 
 
 def note_writes(script: Script, name: str, words: Sequence[Word]) -> None:
-    """Note the paths that a command writes, by what is known of it."""
+    """Note the paths that a command writes, by the rules for its name."""
     if name in WRITERS:
         WRITERS[name](script, name, words)
     elif name == "file" and any(re.match("-[a-zA-Z]*C|--comp", word.start) for word in words[1:]):

@@ -17,7 +17,8 @@ from toolwright.stores.contracts import schedule as schedules
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import INBOX, WaitKey
-from toolwright.stores.sqlite.core.codec import unpacker
+from toolwright.stores.sqlite.calls.journal import CallRow
+from toolwright.stores.sqlite.core.codec import columns_of, unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.schema import secret_of
 from toolwright.stores.sqlite.core.side_connection import visit, visit_place
@@ -65,15 +66,15 @@ async def calls(path: str | Path, *, batch: str | None = None, session: str | No
     if not terms:
         raise ToolwrightError("The calls to list are those of a batch or a session; name one of them")
     query = f"""
-        SELECT session, scope, call_id, batch, position, tool, arguments, source, parent, queued_at, started_at,
-            finished_at, owner, outcome
+        SELECT {columns_of(CallRow)}
         FROM every_call WHERE {" AND ".join(terms)} ORDER BY queued_at, batch, position, session, scope, call_id
     """
 
     def work(connection: apsw.Connection, place: StorePlace) -> list[PastCall]:
         connection.execute("BEGIN")  # one moment for calls and their waits
-        rows = list(connection.execute(query, tuple(value for value in given.values() if value is not None)))
-        dead = dead_among({row[-2] for row in rows if row[-1] is None}, connection, place)
+        values = tuple(value for value in given.values() if value is not None)
+        rows = [CallRow._make(row) for row in connection.execute(query, values)]
+        dead = dead_among({row.owner for row in rows if row.outcome is None}, connection, place)
         return [_call(row, dead, connection) for row in rows]
 
     return await visit_place(path, work)
@@ -149,9 +150,8 @@ async def decided_key(path: str | Path, call_id: str, session: str | None = None
     return await visit(path, work)
 
 
-def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> PastCall:
-    key = CallKey(*row[:3])
-    batch, position, tool, arguments, source, parent, queued_at, started_at, finished_at, owner, outcome = row[3:]
+def _call(row: CallRow, dead: set[str], connection: apsw.Connection) -> PastCall:
+    key = CallKey(row.session, row.scope, row.call_id)
     waits: Any = connection.execute(
         "SELECT kind, name, open FROM waits WHERE session = ? AND scope = ? AND call_id = ?"
         " AND (open = 1 OR kind = 'completion' AND opened_at IS NOT NULL) ORDER BY opened_at",
@@ -159,17 +159,17 @@ def _call(row: tuple[Any, ...], dead: set[str], connection: apsw.Connection) -> 
     ).fetchall()
     return PastCall(
         key=key,
-        batch=batch,
-        position=position,
-        tool=tool,
-        arguments=arguments,
-        source=source,
-        parent=parent,
-        queued_at=queued_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        outcome=None if outcome is None else _outcome(outcome),
-        cut_off=outcome is None and owner in dead,
+        batch=row.batch,
+        position=row.position,
+        tool=row.tool,
+        arguments=row.arguments,
+        source=row.source,
+        parent=row.parent,
+        queued_at=row.queued_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        outcome=None if row.outcome is None else _outcome(row.outcome),
+        cut_off=row.outcome is None and row.owner in dead,
         waits_for=tuple(f"{kind}:{name}" if name else kind for kind, name, is_open in waits if is_open),
-        resolved=outcome is None and any(not is_open for _, _, is_open in waits),
+        resolved=row.outcome is None and any(not is_open for _, _, is_open in waits),
     )

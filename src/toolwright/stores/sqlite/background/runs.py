@@ -1,28 +1,66 @@
-"""Processes in SQLite. Owns their store: finding, claiming and cancelling them, and the leases of workers."""
+"""Background runs in SQLite. Owns all that is written and read of them: rows, limits, leases, reports, ends, events.
+
+In this order: the verbs of `RunStore`; rows and their events; admission of a run, claiming it and handing it back; its
+reports, and its end; its resource in the session.
+"""
 
 from __future__ import annotations
 
 import builtins
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
+import msgspec
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.errors import RunError
-from toolwright.stores.contracts.background_run import BackgroundRun, Registration
-from toolwright.stores.contracts.run_events import RunEvent
-from toolwright.stores.contracts.run_store import Claimed, Ending, Limits, Renewal, Report, Telling
-from toolwright.stores.contracts.sessions import Mark, Quotas
-from toolwright.stores.sqlite.background.run_leases import enter_run, queue_again, reopen_run, take_run
-from toolwright.stores.sqlite.background.run_reports import append_event, end_run, list_events, write_report
-from toolwright.stores.sqlite.background.run_rows import COLUMNS, LEASED, PENDING, add_event, read_run, to_run
-from toolwright.stores.sqlite.core.codec import one
+from toolwright.stores.contracts.background_run import (
+    OVER,
+    BackgroundRun,
+    Options,
+    Progress,
+    Registration,
+    artifact_paths,
+    scope_of,
+)
+from toolwright.stores.contracts.journal import CallKey, Cursor
+from toolwright.stores.contracts.run_events import Output, RunEvent, checked
+from toolwright.stores.contracts.run_store import HEAD, TAIL, Claimed, Ending, Limits, Piece, Renewal, Report, Telling
+from toolwright.stores.contracts.sessions import Content, Mark, NewMessage, Quotas, Room, Writing
+from toolwright.stores.sqlite.calls.journal import NOBODY
+from toolwright.stores.sqlite.calls.waits import completion_came
+from toolwright.stores.sqlite.core.codec import KEY, one, packed, unpacker
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.sessions.files import put_file
+from toolwright.stores.sqlite.sessions.messages import put_messages
+from toolwright.tools.outcome import Failure, ToolOutcome
 
+LEASED = "state IN ('running', 'waiting')"
+TRACKED = "state = 'running' AND worker IS NULL"
+"""Work that happens elsewhere. A run of a worker has the name of that worker."""
+ACTIVE = "state IN ('queued', 'running', 'waiting') AND (worker IS NOT NULL OR state = 'queued')"
+"""States that take, or are about to take, a slot of a worker."""
+PENDING = "state IN ('held', 'queued', 'running', 'waiting')"
+_NAMES = (
+    *("id", "session", "parent", "schedule", "tool", "arguments", "title", "options", "provenance", "state"),
+    *("status_text", "created_at", "started_at", "ended_at", "deadline", "worker", "token", "lease_until", "attempts"),
+    *("crashes", "cancel_reason", "progress", "tail", "log_chars", "outcome", "authority"),
+)
+"""The columns of a run: the fields of `BackgroundRun`, but for its state, which is the status it has here."""
+COLUMNS = ", ".join(_NAMES)
+_options = msgspec.msgpack.Decoder(Options).decode
+_progress = msgspec.json.Decoder(Progress).decode
+_outcome = unpacker(ToolOutcome)
+_failure = unpacker(Failure)
+KIND = "background_run"
+KEPT = 500
+"""How many runs of a session have a resource: the newest. A session that runs for years must not fill up with them."""
 _TREE = (
     "WITH RECURSIVE below(id, depth) AS (SELECT ?, 0 UNION ALL"
     " SELECT child.id, depth + 1 FROM processes AS child JOIN below ON child.parent = below.id)"
@@ -109,7 +147,8 @@ class SqliteRunStore:
         def work(connection: apsw.Connection) -> Renewal:
             until = self._changes.lease_time() + lease
             connection.execute(
-                "INSERT INTO workers VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO workers (name, owner, capacity, until)"
+                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET capacity = excluded.capacity, until = excluded.until",
                 (worker, self._owner, capacity, until),
             )
@@ -156,7 +195,7 @@ class SqliteRunStore:
         return [self._shown(process) for process in await self._changes.attempt(work)]
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
-        """Queue an abandoned process again."""
+        """Queue an abandoned run again."""
         await self._changes.attempt(lambda connection: reopen_run(connection, id, by, limits, at, authority))
 
     async def append(
@@ -177,7 +216,7 @@ class SqliteRunStore:
         return await self._changes.read(lambda connection: list_events(connection, id, after, limit))
 
     async def grant(self, id: str, session: str) -> None:
-        statement = "INSERT OR IGNORE INTO process_grants VALUES (?, ?)"
+        statement = "INSERT OR IGNORE INTO process_grants (process, session) VALUES (?, ?)"
         await self._changes.attempt(lambda connection: connection.execute(statement, (id, session)).fetchall())
 
     async def granted(self, id: str, session: str) -> bool:
@@ -187,13 +226,13 @@ class SqliteRunStore:
         )
         return await self._changes.read(lambda connection: one(connection, query, (id, session)) is not None)
 
-    async def changed(self, since: int) -> tuple[int, builtins.list[str]]:
-        def work(connection: apsw.Connection) -> tuple[int, builtins.list[str]]:
+    async def changed(self, since: Cursor | None) -> tuple[Cursor, builtins.list[str]]:
+        def work(connection: apsw.Connection) -> tuple[Cursor, builtins.list[str]]:
             now: int = one(connection, "SELECT value FROM meta WHERE name = 'changed'")
-            if now == since or since < 0:
-                return now, []
+            if since is None or str(now) == since:
+                return str(now), []
             query = "SELECT id FROM processes WHERE changed > ? AND changed <= ?"
-            return now, [row[0] for row in connection.execute(query, (since, now))]
+            return str(now), [id for (id,) in connection.execute(query, (int(since), now))]
 
         return await self._changes.read(work)
 
@@ -215,7 +254,7 @@ class SqliteRunStore:
         return await self._changes.read(work)
 
     def _shown(self, process: BackgroundRun) -> BackgroundRun:
-        """A process with the end of its lease as an instant of the wall clock, for people to read."""
+        """A run with the end of its lease as an instant of the wall clock, for people to read."""
         if process.lease_until is None:
             return process
         left = process.lease_until - self._changes.lease_time()
@@ -243,3 +282,498 @@ def _tree(connection: apsw.Connection, id: str) -> list[BackgroundRun]:
 def _cancelled(connection: apsw.Connection, worker: str) -> list[Any]:
     query = f"SELECT id, cancel_reason FROM processes WHERE {LEASED} AND worker = ? AND cancel_reason IS NOT NULL"
     return connection.execute(query, (worker,)).fetchall()
+
+
+# --- rows and events
+
+
+def read_run(connection: apsw.Connection, id: str) -> BackgroundRun | None:
+    """The run of an id."""
+    row: Any = connection.execute(f"SELECT {COLUMNS} FROM processes WHERE id = ?", (id,)).fetchone()
+    return None if row is None else to_run(row)
+
+
+def to_run(row: Any) -> BackgroundRun:
+    """The run of a row of `COLUMNS`."""
+    fields = dict(zip(_NAMES, row, strict=True))
+    state, progress, outcome = fields.pop("state"), fields["progress"], fields["outcome"]
+    return BackgroundRun(
+        **fields
+        | {
+            "status": "queued" if state == "held" else state,
+            "arguments": jsonx.decode(fields["arguments"]),
+            "options": _options(fields["options"]),
+            "provenance": jsonx.decode(fields["provenance"]),
+            "authority": fields["authority"] or b"",
+            "progress": None if progress is None else _progress(progress),
+            "outcome": None if outcome is None else _outcome(outcome),
+        }
+    )
+
+
+def insert_run(connection: apsw.Connection, new: Registration, state: str) -> None:
+    """Insert a new run."""
+    connection.execute(
+        "INSERT INTO processes (id, session, parent, schedule, alone, tool, arguments, title, options, provenance,"
+        " authority, state, status_text, created_at, changed)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'Queued', ?, 0)",
+        (
+            new.id,
+            new.session,
+            new.parent,
+            new.schedule,
+            new.alone,
+            new.tool,
+            new.arguments,
+            new.title,
+            packed(new.options),
+            new.provenance,
+            new.authority,
+            state,
+            new.at,
+        ),
+    )
+
+
+def next_change(connection: apsw.Connection) -> int:
+    """The number of a change that is being made: a watcher looks for higher numbers than it has seen."""
+    number: int = one(connection, "UPDATE meta SET value = value + 1 WHERE name = 'changed' RETURNING value")
+    return number
+
+
+def add_event(
+    connection: apsw.Connection, id: str, type: str, payload: object, at: float, key: str | None = None
+) -> int:
+    """Append an event, and return its number."""
+    return put_event(connection, id, type, checked(type, payload), at, key)
+
+
+def put_event(
+    connection: apsw.Connection, id: str, type: str, payload: bytes, at: float, key: str | None = None
+) -> int:
+    """Append an event whose payload was checked, and return its number."""
+    number: int = one(
+        connection,
+        "UPDATE processes SET last_event = last_event + 1, changed = ? WHERE id = ? RETURNING last_event",
+        (next_change(connection), id),
+    )
+    connection.execute(
+        "INSERT INTO process_events (process, number, type, at, payload, key) VALUES (?, ?, ?, ?, ?, ?)",
+        (id, number, type, at, payload, key),
+    )
+    return number
+
+
+# --- entering, taking and giving back
+
+
+def enter_run(connection: apsw.Connection, registration: Registration, limits: Limits, now: float) -> None:
+    """Insert a run, to be claimed at once or held until there is room. `now` is by the clock of leases.
+
+    Raises:
+        RunError: a limit is reached, and further runs are not to wait.
+    """
+    if registration.parent is not None:
+        query = f"SELECT 1 FROM processes WHERE id = ? AND {PENDING} AND cancel_reason IS NULL"
+        if one(connection, query, (registration.parent,)) is None:
+            raise RunError(f"The run {registration.parent!r} is finished or cancelled, and starts no more runs", "over")
+    if registration.options.tracked:
+        _enter_tracked(connection, registration, limits)
+        return
+    full = _session_is_full(connection, registration.session, limits)
+    # A run must not hold the runs that it starts: it may wait for them, and both would wait for ever.
+    if full and (not limits.queue or registration.parent is not None):
+        raise _session_limit(limits)
+    if not limits.queue:
+        query = "SELECT coalesce(sum(capacity), 0) FROM workers WHERE until >= ?"
+        most: int = one(connection, query, (now,)) or limits.per_worker
+        query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} LIMIT ?)"
+        if one(connection, query, (most,)) >= most:
+            raise RunError(
+                f"Worker is already running the maximum {most} active background runs. "
+                "Try again after an existing run finishes.",
+                "worker_limit",
+            )
+    if registration.alone:
+        query = f"SELECT 1 FROM processes WHERE schedule = ? AND {PENDING}"
+        full = full or one(connection, query, (registration.schedule,)) is not None
+    insert_run(connection, registration, "held" if full else "queued")
+    add_resource(connection, registration, limits.resources)
+    add_event(connection, registration.id, "queued", {}, registration.at)
+
+
+def _enter_tracked(connection: apsw.Connection, registration: Registration, limits: Limits) -> None:
+    """Insert a run that happens elsewhere: it is running, and no worker claims it."""
+    most = limits.tracked_per_session
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {TRACKED} AND session = ? LIMIT ?)"
+    if one(connection, query, (registration.session, most)) >= most:
+        raise RunError(
+            f"Maximum {most} unfinished tracked runs per session. Finish or cancel one before starting another.",
+            "session_limit",
+        )
+    insert_run(connection, registration, "running")
+    statement = "UPDATE processes SET status_text = 'Running', started_at = created_at WHERE id = ?"
+    connection.execute(statement, (registration.id,))
+    add_resource(connection, registration, limits.resources)
+    add_event(connection, registration.id, "tracked", {}, registration.at)
+
+
+def _session_is_full(connection: apsw.Connection, session: str, limits: Limits) -> bool:
+    query = f"SELECT count(*) FROM (SELECT 1 FROM processes WHERE {ACTIVE} AND session = ? LIMIT ?)"
+    active: int = one(connection, query, (session, limits.per_session))
+    return active >= limits.per_session
+
+
+def _session_limit(limits: Limits) -> RunError:
+    return RunError(
+        f"Maximum {limits.per_session} active background runs per session. "
+        "Wait for an existing run to finish before starting another.",
+        "session_limit",
+    )
+
+
+def reopen_run(
+    connection: apsw.Connection, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None
+) -> None:
+    """Queue an abandoned run again; its calls and steps in doubt are forgotten, and run again.
+
+    Raises:
+        RunError: it is not abandoned, or its session has as many active as it may.
+    """
+    process = read_run(connection, id)
+    if process is None or process.status != "abandoned":
+        state = "no longer in the store" if process is None else process.status
+        raise RunError(f"The run {id!r} is {state}; only an abandoned run can be resumed", "conflict")
+    if _session_is_full(connection, process.session, limits):
+        raise _session_limit(limits)
+    scope = (process.session, scope_of(id))
+    finished: list[Any] = connection.execute(
+        "SELECT call_id, outcome FROM calls WHERE session = ? AND scope = ? AND outcome IS NOT NULL", scope
+    ).fetchall()
+    for call_id, outcome in finished:
+        failure = _outcome(outcome).failure
+        if call_id == id or (failure is not None and failure.code == "interrupted"):
+            # As if it had not started: its crash policy is not asked, for a person has decided.
+            connection.execute(
+                "UPDATE calls SET owner = ?, started_at = NULL, finished_at = NULL, status = NULL, outcome = NULL"
+                " WHERE session = ? AND scope = ? AND call_id = ?",
+                (NOBODY, *scope, call_id),
+            )
+    doubtful: list[Any] = connection.execute(
+        "SELECT call_id, label, failure FROM effects WHERE session = ? AND scope = ?"
+        " AND (failure IS NOT NULL OR NOT done)",
+        scope,
+    ).fetchall()
+    for call_id, label, failed in doubtful:
+        if failed is None or _failure(failed).code == "interrupted":
+            connection.execute(
+                "DELETE FROM effects WHERE session = ? AND scope = ? AND call_id = ? AND label = ?",
+                (*scope, call_id, label),
+            )
+    connection.execute("DELETE FROM waits WHERE session = ? AND scope = ? AND resolution IS NULL", scope)
+    connection.execute(
+        "UPDATE processes SET state = 'queued', status_text = 'Queued', ended_at = NULL, outcome = NULL, worker = NULL,"
+        " deadline = NULL, crashes = 0, authority = coalesce(?, authority) WHERE id = ?",
+        (authority, id),
+    )
+    add_event(connection, id, "reopened", {"by": by}, at)
+    update_resource(connection, process.session, id, at)
+
+
+def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, at: float, until: float) -> Claimed:
+    """Give a run to a worker; the unfinished calls of the previous one are released, so that this one may continue
+    them."""
+    scope = scope_of(process.id)
+    # An existing outcome stays: nothing is in doubt, and only the end is missing. So does a completion that has come:
+    # its sender was told that it was accepted, and it is the outcome of the call.
+    query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
+    finished = one(connection, query, process.call)
+    done = bool(finished) or (finished is not None and completion_came(connection, process.call))
+    crashes = _crashes(connection, process, scope)
+    if process.attempts and process.options.disposition == "rerun" and not done:
+        for table in ("calls", "effects", "crashes", "waits"):
+            connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
+    elif process.attempts:
+        connection.execute(
+            "UPDATE calls SET owner = ? WHERE session = ? AND scope = ? AND outcome IS NULL",
+            (NOBODY, process.session, scope),
+        )
+    timeout = process.options.timeout
+    connection.execute(
+        "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
+        " lease_until = ?3, attempts = attempts + 1, crashes = ?6,"
+        " started_at = coalesce(started_at, ?4),"
+        " deadline = coalesce(deadline, ?5) WHERE id = ?1",
+        (process.id, worker, until, at, None if timeout is None else at + timeout, crashes),
+    )
+    started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
+    add_event(connection, process.id, "started", started, at)
+    taken = read_run(connection, process.id)
+    assert taken is not None
+    return Claimed(taken, process.worker, done)
+
+
+def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) -> int:
+    """How many workers in a row died with a run that made no progress. A run that waited does not count."""
+    if process.status != "running":
+        return process.crashes
+    query = "SELECT at FROM process_events WHERE process = ? AND type = 'started' ORDER BY number DESC LIMIT 1"
+    since = one(connection, query, (process.id,))
+    query = "SELECT 1 FROM effects WHERE session = ? AND scope = ? AND done AND at > ?"
+    return 1 if one(connection, query, (process.session, scope, since)) is not None else process.crashes + 1
+
+
+def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
+    """Let others claim the runs of a worker, each by its id and the token of the lease."""
+    for id, token in held:
+        # Its worker stays recorded: the next one continues its unfinished calls.
+        session = one(
+            connection,
+            f"UPDATE processes SET state = 'queued', status_text = 'Queued', lease_until = NULL"
+            f" WHERE id = ? AND token = ? AND {LEASED} RETURNING session",
+            (id, token),
+        )
+        if session is not None:
+            add_event(connection, id, "handed_back", {"worker": worker}, at)
+            update_resource(connection, session, id, at)
+
+
+# --- reports and ends
+
+
+def write_report(connection: apsw.Connection, report: Report) -> bool:
+    """Write a report of a run; False when it is finished, or held by another."""
+    row: Any = connection.execute(
+        f"SELECT session, state, log_chars, tail_first, tail_chars, last_progress FROM processes"
+        f" WHERE id = ? AND token = ? AND {LEASED}",
+        (report.id, report.token),
+    ).fetchone()
+    if row is None:
+        return False
+    session, state, log_chars, tail_first, tail_chars, last_progress = row
+    if report.dropped and tail_first is not None:
+        # The missing output came after the tail so far, which is dropped then: there is one gap, before the tail.
+        statement = "DELETE FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
+        connection.execute(statement, (report.id, tail_first))
+        tail_first, tail_chars = None, 0
+    if report.opening_text is not None:
+        add_event(connection, report.id, "status", {"text": report.opening_text}, report.at)
+    for piece in report.pieces:
+        number = put_event(connection, report.id, "output", msgspec.json.encode(Output(*piece)), report.at)
+        if tail_first is None and log_chars + piece.cost > HEAD:
+            tail_first = number
+        if tail_first is not None:
+            tail_chars += piece.cost
+        log_chars += piece.cost
+    while tail_chars > TAIL:
+        tail_first, dropped = _drop_first(connection, report.id, tail_first)
+        tail_chars -= dropped
+    if report.progress is not None:
+        # Only the newest progress is stored: a run of several days would fill the file with old ones.
+        connection.execute("DELETE FROM process_events WHERE process = ? AND number = ?", (report.id, last_progress))
+        payload = msgspec.json.encode(report.progress)
+        last_progress = put_event(connection, report.id, "progress", payload, report.at)
+        connection.execute("UPDATE processes SET progress = ? WHERE id = ?", (payload, report.id))
+    if report.status_text is not None:
+        add_event(connection, report.id, "status", {"text": report.status_text}, report.at)
+    text = report.opening_text if report.status_text is None else report.status_text
+    if report.waiting is not None:
+        text = f"Waiting for {' '.join(filter(None, report.waiting))}" if report.waiting else text or "Running"
+        state = "waiting" if report.waiting else "running"
+        said = dict(zip(("what", "name"), report.waiting, strict=False))
+        add_event(connection, report.id, "waiting" if report.waiting else "resumed", said, report.at)
+    connection.execute(
+        "UPDATE processes SET state = ?, status_text = coalesce(?, status_text), tail = coalesce(?, tail),"
+        " log_chars = ?, tail_first = ?, tail_chars = ?, last_progress = ?, changed = ? WHERE id = ?",
+        (
+            state,
+            text,
+            report.tail,
+            log_chars + report.dropped,
+            tail_first,
+            tail_chars,
+            last_progress,
+            next_change(connection),
+            report.id,
+        ),
+    )
+    update_resource(connection, session, report.id, report.at)
+    return True
+
+
+def _drop_first(connection: apsw.Connection, id: str, first: int) -> tuple[int, int]:
+    """Drop the oldest output of the tail; return the new beginning of the tail, and the length of the dropped
+    output."""
+    row: Any = connection.execute(
+        "SELECT number, payload FROM process_events WHERE process = ? AND number >= ? AND type = 'output'"
+        " ORDER BY number LIMIT 1",
+        (id, first),
+    ).fetchone()
+    number, payload = row
+    connection.execute("DELETE FROM process_events WHERE process = ? AND number = ?", (id, number))
+    output = msgspec.json.decode(payload, type=Output)
+    return number + 1, Piece(output.stream, output.text).cost
+
+
+def end_run(connection: apsw.Connection, ending: Ending, quotas: Quotas) -> bool:
+    """End a run, with its artifacts and its message; False when it is finished, or held by another."""
+    query = f"SELECT session, state, {TRACKED} FROM processes WHERE id = ? AND token = ? AND {PENDING}"
+    row: Any = connection.execute(query, (ending.id, ending.token)).fetchone()
+    if row is None:
+        return False
+    if ending.report is not None:
+        write_report(connection, ending.report)
+    session, before, tracked = row
+    call = CallKey(session, scope_of(ending.id), ending.id)
+    query = f"SELECT 1 FROM calls WHERE {KEY} AND outcome IS NULL"
+    if one(connection, query, call) is not None and completion_came(connection, call):
+        return False  # An accepted resolution decides: a worker ends the run with that.
+    outcome = packed(ending.outcome)
+    connection.execute(
+        "UPDATE processes SET state = ?, status_text = ?, ended_at = ?, outcome = ?, lease_until = NULL WHERE id = ?",
+        (ending.status, ending.status_text, ending.at, outcome, ending.id),
+    )
+    # Unfinished calls of another worker end with it.
+    where = "WHERE session = ? AND scope = ?"
+    left = connection.execute(
+        f"SELECT call_id, tool FROM calls {where} AND outcome IS NULL", (session, scope_of(ending.id))
+    ).fetchall()
+    for call_id, tool in left:
+        connection.execute(
+            f"UPDATE calls SET finished_at = ?, status = ?, outcome = ? {where} AND call_id = ?",
+            (
+                ending.at,
+                ending.outcome.status,
+                packed(replace(ending.outcome, call_id=call_id, tool=tool)),
+                session,
+                scope_of(ending.id),
+                call_id,
+            ),
+        )
+    if left:
+        connection.execute(f"UPDATE waits SET open = 0 {where} AND open = 1", (session, scope_of(ending.id)))
+    for path, data in ending.files:
+        content = Content(data, None, hashlib.sha256(data).digest(), len(data))
+        put_file(connection, session, path, content, Writing(ending.at, quotas.files, None, None, True))
+    if ending.tell is not None:
+        about = jsonx.encode({"run_id": ending.id, "status": ending.status})
+        message = NewMessage("runtime", ending.tell, about)
+        put_messages(connection, session, [message], ending.at, quotas.messages)
+    ended: dict[str, Any] = {"summary": ending.summary, "artifact_error": ending.artifact_error}
+    ended["message_error"] = ending.message_error
+    if ending.evidence:
+        ended["evidence"] = jsonx.decode(ending.evidence)
+    add_event(connection, ending.id, ending.status, ended, ending.at)
+    update_resource(connection, session, ending.id, ending.at, ending.status, ending.summary)
+    if before != "held" and not tracked:  # neither took a place that another can have now
+        _let_follow(connection, session)
+    return True
+
+
+def _let_follow(connection: apsw.Connection, session: str) -> None:
+    """One of a session's runs has ended: the oldest one that was held for it, and for nothing else, may begin."""
+    connection.execute(
+        "UPDATE processes SET state = 'queued', changed = ?2 WHERE id = (SELECT held.id FROM processes AS held"
+        " WHERE held.state = 'held' AND held.session = ?1 AND (held.alone = 0 OR NOT EXISTS (SELECT 1 FROM processes"
+        " AS other WHERE other.schedule = held.schedule AND other.state IN ('queued', 'running', 'waiting')))"
+        " ORDER BY held.created_at, held.rowid LIMIT 1)",
+        (session, next_change(connection)),
+    )
+
+
+def append_event(
+    connection: apsw.Connection,
+    id: str,
+    token: int | None,
+    type: str,
+    payload: bytes,
+    key: str | None,
+    at: float,
+    telling: Telling | None = None,
+) -> int | None:
+    """Append an event once, with its message; None when the run is finished, or held by another. The host has no
+    token."""
+    unfinished = f"({PENDING}) AND ?2 IS NULL OR ({LEASED}) AND token = ?2"
+    session = one(connection, f"SELECT session FROM processes WHERE id = ?1 AND ({unfinished})", (id, token))
+    if session is None:
+        return None
+    if type in OVER:
+        raise RunError(f"A {type!r} event ends a process; let it end", "conflict")
+    if key is not None:
+        known: Any = connection.execute(
+            "SELECT number, type, payload FROM process_events WHERE process = ? AND key = ?", (id, key)
+        ).fetchone()
+        if known is not None:
+            if known[1:] != (type, payload):
+                raise RunError(f"The key {key!r} of process {id!r} is that of another event", "conflict")
+            return int(known[0])
+    if telling is not None:
+        about = jsonx.encode({"run_id": id, "event": type})
+        put_messages(connection, session, [NewMessage("runtime", telling.content, about)], at, telling.room)
+    return put_event(connection, id, type, payload, at, key)
+
+
+def list_events(connection: apsw.Connection, id: str, after: int, limit: int) -> list[RunEvent]:
+    """The events of a run beyond a number."""
+    query = (
+        "SELECT number, type, at, payload FROM process_events WHERE process = ? AND number > ? ORDER BY number LIMIT ?"
+    )
+    return [
+        RunEvent(id, number, type, at, jsonx.decode(payload))
+        for number, type, at, payload in connection.execute(query, (id, after, limit))
+    ]
+
+
+# --- among the resources of the session
+
+
+def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> None:
+    """Add the resource of a new run, if it fits the quota of the session."""
+    shown: dict[str, Any] = {
+        "tool": new.tool,
+        "status_text": "Running" if new.options.tracked else "Queued",
+        "progress": None,
+        "output_tail": "",
+        "summary": None,
+        "signal_on_completion": new.options.signal_on_completion,
+    }
+    if new.options.tracked:
+        shown["tracked"] = True
+    if new.options.artifacts:
+        shown |= artifact_paths(new.id)
+    metadata = jsonx.encode(shown)
+    connection.execute(
+        "DELETE FROM resources WHERE session = ?1 AND id = (SELECT id FROM processes WHERE session = ?1"
+        " ORDER BY created_at DESC LIMIT 1 OFFSET ?2) AND kind = ?3 AND status != 'active'",
+        (new.session, KEPT, KIND),
+    )
+    query = "SELECT entries < ? AND bytes + ? <= ? FROM usage WHERE session = ? AND service = 'resources'"
+    fits = one(connection, query, (room.entries, len(metadata), room.bytes, new.session))
+    if (room.entries > 0 and len(metadata) <= room.bytes) if fits is None else fits:
+        connection.execute(
+            "INSERT OR IGNORE INTO resources (session, id, kind, name, status, metadata, created_at, updated_at)"
+            " VALUES (?1, ?2, ?3, ?4, 'active', ?5, ?6, ?6)",
+            (new.session, new.id, KIND, new.title, metadata, new.at),
+        )
+
+
+def update_resource(
+    connection: apsw.Connection, session: str, id: str, at: float, status: str = "active", summary: str | None = None
+) -> None:
+    """Update the resource of a run from its row."""
+    connection.execute(
+        "UPDATE resources SET status = ?4, updated_at = ?3, metadata = (SELECT CAST(json_set("
+        "CAST(resources.metadata AS TEXT), '$.status_text', process.status_text,"
+        " '$.progress', json(CAST(process.progress AS TEXT)), '$.output_tail', process.tail, '$.summary', ?5) AS BLOB)"
+        " FROM processes AS process WHERE process.id = ?2) WHERE session = ?1 AND id = ?2 AND kind = ?6",
+        (session, id, at, status, summary, KIND),
+    )
+
+
+def abandon_resources(connection: apsw.Connection, session: str) -> None:
+    """Mark the runs of a session that was just imported as abandoned: no worker continues them here."""
+    connection.execute(
+        "UPDATE resources SET status = 'abandoned', metadata = CAST(json_set(CAST(metadata AS TEXT),"
+        " '$.status_text', 'Abandoned') AS BLOB) WHERE session = ? AND kind = ? AND status = 'active'",
+        (session, KIND),
+    )

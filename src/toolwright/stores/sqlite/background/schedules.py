@@ -18,15 +18,13 @@ from toolwright.stores.contracts.run_store import Limits
 from toolwright.stores.contracts.schedule import Fired, Schedule, State, Timing
 from toolwright.stores.contracts.schedule_store import Firing
 from toolwright.stores.contracts.sessions import Mark
-from toolwright.stores.sqlite.background.run_leases import enter_run
-from toolwright.stores.sqlite.background.run_rows import PENDING
-from toolwright.stores.sqlite.core.codec import KEY, one, packed
+from toolwright.stores.sqlite.background.runs import PENDING, enter_run
+from toolwright.stores.sqlite.core.codec import KEY, insert, one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 
-_COLUMNS = (
-    "id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at, provenance,"
-    " authority"
-)
+_NAMES = Schedule.__struct_fields__
+"""The columns of a schedule are its fields."""
+_COLUMNS = ", ".join(_NAMES)
 _LIVE = "state IN ('active', 'paused')"
 _options = msgspec.msgpack.Decoder(Options).decode
 _timing = msgspec.msgpack.Decoder(Timing).decode
@@ -56,7 +54,7 @@ class SqliteScheduleStore:
                 raise ScheduleError(
                     f"Maximum {most} active schedules per session. Cancel an existing schedule first.", "session_limit"
                 )
-            connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * 14)})", _row(schedule))
+            connection.execute(insert("schedules", _NAMES), _row(schedule))
             return schedule.id
 
         return await self._changes.change(mark, work)
@@ -122,7 +120,8 @@ class SqliteScheduleStore:
                 return None
             enter_run(connection, registration, limits, self._changes.lease_time())
             connection.execute(
-                "INSERT INTO firings VALUES (?, ?, ?, ?, ?)", (id, at, at, f"now {registration.id}", registration.id)
+                "INSERT INTO firings (schedule, instant, at, what, process) VALUES (?, ?, ?, ?, ?)",
+                (id, at, at, f"now {registration.id}", registration.id),
             )
             return registration.id
 
@@ -165,7 +164,10 @@ def _fire(connection: apsw.Connection, id: str, firing: Firing, at: float, limit
     elif firing.registration is not None:
         enter_run(connection, firing.registration, limits, now)
         run = firing.registration.id
-    connection.execute("INSERT OR IGNORE INTO firings VALUES (?, ?, ?, ?, ?)", (id, firing.instant, at, what, run))
+    connection.execute(
+        "INSERT OR IGNORE INTO firings (schedule, instant, at, what, process) VALUES (?, ?, ?, ?, ?)",
+        (id, firing.instant, at, what, run),
+    )
     return run
 
 
@@ -196,40 +198,20 @@ def _find(connection: apsw.Connection, id: str) -> Schedule | None:
 
 
 def _row(schedule: Schedule) -> tuple[Any, ...]:
-    return (
-        schedule.id,
-        schedule.session,
-        schedule.tool,
-        jsonx.encode(schedule.arguments),
-        schedule.title,
-        packed(schedule.options),
-        packed(schedule.timing),
-        schedule.misfire,
-        schedule.overlap,
-        schedule.state,
-        schedule.next_at,
-        schedule.created_at,
-        jsonx.encode(schedule.provenance),
-        schedule.authority,
-    )
+    written = {name: getattr(schedule, name) for name in _NAMES} | {
+        "arguments": jsonx.encode(schedule.arguments),
+        "options": packed(schedule.options),
+        "timing": packed(schedule.timing),
+        "provenance": jsonx.encode(schedule.provenance),
+    }
+    return tuple(written.values())
 
 
-def _schedule(row: Any) -> Schedule:
-    id, session, tool, arguments, title, options, timing, misfire, overlap, state, next_at, created_at = row[:12]
-    origin, authority = row[12:]
-    return Schedule(
-        id=id,
-        session=session,
-        tool=tool,
-        arguments=jsonx.decode(arguments),
-        title=title,
-        options=_options(options),
-        timing=_timing(timing),
-        misfire=misfire,
-        overlap=overlap,
-        state=state,
-        next_at=next_at,
-        created_at=created_at,
-        provenance=jsonx.decode(origin),
-        authority=authority or b"",
-    )
+def _schedule(row: Sequence[Any]) -> Schedule:
+    fields = dict(zip(_NAMES, row, strict=True))
+    fields["arguments"] = jsonx.decode(fields["arguments"])
+    fields["options"] = _options(fields["options"])
+    fields["timing"] = _timing(fields["timing"])
+    fields["provenance"] = jsonx.decode(fields["provenance"])
+    fields["authority"] = fields["authority"] or b""
+    return Schedule(**fields)

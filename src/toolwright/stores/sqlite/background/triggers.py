@@ -13,7 +13,7 @@ from toolwright import jsonx
 from toolwright.errors import RunError
 from toolwright.stores.contracts.background_run import Options
 from toolwright.stores.contracts.triggers import Occurrence, Start
-from toolwright.stores.sqlite.background.run_leases import enter_run
+from toolwright.stores.sqlite.background.runs import enter_run
 from toolwright.stores.sqlite.core.codec import one, packed
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.tools.background_protocols import Trigger
@@ -44,7 +44,9 @@ class SqliteTriggerStore:
                 return replace(known, authority=trigger.authority)
             query = "SELECT count(*) FROM triggers WHERE session = ?"
             if one(connection, query, (trigger.session,)) >= most:
-                raise RunError(f"The session may have {most} triggers, and has as many; remove one", "trigger_limit")
+                raise RunError(
+                    f"The session already has {most} triggers, the maximum; remove one first", "trigger_limit"
+                )
             _insert(connection, trigger)
             return trigger
 
@@ -83,7 +85,7 @@ class SqliteTriggerStore:
                 enter_run(connection, start.registration, start.limits, self._changes.lease_time())
             ids = [start.registration.id for start in starts]
             connection.execute(
-                "INSERT INTO occurrences VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO occurrences (topic, key, digest, at, started) VALUES (?, ?, ?, ?, ?)",
                 (occurrence.topic, occurrence.key, occurrence.digest, occurrence.at, jsonx.encode(ids)),
             )
             return ids

@@ -9,60 +9,80 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apsw
 import msgspec
 
 from toolwright.ids import uuid7
-from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
-from toolwright.stores.sqlite.core.codec import KEY, one
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
+from toolwright.stores.sqlite.core.codec import KEY, insert, one
 
 FEWEST = 8
 """Fewer intents are written one by one, which takes no longer."""
 LARGEST = 1024 * 1024
 """The most characters of a bundle."""
 Row = tuple[Any, ...]
-"""The columns of a call up to its owner."""
+"""The values of `INTENT_COLUMNS`, or of these and more."""
+_OF_INTENT = ("batch", "position", "tool", "tool_id", "arguments", "source", "parent", "queued_at")
+INTENT_COLUMNS = (*CallKey._fields, *_OF_INTENT, "owner")
+"""The columns of a call that its intent fills."""
+_BUNDLED = ("call_id", "position", "tool", "tool_id", "arguments", "source", "parent")
+"""The columns of a call in a bundle, in the order of the view `bundled_calls`; all others are those of the batch."""
+_of_intent = operator.attrgetter(*_OF_INTENT)
 UNREADABLE = (
     "CASE WHEN json_valid(intents) THEN EXISTS (SELECT 1 FROM json_each(intents) AS intent"
-    " WHERE intent.type != 'array' OR json_array_length(intent.value) != 7) ELSE 1 END"
+    " WHERE intent.type != 'array' OR json_array_length(intent.value) != "
+    f"{len(_BUNDLED)}) ELSE 1 END"
 )
 """Matches a bundle that does not have the form of `Bundle`."""
 _THIS = "session = ? AND scope = ? AND id = ?"
+_UNTIE = (
+    f"INSERT INTO calls ({', '.join(INTENT_COLUMNS)}, authority) SELECT {', '.join(INTENT_COLUMNS)}, authority"
+    " FROM bundled_calls WHERE session = ? AND scope = ?"
+)
+_TIE = insert("bundles", ("session", "scope", "id", "batch", "queued_at", "owner", "intents", "authority"))
 Bundled = tuple[Row, "Bundle"]
 """An intent and its bundle."""
 _encode = msgspec.json.Encoder().encode
 
 
+def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
+    """The values of `INTENT_COLUMNS` for the calls of an owner."""
+    return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
+
+
 class Bundle:
     """The intents of one batch. `left` counts its calls that have not ended, as far as is committed."""
 
-    __slots__ = ("_ids", "_intents", "authority", "left", "name", "rows", "tied")
+    __slots__ = ("_ids", "_intents", "_of_batch", "authority", "left", "name", "place", "rows", "tied")
 
-    def __init__(self, rows: Sequence[Row], columns: Sequence[tuple[Any, ...]], authority: bytes | None) -> None:
-        _, _, ids, _, positions, tools, tool_ids, arguments, sources, parents, *_ = columns
-        self.name = (*rows[0][:2], uuid7())
+    def __init__(self, rows: Sequence[Row], columns: Mapping[str, Sequence[Any]], authority: bytes | None) -> None:
+        self.place = session, scope = columns["session"][0], columns["scope"][0]
+        self.name = (session, scope, uuid7())
         self.rows = rows
         self.left = len(rows)
         self.tied = False
         self.authority = authority
-        self._ids = _encode(ids).decode()
-        written = zip(ids, positions, tools, tool_ids, map(bytes.decode, arguments), sources, parents, strict=True)
-        self._intents = _encode(list(written)).decode()
+        self._of_batch = (columns["batch"][0], columns["queued_at"][0], columns["owner"][0])
+        self._ids = _encode(columns["call_id"]).decode()
+        texts = {**columns, "arguments": map(bytes.decode, columns["arguments"])}
+        self._intents = _encode(list(zip(*map(texts.__getitem__, _BUNDLED), strict=True))).decode()
 
     @classmethod
     def of(cls, rows: Sequence[Row], authority: bytes | None = None) -> Bundle | None:
-        """The bundle to write for calls that may simply run again, or None where each needs a row all the same.
+        """The bundle to write for calls that may simply run again, or None where each needs its own row.
 
         `authority` is that of all of them.
         """
-        if len(rows) < FEWEST or rows[0][1].startswith(RUN_SCOPE):
+        if len(rows) < FEWEST:
             return None
-        columns = list(zip(*rows, strict=True))
-        distinct = [len(set(columns[place])) for place in (0, 1, 3, 10, 2)]
-        if distinct != [1, 1, 1, 1, len(rows)]:
+        columns = dict(zip(INTENT_COLUMNS, zip(*rows, strict=True), strict=True))
+        if columns["scope"][0].startswith(RUN_SCOPE) or len(set(columns["call_id"])) != len(rows):
+            return None
+        if any(len(set(columns[name])) != 1 for name in ("session", "scope", "batch", "queued_at")):
             return None
         try:
             bundle = cls(rows, columns, authority)
@@ -73,13 +93,10 @@ class Bundle:
 
     def tie(self, connection: apsw.Connection) -> bool:
         """Write the intents, or nothing where one of the calls is known. There must be no bundle of the same scope."""
-        session, scope, *_ = self.name
         query = "SELECT 1 FROM json_each(?) AS id CROSS JOIN calls ON session = ? AND scope = ? AND call_id = id.value"
-        self.tied = one(connection, query, (self._ids, session, scope)) is None
+        self.tied = one(connection, query, (self._ids, *self.place)) is None
         if self.tied:
-            _, _, _, batch, *_, queued_at, owner = self.rows[0]
-            values = (*self.name, batch, queued_at, owner, self._intents, self.authority)
-            connection.execute("INSERT INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute(_TIE, (*self.name, *self._of_batch, self._intents, self.authority))
         return self.tied
 
     def is_there(self, connection: apsw.Connection) -> bool:
@@ -88,7 +105,7 @@ class Bundle:
 
 
 class Bundles:
-    """The bundles of this process, and which calls are in them: all that is known here may be forgotten without harm.
+    """The bundles of this process, and which calls are in them: everything here may be forgotten without harm.
 
     A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
     in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.
@@ -152,7 +169,7 @@ def untie(connection: apsw.Connection, session: str, scope: str) -> None:
     """Give each call of a bundle a row."""
     place = (session, scope)
     if one(connection, "SELECT 1 FROM bundles WHERE session = ? AND scope = ?", place) is not None:
-        connection.execute("INSERT INTO calls SELECT * FROM bundled_calls WHERE session = ? AND scope = ?", place)
+        connection.execute(_UNTIE, place)
         connection.execute("DELETE FROM bundles WHERE session = ? AND scope = ?", place)
 
 

@@ -6,38 +6,69 @@ import contextlib
 import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 from msgspec import UNSET
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
-from toolwright.stores.sqlite.calls.intent_bundles import Bundle, Bundles, is_mine, remove, untie
+from toolwright.stores.sqlite.calls.intent_bundles import (
+    INTENT_COLUMNS,
+    Bundle,
+    Bundles,
+    Row,
+    intent_rows,
+    is_mine,
+    remove,
+    untie,
+)
 from toolwright.stores.sqlite.calls.waits import completion_came
-from toolwright.stores.sqlite.core.codec import KEY, one, packed, packed_all, unpacker
+from toolwright.stores.sqlite.core.codec import KEY, columns_of, insert, one, packed, packed_all, unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Writer
 from toolwright.tools.outcome import Failure, ToolOutcome
 
-_COLUMNS = (
-    "session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at, "
-    "owner, started_at, finished_at, outcome, authority"
-)
+
+class CallRow(NamedTuple):
+    """A call as it is read, from `calls` or the view `every_call`."""
+
+    session: str
+    scope: str
+    call_id: str
+    batch: str
+    position: int
+    tool: str
+    tool_id: str
+    arguments: bytes
+    source: str
+    parent: str | None
+    queued_at: float
+    owner: str
+    started_at: float | None
+    finished_at: float | None
+    outcome: bytes | None
+    authority: bytes | None
+
+
+_COLUMNS = columns_of(CallRow)
+_END = ("started_at", "finished_at", "status", "outcome")
+"""The columns of a call that its end fills."""
 # Only an unfinished call of this process is changed.
 _OWN = f"WHERE {KEY} AND owner = ? AND outcome IS NULL"
-_BEGIN = (
-    "INSERT INTO calls (session, scope, call_id, batch, position, tool, tool_id, arguments, source, parent, queued_at,"
-    " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_BEGIN = insert("calls", INTENT_COLUMNS)
 _RESTRICT = f"UPDATE calls SET authority = ? WHERE {KEY}"
-_WRITE = "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE = insert("calls", (*INTENT_COLUMNS, *_END, "authority"))
 _REFUSE = (
-    "INSERT OR IGNORE INTO calls SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL"
+    f"INSERT OR IGNORE INTO calls ({', '.join((*INTENT_COLUMNS, *_END))})"
+    f" SELECT {', '.join('?' * len((*INTENT_COLUMNS, *_END)))}"
+    # The key comes first.
     " WHERE NOT EXISTS (SELECT 1 FROM bundled_calls WHERE session = ?1 AND scope = ?2 AND call_id = ?3)"
 )
+_KEEP = insert("effects", (*CallKey._fields, *Kept.__struct_fields__), "INSERT OR REPLACE")
+_CRASHED = insert("crashes", (*CallKey._fields, "count", "started_at", "steps"), "INSERT OR REPLACE")
 _START = f"UPDATE calls SET started_at = ? {_OWN}"
 _FINISH = (
     # A finished call needs no authority any more, unless it may be reopened.
@@ -45,6 +76,7 @@ _FINISH = (
     " authority = CASE ?3 WHEN 'connection_required' THEN authority END"
     f" {_OWN}"
 )
+_IS_FINISHED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = ? AND outcome = ?"
 _FORGET = f"DELETE FROM calls {_OWN}"
 _CLOSE_WAITS = f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1"
 _RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
@@ -54,7 +86,6 @@ _HELD = (
 )
 NOBODY = ""
 """The owner of an unfinished call that was released."""
-_key = CallKey._make
 _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
 
@@ -74,8 +105,7 @@ class SqliteJournalStore:
         return len(self._bundles)
 
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
-        owner = self.owner
-        rows = [(*fields[0], *fields[1:9], owner) for fields in map(astuple, intents)]
+        rows = intent_rows(intents, self.owner)
         rerun = all(intent.rerun for intent in intents)
         # All calls of a batch have one scope.
         scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
@@ -86,22 +116,22 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
-            for session, scope in {row[:2] for row in rows} if bundle is None else (bundle.name[:2],):
+            for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
                 untie(connection, session, scope)
             if bundle is not None and bundle.tie(connection):
                 return [None] * len(rows)
             # Nearly always none of the calls is there: then they are written without being looked for.
             try:
                 with connection:  # a savepoint
-                    write(connection, rows)
+                    write(connection, rows, intents)
             except apsw.ConstraintError:
                 return among_known(connection)
             return [None] * len(rows)
 
-        def write(connection: apsw.Connection, rows: list[tuple[Any, ...]]) -> None:
+        def write(connection: apsw.Connection, rows: Sequence[Row], intents: Sequence[Intent]) -> None:
             connection.executemany(_BEGIN, rows)
             if authority is not None:
-                connection.executemany(_RESTRICT, [(authority, *row[:3]) for row in rows])
+                connection.executemany(_RESTRICT, [(authority, *intent.key) for intent in intents])
 
         def among_known(connection: apsw.Connection) -> list[Entry | None]:
             known = _find(connection, [intent.key for intent in intents])
@@ -123,7 +153,8 @@ class SqliteJournalStore:
                     )
                     if left:
                         connection.execute(f"UPDATE calls SET owner = ? WHERE {KEY}", (self.owner, *key))
-                write(connection, [row for row in rows if row[:3] not in known])
+                new = [intent for intent in intents if intent.key not in known]
+                write(connection, intent_rows(new, self.owner), new)
             return [known.get(intent.key) for intent in intents]
 
         def work_and_look_up(connection: apsw.Connection) -> list[Entry | None]:
@@ -151,19 +182,19 @@ class SqliteJournalStore:
 
         begun = await self._writer.do(held, synced=synced)
         if begun is None:
-            raise StoreError(f"The process {id!r} is no longer this worker's, and begins no call")
+            raise StoreError(f"This worker no longer holds the run {id!r}, and begins no call")
         return begun
 
     def _require_held(self, connection: apsw.Connection, scopes: Iterable[str]) -> None:
-        """Refuse to write for processes that no worker of this owner has any more.
+        """Refuse to write for runs that no worker of this owner holds any more.
 
         Raises:
-            StoreError: one of these scopes is that of such a process.
+            StoreError: one of these scopes belongs to such a run.
         """
         for scope in scopes:
             id = scope.removeprefix(RUN_SCOPE)
             if id != scope and one(connection, _HELD, (id, self.owner)) is None:
-                raise StoreError(f"The process {id!r} is no longer this worker's, and its calls are not written")
+                raise StoreError(f"This worker no longer holds the run {id!r}, and its calls are not written")
 
     def start(self, key: CallKey, started_at: float) -> Awaitable[bool]:
         values = (started_at, *key, self.owner)
@@ -172,12 +203,13 @@ class SqliteJournalStore:
     def finish(
         self, key: CallKey, outcome: ToolOutcome, started_at: float | None, finished_at: float
     ) -> Awaitable[bool]:
-        values = (started_at, finished_at, outcome.status, *_packed([outcome]), *key, self.owner)
+        (blob,) = _packed([outcome])
+        values = (started_at, finished_at, outcome.status, blob, *key, self.owner)
         self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FINISH, values, connection):
-                return False
+                return one(connection, _IS_FINISHED, (*key, self.owner, blob)) is not None
             connection.execute(_CLOSE_WAITS, key)
             return True
 
@@ -190,19 +222,20 @@ class SqliteJournalStore:
         ]
         taken = self._bundles.take(end.key for end in ended)
         refused = [
-            (*astuple(end.intent)[0], *astuple(end.intent)[1:9], self.owner, *values)
+            (*row, *values)
             for end, values in zip(ended, ends, strict=True)
             if end.intent is not None
+            for row in intent_rows([end.intent], self.owner)
         ]
 
         def work(connection: apsw.Connection) -> None:
             if refused:
                 # They have no intent of this owner, so the lease of their run names the owner.
-                self._require_held(connection, {row[1] for row in refused})
+                self._require_held(connection, {end.key.scope for end in ended if end.intent is not None})
                 connection.executemany(_REFUSE, refused)
             bundles = {bundled[1] for bundled in taken if bundled is not None}
             there = {bundle for bundle in bundles if bundle.is_there(connection)}
-            begun, others = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
+            begun, others, keys = list[Row](), list[Row](), list[CallKey]()
             for end, values, bundled in zip(ended, ends, taken, strict=True):
                 if end.intent is not None:
                     continue
@@ -211,9 +244,10 @@ class SqliteJournalStore:
                     begun.append((*bundled[0], *values, bundled[1].authority if reopens else None))
                 else:
                     others.append((*values, *end.key, self.owner))
+                    keys.append(end.key)
             connection.executemany(_WRITE, begun)
             if others:
-                for session, scope in {row[4:6] for row in others}:
+                for session, scope in _places(keys):
                     untie(connection, session, scope)
                 before = connection.total_changes()
                 connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
@@ -232,7 +266,7 @@ class SqliteJournalStore:
             if not _change(key, _FORGET, (*key, self.owner), connection):
                 return False
             for table in ("effects", "crashes", "waits", "signals"):
-                # A process may be sent signals before its call begins: they are not the call's to forget.
+                # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
                     connection.execute(f"DELETE FROM {table} WHERE {KEY}", key)
             return True
@@ -264,7 +298,7 @@ class SqliteJournalStore:
         )
 
         def work(connection: apsw.Connection) -> list[Entry]:
-            entries = [_entry(row) for row in connection.execute(query, values)]
+            entries = [_entry(row) for row in map(CallRow._make, connection.execute(query, values))]
             dead = dead_among({entry.owner for entry in entries} - {self.owner}, connection, self._place)
             return [entry for entry in entries if entry.owner in dead]
 
@@ -280,10 +314,10 @@ class SqliteJournalStore:
                 await job
 
     def effects(self, key: CallKey) -> Awaitable[list[Kept]]:
-        query = f"SELECT label, input, at, done, payload, failure FROM effects WHERE {KEY}"
+        query = f"SELECT {columns_of(EffectRow)} FROM effects WHERE {KEY}"
 
         def work(connection: apsw.Connection) -> list[Kept]:
-            return [_kept(row) for row in connection.execute(query, key)]
+            return [_kept(row) for row in map(EffectRow._make, connection.execute(query, key))]
 
         return self._writer.read(work)
 
@@ -294,7 +328,7 @@ class SqliteJournalStore:
         def work(connection: apsw.Connection) -> bool:
             if not is_mine(connection, self.owner, key):
                 return False
-            connection.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            connection.execute(_KEEP, values)
             return True
 
         return self._writer.do(work)
@@ -305,6 +339,11 @@ def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: a
     untie(connection, key.session, key.scope)
     connection.execute(statement, values)
     return connection.changes() == 1
+
+
+def _places(keys: Iterable[CallKey]) -> set[tuple[str, str]]:
+    """The sessions and scopes of calls, in which there may be a bundle."""
+    return {(key.session, key.scope) for key in keys}
 
 
 def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
@@ -322,7 +361,7 @@ def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls"
             " AND call_id IN (SELECT value FROM json_each(?))",
             (session, scope, json.dumps(wanted)),
         )
-        found.update((entry.intent.key, entry) for entry in map(_entry, rows))
+        found.update((entry.intent.key, entry) for entry in map(_entry, map(CallRow._make, rows)))
     return found
 
 
@@ -355,18 +394,38 @@ def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_re
         return int(count)
     done: int = one(connection, f"SELECT count(*) FROM effects WHERE {KEY} AND done", key)
     count = count + 1 if done <= steps else 1
-    connection.execute("INSERT OR REPLACE INTO crashes VALUES (?, ?, ?, ?, ?, ?)", (*key, count, started_at, done))
+    connection.execute(_CRASHED, (*key, count, started_at, done))
     return count
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    owner, started_at, finished_at, outcome, authority = row[11:]
-    intent = Intent(_key(row[:3]), *row[3:11])
-    if authority is not None:
-        intent = replace(intent, authority=authority)
-    return Entry(intent, owner, None if outcome is None else _outcome(outcome), started_at, finished_at)
+def _entry(row: CallRow) -> Entry:
+    intent = Intent(
+        key=CallKey(row.session, row.scope, row.call_id),
+        batch=row.batch,
+        position=row.position,
+        tool=row.tool,
+        tool_id=row.tool_id,
+        arguments=row.arguments,
+        source=row.source,
+        parent=row.parent,
+        queued_at=row.queued_at,
+        authority=row.authority,
+    )
+    outcome = None if row.outcome is None else _outcome(row.outcome)
+    return Entry(intent, row.owner, outcome, started_at=row.started_at, finished_at=row.finished_at)
 
 
-def _kept(row: tuple[Any, ...]) -> Kept:
-    label, input, at, done, payload, failure = row
-    return Kept(label, input, at, bool(done), payload, None if failure is None else _failure(failure))
+class EffectRow(NamedTuple):
+    """An effect as it is read."""
+
+    label: str
+    input: bytes
+    at: float
+    done: int
+    payload: bytes
+    failure: bytes | None
+
+
+def _kept(row: EffectRow) -> Kept:
+    failure = None if row.failure is None else _failure(row.failure)
+    return Kept(row.label, row.input, row.at, bool(row.done), row.payload, failure)

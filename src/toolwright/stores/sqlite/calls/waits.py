@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolwright.effects.wait_keys import was_answered
 from toolwright.stores.contracts.background_run import OVER
-from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey
+from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Cursor
 from toolwright.stores.contracts.waits import (
     INBOX,
     Arrivals,
@@ -26,11 +26,27 @@ from toolwright.stores.contracts.waits import (
     WaitKind,
 )
 from toolwright.stores.sqlite.calls.intent_bundles import is_mine
-from toolwright.stores.sqlite.core.codec import KEY, one, packed
+from toolwright.stores.sqlite.core.codec import KEY, columns_of, one, packed
 from toolwright.stores.sqlite.core.writer import Writer
 
 _WAIT = f"{KEY} AND kind = ? AND name = ?"
-_COLUMNS = "session, scope, call_id, kind, name, opened_at, deadline, detail, resolution"
+
+
+class WaitRow(NamedTuple):
+    """A wait as it is read."""
+
+    session: str
+    scope: str
+    call_id: str
+    kind: WaitKind
+    name: str
+    opened_at: float | None
+    deadline: float | None
+    detail: bytes
+    resolution: bytes | None
+
+
+_COLUMNS = columns_of(WaitRow)
 _OLDEST_FIRST = "ORDER BY opened_at, session, scope, call_id, kind, name"
 # As text and not as values, so that SQLite sees that the index of the inbox has all of them.
 _INBOX = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in INBOX))
@@ -112,28 +128,34 @@ class SqliteWaitStore:
             keys = [_wait(row).key for row in rows]
             _settle(connection, keys, resolution)
             if revoke:
-                connection.execute("INSERT OR IGNORE INTO revoked VALUES (?, ?)", (session, packed(resolution)))
+                connection.execute(
+                    "INSERT OR IGNORE INTO revoked (session, resolution) VALUES (?, ?)", (session, packed(resolution))
+                )
             return keys
 
         return await self._writer.do(work)
 
-    async def arrivals(self, since: tuple[int, int] | None) -> Arrivals:
+    async def arrivals(self, since: Cursor | None) -> Arrivals:
         def work(connection: apsw.Connection) -> Arrivals:
             # Counters and not the highest numbers: the last record may be forgotten, and its number must not come
             # again.
-            cursor = (
-                one(connection, "SELECT value FROM meta WHERE name = 'arrived'"),
-                one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0,
-            )
+            last_resolved = one(connection, "SELECT value FROM meta WHERE name = 'arrived'")
+            last_signal = one(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'signals'") or 0
+            cursor = f"{last_resolved} {last_signal}"
             if since is None or since == cursor:
                 return Arrivals(cursor, [], [])
+            seen_resolved, seen_signal = map(int, since.split())
             resolved = connection.execute(
-                f"SELECT {_COLUMNS} FROM waits WHERE arrived > ? ORDER BY arrived", (since[0],)
+                f"SELECT {_COLUMNS} FROM waits WHERE arrived > ? ORDER BY arrived", (seen_resolved,)
             )
-            signals = connection.execute(
-                "SELECT session, scope, call_id, kind, name FROM signals WHERE number > ? ORDER BY number", (since[1],)
+            signals: Any = connection.execute(
+                "SELECT session, scope, call_id, kind, name FROM signals WHERE number > ? ORDER BY number",
+                (seen_signal,),
             )
-            return Arrivals(cursor, [_wait(row) for row in resolved], [_key(row) for row in signals])
+            signalled = [
+                WaitKey(CallKey(session, scope, call_id), kind, name) for session, scope, call_id, kind, name in signals
+            ]
+            return Arrivals(cursor, [_wait(row) for row in resolved], signalled)
 
         return await self._writer.read(work)
 
@@ -230,7 +252,7 @@ def _revoked(connection: apsw.Connection, session: str) -> Resolution | None:
 
 
 def _refusal_of_run(connection: apsw.Connection, key: CallKey) -> Refused | None:
-    """As below, for a call that has not begun: that of a process may be spoken to while it still waits for a worker."""
+    """As below, for a call that has not begun: a run may be sent signals while it still waits for a worker."""
     if not key.scope.startswith(RUN_SCOPE):
         return Refused("unknown")
     state = one(connection, "SELECT state FROM processes WHERE id = ? AND session = ?", (key.call_id, key.session))
@@ -267,10 +289,8 @@ def _values(key: WaitKey) -> tuple[str, ...]:
     return (*key.call, key.kind, key.name)
 
 
-def _key(row: Sequence[Any]) -> WaitKey:
-    return WaitKey(CallKey(*row[:3]), row[3], row[4])
-
-
-def _wait(row: Sequence[Any]) -> Wait:
-    opened_at, deadline, detail, resolution = row[5:]
-    return Wait(_key(row), opened_at, deadline, detail, None if resolution is None else _decode(resolution))
+def _wait(values: Sequence[Any]) -> Wait:
+    row = WaitRow._make(values)
+    key = WaitKey(CallKey(row.session, row.scope, row.call_id), row.kind, row.name)
+    resolution = None if row.resolution is None else _decode(row.resolution)
+    return Wait(key, row.opened_at, row.deadline, row.detail, resolution)

@@ -1,9 +1,12 @@
-"""Functions that the queries of the store share. Owns keys in SQL, and how values become bytes."""
+"""Functions that the queries of the store share. Owns keys and lists of columns in SQL, and how values become bytes.
+
+The columns of a query are the fields of the named tuple that its rows are read as: one list for both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -24,6 +27,17 @@ def one(connection: apsw.Connection, query: str, values: tuple[Any, ...] = ()) -
     """The first column of the first row; None without a row."""
     row = connection.execute(query, values).fetchone()
     return None if row is None else row[0]
+
+
+def insert(table: str, columns: Iterable[str], verb: str = "INSERT") -> str:
+    """The statement that writes a row of these columns, whose values are given in the same order."""
+    names = tuple(columns)
+    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+
+
+def columns_of(row: type[NamedTuple]) -> str:
+    """The columns of a query whose rows are read as this named tuple."""
+    return ", ".join(row._fields)
 
 
 def packed(value: msgspec.Struct) -> bytes:

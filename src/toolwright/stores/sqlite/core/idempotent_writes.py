@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Jobs(Protocol):
-    """Runs jobs on a connection: a `Writer`, or what stands in its place in a test."""
+    """Runs jobs on a connection: a `Writer`, or its replacement in a test."""
 
     def do(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]: ...
 
@@ -115,7 +115,8 @@ class Changes:
                     result = work(connection)
                     if mark is not None:
                         connection.execute(
-                            "INSERT INTO effects VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
+                            "INSERT INTO effects (session, scope, call_id, label, input, at, done, payload, failure)"
+                            " VALUES (?, ?, ?, ?, x'', 0, 1, ?, NULL)",
                             (*mark.call, mark.label, msgspec.msgpack.encode(result)),
                         )
             except ToolwrightError as refusal:

@@ -1,4 +1,4 @@
-"""Which processes use a store. Owns telling the living from the dead, by locks that end with their process.
+"""Which processes use a store. Owns which of them are alive, by locks that end with their process.
 
 Each process that opens a store holds a lock on a file of its own beside it. The operating system releases the lock when
 the process ends, however it ends, and not before: a process that was only stopped for a while is not taken for dead. A

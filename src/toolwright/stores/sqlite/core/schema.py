@@ -48,7 +48,7 @@ def bring_up_to_date(connection: apsw.Connection, place: StorePlace | None) -> N
             if number > version:
                 connection.execute(statements)
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),))
+    connection.execute("INSERT OR IGNORE INTO meta (name, value) VALUES ('secret', ?)", (secrets.token_bytes(32),))
 
 
 def require_ours(connection: apsw.Connection, path: Path) -> int:

@@ -92,7 +92,7 @@ class StorePlace:
             if found is None or (found.st_dev, found.st_ino) != identity:
                 what = "deleted or moved" if found is None else "replaced"
                 raise StoreLost(
-                    f"The store {str(self.path)!r} can keep nothing more: its file {name!r} was {what} while this "
+                    f"The store {str(self.path)!r} can store nothing more: its file {name!r} was {what} while this "
                     "program had it open; end the program, put the file back or restore a copy, and start it again"
                 )
             if found.st_size != self._size and name == self.name:
@@ -113,7 +113,7 @@ class StorePlace:
                 return
             time.sleep(PAUSE)  # Another program may be moving pages from the log to the file, the header first.
         raise StoreLost(
-            f"The store {str(self.path)!r} can keep nothing more: its file {self.name!r} was truncated while this "
+            f"The store {str(self.path)!r} can store nothing more: its file {self.name!r} was truncated while this "
             "program had it open; end the program, restore a copy, and start it again"
         )
 

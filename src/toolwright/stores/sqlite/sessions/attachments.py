@@ -32,7 +32,8 @@ class SqliteAttachmentStore:
             put_blob(connection, digest, _pieces(content))
             since: float = one(
                 connection,
-                "INSERT INTO attachments VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO attachments (session, digest, name, media_type, size, at)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET name = excluded.name, media_type = excluded.media_type RETURNING at",
                 (session, digest, name, media_type, len(content), at),
             )

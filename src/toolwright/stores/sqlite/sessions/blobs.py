@@ -12,7 +12,7 @@ def put_blob(connection: apsw.Connection, digest: bytes, pieces: Iterable[bytes 
     """Store content, unless it is stored already; to be called in the transaction that refers to it."""
     if connection.execute("SELECT 1 FROM blobs WHERE digest = ? LIMIT 1", (digest,)).fetchone() is None:
         for number, piece in enumerate(pieces):
-            connection.execute("INSERT INTO blobs VALUES (?, ?, ?)", (digest, number, piece))
+            connection.execute("INSERT INTO blobs (digest, number, content) VALUES (?, ?, ?)", (digest, number, piece))
 
 
 def get_blob(connection: apsw.Connection, digest: bytes) -> bytes:

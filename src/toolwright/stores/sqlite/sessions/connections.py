@@ -20,13 +20,14 @@ class SqliteConnectionStore:
     async def set_connection(self, session: str, provider: str, detail: bytes, at: float, most: int) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO connections VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                "INSERT INTO connections (session, provider, detail, connected_at)"
+                " VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET detail = excluded.detail, connected_at = excluded.connected_at",
                 (session, provider, detail, at),
             )
             if one(connection, "SELECT count(*) FROM connections WHERE session = ?", (session,)) > most:
                 raise ServiceError(
-                    f"The session may have {most} connections, and has as many; disconnect some", "quota"
+                    f"The session already has {most} connections, the maximum; disconnect some first", "quota"
                 )
 
         await self._changes.change(None, work)

@@ -111,7 +111,8 @@ def put_file(
         _make_directories(connection, session, parent_of(path), writing.at)
     put_blob(connection, content.digest, content.pieces())
     connection.execute(
-        "INSERT INTO files VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
+        "INSERT INTO files (session, path, parent, directory, digest, size, readonly, created_at, updated_at)"
+        " VALUES (?1, ?2, ?3, 0, ?4, ?5, ifnull(?6, 0), ?7, ?7) ON CONFLICT DO UPDATE SET"
         " digest = excluded.digest, size = excluded.size, readonly = ifnull(?6, readonly),"
         " updated_at = excluded.updated_at",
         (session, path, parent_of(path), content.digest, content.size, writing.readonly, writing.at),
@@ -147,7 +148,8 @@ def _make_directories(connection: apsw.Connection, session: str, path: str, at: 
         missing.append(path)
         path = parent_of(path)
     connection.executemany(
-        "INSERT INTO files VALUES (?, ?, ?, 1, NULL, 0, 0, ?, ?)",
+        "INSERT INTO files (session, path, parent, directory, digest, size, readonly, created_at, updated_at)"
+        " VALUES (?, ?, ?, 1, NULL, 0, 0, ?, ?)",
         [(session, each, parent_of(each), at, at) for each in reversed(missing)],
     )
 

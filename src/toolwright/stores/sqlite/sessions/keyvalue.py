@@ -26,7 +26,8 @@ class SqliteKeyValueStore:
     async def set_value(self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO key_values VALUES (?1, ?2, ?3, ?4, ?4)"
+                "INSERT INTO key_values (session, key, value, created_at, updated_at)"
+                " VALUES (?1, ?2, ?3, ?4, ?4)"
                 " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
                 (session, key, value, at),
             )

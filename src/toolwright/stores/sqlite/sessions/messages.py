@@ -51,7 +51,7 @@ def put_messages(
     # There is one writer at a time, so that no two messages are given the same number.
     last: int = one(connection, "SELECT max(number) FROM messages WHERE session = ?", (session,)) or 0
     connection.executemany(
-        "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (session, number, sender, content, metadata, at) VALUES (?, ?, ?, ?, ?, ?)",
         [(session, number, *message, at) for number, message in enumerate(messages, last + 1)],
     )
     require_room(connection, session, "messages", room)

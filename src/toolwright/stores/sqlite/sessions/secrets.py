@@ -28,7 +28,8 @@ class SqliteSecretStore:
     async def set_secret(self, session: str, name: str, row: Sealed, at: float, room: Room, mark: Mark | None) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
-                "INSERT INTO secrets VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO UPDATE SET"
+                "INSERT INTO secrets (session, name, master, wrapped, sealed, created_at, updated_at)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO UPDATE SET"
                 " master = excluded.master, wrapped = excluded.wrapped, sealed = excluded.sealed,"
                 " updated_at = excluded.updated_at",
                 (session, name, row.master, row.wrapped, row.sealed, at),
@@ -82,7 +83,9 @@ class SqliteSecretStore:
             found = fingerprints_of(connection)
             if found != before and found is not None:
                 return found
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('fingerprints', ?)", (jsonx.encode(row),))
+            connection.execute(
+                "INSERT OR REPLACE INTO meta (name, value) VALUES ('fingerprints', ?)", (jsonx.encode(row),)
+            )
             return row
 
         return await self._changes.change(None, work)

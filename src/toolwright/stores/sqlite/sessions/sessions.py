@@ -24,8 +24,7 @@ from toolwright.stores.contracts.archives import (
     Usage,
     details_of,
 )
-from toolwright.stores.sqlite.background.run_resources import abandon_resources
-from toolwright.stores.sqlite.background.run_rows import PENDING
+from toolwright.stores.sqlite.background.runs import PENDING, abandon_resources
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes
 from toolwright.stores.sqlite.core.side_connection import visit
@@ -202,7 +201,7 @@ def _remove(connection: apsw.Connection, session: str) -> None:
     active = one(connection, f"SELECT count(*) FROM processes WHERE session = ? AND {PENDING}", (session,))
     if active:
         raise ServiceError(
-            f"The session {session!r:.200} has {active} background runs that are not over; let them end or cancel them",
+            f"The session {session!r:.200} has {active} unfinished background runs; let them end or cancel them",
             "unfinished",
         )
     unfinished = one(connection, "SELECT count(*) FROM every_call WHERE session = ? AND outcome IS NULL", (session,))

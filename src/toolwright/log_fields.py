@@ -1,0 +1,55 @@
+"""The structured fields of log lines. Owns their names; does not own the lines, nor keeping secrets out of them.
+
+Every line of the library has an `action`, a stable word such as "call.waiting", and the ids of its objects. The names
+are those of events: a program finds the events and the log lines of a call by the same `session` and `call_id`.
+Arguments and output of tools are never fields.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIELDS: Final = (
+    "action",
+    "session",
+    "batch",
+    "call_id",
+    "tool",
+    "rule",
+    "waits_for",
+    "run_id",
+    "schedule_id",
+    "worker",
+    "path",
+)
+
+
+def log_fields(
+    action: str,
+    *,
+    session: str | None = None,
+    batch: str | None = None,
+    call_id: str | None = None,
+    tool: str | None = None,
+    rule: str | None = None,
+    waits_for: str | None = None,
+    run_id: str | None = None,
+    schedule_id: str | None = None,
+    worker: str | None = None,
+    path: str | None = None,
+) -> dict[str, str]:
+    """The fields of one log line, for the `extra=` of a logger; a missing field is left out."""
+    given = {
+        "action": action,
+        "session": session,
+        "batch": batch,
+        "call_id": call_id,
+        "tool": tool,
+        "rule": rule,
+        "waits_for": waits_for,
+        "run_id": run_id,
+        "schedule_id": schedule_id,
+        "worker": worker,
+        "path": path,
+    }
+    return {name: value for name, value in given.items() if value is not None}
