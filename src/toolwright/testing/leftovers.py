@@ -13,9 +13,9 @@ from toolwright.session.session import Session
 
 
 def is_idle(where: Runtime | Session) -> bool:
-    """True when no call of a runtime or a session runs or waits for its turn: no slot and no claim is held.
+    """True when no call of a runtime or a session holds or waits for a slot or a claim.
 
-    A call that waits for something outside, such as an approval, holds neither, and does not count.
+    A call that waits for something outside, such as an answer, holds no slot, and may hold claims.
     """
     if isinstance(where, Session):
         return _session_is_idle(where._core)

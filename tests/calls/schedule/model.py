@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.calls.schedule.stage import settle
 from toolwright import Batch, CallRecord, Policy, Runtime, Tool, ToolContext, resource, tool, tree
-from toolwright.testing import FakeClock, left_over
+from toolwright.testing import FakeClock, is_idle
 
 PATHS = ("a", "a/b", "a/b/c", "a/d", "e")
 KEYS = ("k", "l")
