@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from toolwright import jsonx
-from toolwright.calls.redact import AT_ONCE, AtOnce, Redactor
+from toolwright.calls.redact import AT_ONCE
+from toolwright.calls.redactor import AtOnce, Redactor
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.large_json import decode_text, encode_in_pieces
 from toolwright.log_fields import log_fields
