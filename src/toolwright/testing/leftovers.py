@@ -5,7 +5,7 @@ It reads the parts of a runtime, which no user sees: a test asks here, and only 
 
 from __future__ import annotations
 
-from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.schedule.admission import Limit
 from toolwright.runtime.runtime import Runtime
 from toolwright.runtime.wiring import Parts
 from toolwright.session.core import SessionCore

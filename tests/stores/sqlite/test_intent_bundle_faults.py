@@ -18,13 +18,6 @@ from toolwright.testing.sqlite_store import let_write
 from toolwright.tools.outcome import ToolOutcome
 
 
-@pytest.fixture
-async def store(file):
-    store = SqliteStore(file)
-    yield store
-    await store.close()
-
-
 @pytest.mark.promise("EFF-09", "EFF-11")
 @pytest.mark.parametrize("scope", ["", "other"])
 async def test_calls_of_a_bundle_end_together_with_others(store, file, scope):

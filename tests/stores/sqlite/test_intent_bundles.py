@@ -39,13 +39,6 @@ def ended(numbers: range, at: float = 20.0) -> list[Ended]:
     ]
 
 
-@pytest.fixture
-async def store(file):
-    store = SqliteStore(file)
-    yield store
-    await store.close()
-
-
 @pytest.mark.promise("EFF-04")
 async def test_a_batch_that_may_simply_run_again_is_begun_in_one_row_and_ended_in_one_for_each_call(store, file):
     assert await store.journal.begin(intents()) == [None] * MANY
