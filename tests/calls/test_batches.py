@@ -275,7 +275,6 @@ async def test_a_call_may_be_a_mapping(open_session):
             {"name": "work", "source": "dream"},
             "has source 'dream'; use one of host, model, schedule, tool, user",
         ),
-        ({"name": "work", "id": "\ud800"}, "has no form in UTF-8"),
     ],
     ids=str,
 )

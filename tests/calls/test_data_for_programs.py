@@ -141,7 +141,7 @@ async def test_failures_of_the_runtime_say_in_data_what_they_say_in_words():
     assert misfit["count"] == 2
     assert kind == {"expected": "function", "got": "mcp"}
     assert unknown == {"name": "ad", "nearest": ["add"]}
-    assert long == {"bytes": 2_000_008, "limit": 1_000_000}
+    assert long["limit"] == 1_000_000  # too long to be encoded, so its length is not known
     assert output["problems"][0]["expected"] == "an integer"
     assert cut == {"reason": "length"}
 
