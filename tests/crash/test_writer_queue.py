@@ -14,7 +14,7 @@ from toolwright.errors import StoreError
 from toolwright.stores.sqlite.admin.maintenance import prune
 from toolwright.stores.sqlite.core import side_connection, writer
 from toolwright.stores.sqlite.core.store_file import StorePlace
-from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
 PAGE = 4096
 
@@ -68,10 +68,10 @@ async def test_the_log_becomes_short_again_after_a_reader_has_kept_it_long(tmp_p
 async def test_a_program_that_stands_still_in_the_queue_stops_nobody(crashes):
     first = crashes.start("""
 from toolwright.stores.sqlite.core.store_file import StorePlace
-from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
 async def main():
-    assert WriteTurns(StorePlace(store)).take(5)
+    assert WriterQueue(StorePlace(store)).take(5)
     say("in turn")
     await hear()
 """)
@@ -93,10 +93,10 @@ async def test_the_turn_of_a_program_that_is_killed_comes_to_the_next(crashes, m
     monkeypatch.setattr(writer, "STALL", 60.0)  # by the queue alone
     queued = """
 from toolwright.stores.sqlite.core.store_file import StorePlace
-from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
 async def main():
-    say(WriteTurns(StorePlace(store)).take(0.01))
+    say(WriterQueue(StorePlace(store)).take(0.01))
     await hear()
 """
     async with fail_after(20), Runtime.open(crashes.store, tools=[look]) as runtime:
@@ -121,7 +121,7 @@ async def test_a_program_that_waited_too_long_for_its_turn_is_told_how_long(tmp_
         session = runtime.session("s")
         await session.run_batch([ToolCall(id="c1", name="look")])
         with StorePlace(file) as place:
-            other, holder = WriteTurns(place), apsw.Connection(str(file))
+            other, holder = WriterQueue(place), apsw.Connection(str(file))
             assert other.take(1)
             holder.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match=r"is busy: this program waited 0 s .*; let fewer programs write"):
@@ -142,7 +142,7 @@ async def test_a_prune_waits_for_its_turn_among_those_who_write(tmp_path: Path, 
     async with fail_after(20), Runtime.open(file, tools=[look]) as runtime:
         await runtime.session("s").run_batch([ToolCall(id="c1", name="look")])
         with StorePlace(file) as place:
-            other = WriteTurns(place)
+            other = WriterQueue(place)
             assert other.take(5)
             pruning = asyncio.ensure_future(prune(file, time.time() + 60))
             assert not (await asyncio.wait({pruning}, timeout=0.5))[0], "It did not wait."

@@ -11,8 +11,8 @@ from functools import cached_property
 from toolwright.argument_checks import require_seconds
 from toolwright.background.change_watch import ChangeWatch
 from toolwright.background.worker import Chore, Worker
-from toolwright.calls.authorise.authority import origin_of
-from toolwright.calls.execute.task_reuse import CURRENT
+from toolwright.calls.active_call import CURRENT
+from toolwright.calls.suspend.context_services import origin_of
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import SharedParts
 from toolwright.stores.contracts.journal import CallKey

@@ -135,8 +135,8 @@ async def printed(store: RunStore, id: str) -> tuple[list[Piece], int]:
     while page := await store.events(id, after, PAGE):
         after = page[-1].number
         pieces += [Piece(**event.payload) for event in page if event.type == "output"]
-    process = await store.find(id)
-    return pieces, 0 if process is None else process.log_chars
+    run = await store.find(id)
+    return pieces, 0 if run is None else run.log_chars
 
 
 def live_tail(tail: str, pieces: Iterable[Piece], text: LogText) -> str:

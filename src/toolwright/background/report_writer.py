@@ -23,19 +23,19 @@ FLUSH = 0.25
 class ReportWriter:
     """Writes the reports of a worker's runs; `lost` is called for a run that the worker no longer holds."""
 
-    def __init__(self, store: RunStore, clock: Clock, bell: ChangeWatch, lost: Callable[[Report], None]) -> None:
+    def __init__(self, store: RunStore, clock: Clock, watch: ChangeWatch, lost: Callable[[Report], None]) -> None:
         self._store = store
         self._clock = clock
-        self._bell = bell
+        self._watch = watch
         self._lost = lost
         self._dirty: dict[EventCollector, None] = {}
         self._unwritten: list[Report] = []
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
 
-    def dirty(self, sink: EventCollector) -> None:
+    def dirty(self, events: EventCollector) -> None:
         """A run has something to report."""
-        self._dirty[sink] = None
+        self._dirty[events] = None
         self._write_soon()
 
     def _write_soon(self) -> None:
@@ -64,11 +64,11 @@ class ReportWriter:
         before, self._unwritten = self._unwritten, []
         await self._write(before)
         if only is None:
-            sinks, self._dirty = list(self._dirty), {}
+            collectors, self._dirty = list(self._dirty), {}
         else:
-            sinks = [only] if only in self._dirty else []
+            collectors = [only] if only in self._dirty else []
             self._dirty.pop(only, None)
-        await self._write([report for report in (sink.take() for sink in sinks) if report is not None])
+        await self._write([report for report in (events.take() for events in collectors) if report is not None])
 
     async def take_last(self, only: EventCollector) -> Report | None:
         """The unwritten report of a run that ends, to be written with its end.
@@ -100,10 +100,10 @@ class ReportWriter:
         for report in reports:
             if report.id in lost:
                 self._lost(report)
-        self._bell.ring([report.id for report in reports])
+        self._watch.ring([report.id for report in reports])
 
     async def append(
-        self, process: BackgroundRun, sink: EventCollector, type: str, payload: bytes, key: str | None
+        self, run: BackgroundRun, events: EventCollector, type: str, payload: bytes, key: str | None
     ) -> None:
         """Append an event that the tool of a run declares, after all its earlier reports.
 
@@ -111,11 +111,11 @@ class ReportWriter:
             StoreError: it could not be written, or this worker no longer holds the run.
             RunError: the key was used for something else.
         """
-        await self.flush(sink)
+        await self.flush(events)
         now = self._clock.now()
-        if await self._store.append(process.id, process.token, type, payload, key, now) is None:
-            raise StoreError(f"This worker no longer holds the run {process.id!r}, and cannot write to it")
-        self._bell.ring([process.id])
+        if await self._store.append(run.id, run.token, type, payload, key, now) is None:
+            raise StoreError(f"This worker no longer holds the run {run.id!r}, and cannot write to it")
+        self._watch.ring([run.id])
 
     async def close(self) -> None:
         """Write the remaining reports, and gather nothing more.

@@ -93,7 +93,7 @@ def progress_of(current: float | None, total: float | None, label: str | None, u
 
 
 def report_of(
-    process: BackgroundRun,
+    run: BackgroundRun,
     at: float,
     *,
     status: str | None,
@@ -102,15 +102,15 @@ def report_of(
     stream: object,
 ) -> Report:
     """A host's report on a tracked run, as its store has it."""
-    gathered, tail = Gathered(process.log_chars), None
+    gathered, tail = Gathered(run.log_chars), None
     if output:
         gathered.add(" ".join(encodable(require_text("stream", stream))[:STREAM].split()) or "output", output)
     pieces, dropped = gathered.take()
     if pieces:
-        tail = live_tail(process.tail, pieces, LogText(process.tail))
+        tail = live_tail(run.tail, pieces, LogText(run.tail))
     return Report(
-        id=process.id,
-        token=process.token,
+        id=run.id,
+        token=run.token,
         at=at,
         pieces=pieces,
         dropped=dropped,
@@ -120,7 +120,7 @@ def report_of(
     )
 
 
-def success(process: BackgroundRun, payload: bytes, summary: str | None) -> ToolOutcome:
+def success(run: BackgroundRun, payload: bytes, summary: str | None) -> ToolOutcome:
     """The outcome of a tracked run that ended with a value.
 
     Raises:
@@ -128,16 +128,16 @@ def success(process: BackgroundRun, payload: bytes, summary: str | None) -> Tool
     """
     if len(payload) > LARGEST_VALUE:
         raise RunError(
-            f"The value of run {process.id!r} has {len(payload)} bytes, and may have {LARGEST_VALUE}; use a file"
+            f"The value of run {run.id!r} has {len(payload)} bytes, and may have {LARGEST_VALUE}; use a file"
         )
     metadata = None if summary is None else {"summary": summary}
-    outcome = ToolOutcome(process.id, process.tool, "success", payload=payload, attempts=1, metadata=metadata)
+    outcome = ToolOutcome(run.id, run.tool, "success", payload=payload, attempts=1, metadata=metadata)
     return replace(outcome, model_text=bound(outcome.text, MOST_LINES, MOST_BYTES))
 
 
-def failure_of(process: BackgroundRun, failure: Failure) -> ToolOutcome:
+def failure_of(run: BackgroundRun, failure: Failure) -> ToolOutcome:
     """The outcome of a tracked run that failed."""
-    return ToolOutcome(process.id, process.tool, "failure", failure=failure, attempts=1, may_have_run=True)
+    return ToolOutcome(run.id, run.tool, "failure", failure=failure, attempts=1, may_have_run=True)
 
 
 def event_text(payload: bytes) -> str:

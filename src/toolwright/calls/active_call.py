@@ -1,103 +1,180 @@
-"""The state of a call while it is processed. Owns the fields; the stages own their meaning."""
+"""A call on its way, from its submission to its outcome. Owns what is known of it; each stage owns what it does.
+
+`ActiveCall` is a `PreparedCall` with a phase and parts: its ticket, which admission writes, and its record. Fields that
+few calls need have their default in the class, and a value of their own only in the calls that write it. What the calls
+of one batch share is its `BatchState`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
+from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
-from toolwright.calls.prepare.prepare import EMPTY
-from toolwright.calls.redact import Stream
-from toolwright.calls.schedule.tickets import Ticket
-from toolwright.calls.tool_plan import RunOwner, ToolPlan
+from toolwright.calls.policy import Policy
+from toolwright.calls.prepare.prepare import EMPTY, PreparedCall
+from toolwright.calls.record import CallRecord
+from toolwright.calls.redactor import Stream
+from toolwright.calls.schedule.admission import Ticket
+from toolwright.clock import Expiring
 from toolwright.effects.controller import CallEffects, Watch
 from toolwright.log_fields import log_fields
 from toolwright.stores.contracts.journal import CallKey, Intent
 from toolwright.stores.contracts.waits import Wait
-from toolwright.tools.outcome import Decision, ToolOutcome
+from toolwright.tools.outcome import ToolOutcome
 
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-    from toolwright.calls.execute.executors import Executor
-    from toolwright.calls.execute.timeout import QueueDeadline
+UNRECORDED = "the calls could not be recorded"
+"""Why calls are stopped when the journal cannot be written."""
 
 
-class RunState(Ticket):
-    """The fields of a `CallRun`."""
+class Phase(Enum):
+    """Where a call is on its way. `execute/cancel.py` has a table of what cancelling means in each."""
 
-    # Fields that every call reads or writes. The others have their default in the class, and take space only in the few
-    # calls that write them.
+    NEW = "new"  # prepared, and not yet in the order of admission; or it shares the execution of another call
+    ASKING = "asking"  # waits for a person or a connection before it runs
+    QUEUED = "queued"  # waits for claims or slots
+    STARTED = "started"  # has its slots; its code does not run at this moment
+    RUNNING = "running"  # the code of its tool runs
+    RETRYING = "retrying"  # waits for the next attempt
+    SUSPENDED = "suspended"  # its code has ended, and its completion is to come from outside
+    FINISHING = "finishing"  # its outcome is being made, which takes time
+    CONCLUDED = "concluded"  # it has its outcome; code that was given up may still run
+    LATE = "late"  # it was given up, and its outcome is still being made
+
+
+NEW, ASKING, QUEUED, STARTED, RUNNING = Phase.NEW, Phase.ASKING, Phase.QUEUED, Phase.STARTED, Phase.RUNNING
+RETRYING, SUSPENDED, FINISHING = Phase.RETRYING, Phase.SUSPENDED, Phase.FINISHING
+CONCLUDED, LATE = Phase.CONCLUDED, Phase.LATE
+OVER = (CONCLUDED, LATE)
+"""The phases of a call that has its outcome, or what its outcome will be made of."""
+
+
+class Executor(Protocol):
+    """One attempt of a call outside the event loop: `ThreadExecutor` and `ChildProcessExecutor` in `executors.py`.
+
+    `stop` asks the code to end. `abandon`, after the grace, ends it by force where that can be done: True means that
+    it will end now. `released` is called when code that could not be ended has come to its end after all.
+    """
+
+    async def run(self) -> Any: ...
+
+    def stop(self) -> None: ...
+
+    def abandon(self) -> bool: ...
+
+    def released(self) -> None: ...
+
+
+class BatchState:
+    """What the calls of one batch share, and what they tell it. `Batch` is the one that there is."""
+
+    __slots__ = ("context", "env", "failed", "id", "parent", "policy", "scope", "stop_reason", "timeout")
+
+    id: str
+    scope: str
+    context: BatchContext[ActiveCall]
+    env: CallEnvironment[ActiveCall]
+    policy: Policy
+    parent: ActiveCall | None
+    """The call that made these calls, if one did."""
+    timeout: float | None
+    """Seconds for each of its calls, in place of those that its tool or the policy says."""
+    stop_reason: str | None
+    """Why no call may start any more."""
+    failed: Exception | None
+    """Raised where the batch is awaited."""
+
+    @property
+    def fault(self) -> Exception | None:
+        """Why the calls, or the call that made them, could not be recorded or run."""
+        batch: BatchState = self
+        while batch.failed is None and batch.parent is not None:
+            batch = batch.parent.owner
+        return batch.failed
+
+    def store_failed(self, fault: Exception) -> None:
+        """What happened cannot be written down: raise that where the batch is awaited, and start no more."""
+        self.machine_failed(fault)
+        self.cancel(UNRECORDED)
+
+    def machine_failed(self, fault: Exception) -> None:
+        """The machine could not run a call: raise that where the batch is awaited, when the other calls are done."""
+        if self.failed is None:
+            self.failed = fault
+
+    def cancel(self, reason: str = "the batch was cancelled") -> None:
+        """Stop every call of the batch."""
+        raise NotImplementedError
+
+    def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
+        """A call has its outcome; perhaps the batch is done."""
+        raise NotImplementedError
+
+    def call_waits(self, call: ActiveCall, waits: bool) -> None:
+        """A call begins or ends to wait for something outside."""
+        raise NotImplementedError
+
+    def start_over(self, call: ActiveCall) -> None:
+        """The execution that a call shared was stopped before it ran: let the call run itself."""
+        raise NotImplementedError
+
+
+class ActiveCall(PreparedCall):
+    """One call from its submission to its outcome. It has exactly one outcome, whatever happens."""
+
+    # What most calls write.
     __slots__ = (
-        "admission",
-        "answer",
         "arguments",
         "attempt",
         "call_id",
-        "cancel_reason",
-        "claims",
-        "concluded",
-        "decided_by",
-        "done",
-        "entered",
         "env",
-        "expired",
         "handed_over",
-        "in_tool",
-        "index",
         "key",
-        "key_taken",
-        "limits",
         "name",
         "named",
-        "order",
         "outcome",
         "owner",
-        "parent",
-        "parent_id",
+        "phase",
         "plan",
         "position",
-        "queue_deadline",
         "ran",
         "raw",
         "record",
-        "rejoins",
         "remembered",
-        "reserved",
-        "sharers",
-        "shares",
         "source",
         "started",
-        "state",
         "task",
+        "ticket",
         "tool",
-        "waited_for",
-        "waiting",
-        "waiting_in",
-        "watch",
     )
 
-    executor: Executor | None = None
-    pausing = False
-    finishing = False
-    late: asyncio.Task[None] | None = None
-    streams: dict[str, Stream] | None = None
-    warned_of_report = False
-    record: Any
+    record: CallRecord
     plan: ToolPlan
-    # Its identity in the journal of a store; True where the memory of this process has it; the calls that share its
-    # execution.
+    ticket: Ticket | None
+    phase: Phase
+    # --- execute
+    expired = False
+    cancel_reason: str | None = None
+    deadline: Expiring | None = None
+    queue_deadline: Expiring | None = None
+    executor: Executor | None = None
+    late: asyncio.Task[None] | None = None
+    reruns = 0
+    # Why nothing that it does can be recorded any more.
+    fault: Exception | None = None
+    # --- journal: its identity in a store; True where the memory of this process has it; who shares its execution.
     key: CallKey | None
     remembered: bool
-    shares: ActiveCall | None
-    sharers: tuple[ActiveCall, ...]
+    shares: ActiveCall | None = None
+    sharers: tuple[ActiveCall, ...] = ()
     recovered: str | None = None
-    made: dict[str, int] | None = None
     cut_off_after_start: float | None = None
     crashes = 0
-    # How many calls are above it, of which each made the next.
-    depth = 0
     # The intent of a call that was refused before it could run, to be written together with its outcome.
     refused: Intent | None = None
     pending_before = False
@@ -106,42 +183,54 @@ class RunState(Ticket):
     # how often it waited, and the instant of the connection that it was last run with.
     before: ToolOutcome | None = None
     parked_for: str | None = None
-    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
-    reruns = 0
-    # How many events it told that were given no key.
-    emitted = 0
-    # The child sessions that it opened, by name.
-    opened: Mapping[str, Any] = MappingProxyType({})
-    # Its durable effects, and its wait for something outside.
-    effects: CallEffects | None = None
-    waits = 0
-    slot: asyncio.Future[None] | None = None
-    asking: asyncio.Task[None] | None = None
-    asked = False
     # The last request about it to a person, where a crash cut it off after one was made.
     asked_before: Wait | None = None
-    # The decision of a person about it, where one was asked or had decided for always.
-    decision: Decision | None = None
-    fault: Exception | None = None
+    # --- suspend: what it does durably, and what it waits for outside
+    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
+    effects: CallEffects | None = None
+    entered = False
+    key_taken = False
+    waiting = False
+    waits = 0
+    slot: asyncio.Future[None] | None = None
+    watch: Watch | None = None
+    asking: asyncio.Task[None] | None = None
+    asked = False
+    # Its live output, where secrets are taken out of it; how many events it told without a key; its child sessions.
+    streams: dict[str, Stream] | None = None
+    emitted = 0
+    warned_of_report = False
+    opened: Mapping[str, Any] = MappingProxyType({})
+    # --- nesting: how many calls are above it, of which each made the next; the ids of those that it made.
+    depth = 0
+    made: dict[str, int] | None = None
 
-    def __init__(self, env: CallEnvironment, owner: RunOwner, position: int) -> None:
+    def __init__(self, env: CallEnvironment[ActiveCall], owner: BatchState, position: int) -> None:
         self.env = env
         self.owner = owner
         self.position = position
+        self.phase = NEW
         self.raw = EMPTY
         self.source = "model"
-        self.state = "new"
-        self.tool = self.arguments = self.outcome = self.answer = self.decided_by = self.parent_id = None
-        self.order = self.attempt = 0
-        self.parent = self.waiting_in = self.key = self.shares = None
-        self.waited_for = self.reserved = self.sharers = ()
-        self.named = self.done = self.concluded = self.in_tool = self.ran = self.expired = False
-        self.rejoins = self.remembered = self.entered = self.waiting = self.key_taken = self.handed_over = False
+        self.tool = self.arguments = self.outcome = self.ticket = self.key = None
+        self.attempt = 0
+        self.named = self.ran = self.remembered = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
-        self.watch: Watch | None = None
-        self.queue_deadline: QueueDeadline | None = None
-        self.cancel_reason: str | None = None
+
+    @property
+    def concluded(self) -> bool:
+        """True once it has its outcome, or what its outcome will be made of."""
+        return self.phase in OVER
+
+    @property
+    def stopping(self) -> bool:
+        """True once the call should stop."""
+        return self.expired or self.cancel_reason is not None or self.concluded
+
+
+CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=None)
+"""The call whose code is running; child tasks inherit it."""
 
 
 def identity(run: ActiveCall) -> CallKey:

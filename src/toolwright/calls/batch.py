@@ -13,22 +13,23 @@ from typing import Any
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text, unusable
-from toolwright.calls.conclude import UNRECORDED
+from toolwright.calls.active_call import ActiveCall, BatchState
 from toolwright.calls.context import BatchContext
+from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
-from toolwright.calls.execute.execute import ActiveCall
-from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.launch import Launch
 from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare.prepare import prepare, read_call
-from toolwright.calls.redact import AtOnce, learn_secret, written_arguments
+from toolwright.calls.record import CallRecord
+from toolwright.calls.redact import NOT_SHOWN, learn_secret, shown_arguments, shown_later, written_arguments
+from toolwright.calls.redactor import AtOnce
 from toolwright.errors import BatchFailed
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
 
 
-class Batch:
+class Batch(BatchState):
     """A batch that was started: await it for its outcomes, or cancel it."""
 
     __slots__ = (
@@ -36,32 +37,20 @@ class Batch:
         "_calls",
         "_ended",
         "_failed_call",
-        "_fault",
         "_launch",
         "_left",
         "_outcomes",
         "_prepares",
         "_runs",
         "_watchers",
-        "context",
-        "env",
-        "finaliser",
-        "id",
-        "lane",
-        "parent",
-        "policy",
-        "report",
-        "scope",
         "started_by",
-        "stop_reason",
-        "timeout",
     )
 
     def __init__(
         self,
         calls: Iterable[ToolCall | Mapping[str, Any]],
         snapshot: Snapshot,
-        context: BatchContext,
+        context: BatchContext[ActiveCall],
         *,
         scope: str = "",
         parent: ActiveCall | None = None,
@@ -70,21 +59,18 @@ class Batch:
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.context = context
-        self.env = env = context.env
+        self.env = context.env
         self.policy = context.policy
-        self.finaliser = context.finaliser
-        self.report = context.report
         self.scope = scope
         self.parent = parent
+        self.stop_reason = None
+        self.failed = None
         # The id of the call that made these calls, or that started the run which they are.
         self.started_by = started_by if parent is None else parent.call_id
         # Seconds for each of these calls, in place of the timeout of its tool or the policy.
         self.timeout = timeout
-        self.lane = Lane(env)
-        self.stop_reason: str | None = None
         self._ended = ended
         self._failed_call: str | None = None
-        self._fault: Exception | None = None
         self._launch: Launch | None = None
         self._watchers: Watchers | None = None
         self._all_well = True
@@ -130,7 +116,8 @@ class Batch:
             names.append((run.call_id, run.name))
             raws.append(raw)
         self._calls = names
-        self.id = batch_id(names, raws)
+        # The same calls give the same id. What follows the first part are objects of JSON: each says where it ends.
+        self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode(names), *raws]))[:40]
         return runs
 
     def start(self, *, at_once: bool = False) -> Batch:
@@ -144,16 +131,43 @@ class Batch:
         except BaseException:
             self._ended(self)
             raise
-        self.report.batch_started(self.id, self.scope, runs, self._calls, self.started_by)
+        env, clock, id, scope = self.env, self.env.clock, self.id, self.scope
+        queued = env.monotonic()
+        offset = clock.now() - queued
+        redactor, session, recorder = env.redactor, env.session_id, self.context.recorder
+        open_record = recorder.open_record
+        for run in runs:
+            tool = run.tool
+            plain = redactor is None and (tool is None or tool.definition.secret is None)
+            run.record = record = CallRecord(
+                session,
+                id,
+                run.call_id,
+                run.name,
+                None if tool is None else tool.definition.id,
+                run.source,
+                run.parent_id,
+                run.raw if plain else NOT_SHOWN if shown_later(run) else shown_arguments(run),
+                offset,
+                queued,
+            )
+            if scope:
+                record.scope = scope
+            open_record(record)
+        if recorder.channel.pushes:
+            recorder.batch_started(id, scope, self._calls, self.started_by)
         self._launch = launch = Launch(self, runs, self._prepares)
         launch.start(admission, at_once)
         return self
 
-    def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
-        """The call is finished; perhaps the batch is too."""
-        run.waiting = False
-        self._outcomes[run.position] = outcome
-        self.report.call_concluded(run, outcome, finished)
+    def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
+        """A call has its outcome; perhaps the batch is done."""
+        if call.waiting:
+            call.waiting = False
+        self._outcomes[call.position] = outcome
+        recorder, ticket = self.context.recorder, call.ticket
+        waited_for = () if ticket is None else ticket.waited_for
+        recorder.call_concluded(call.record, outcome, finished, call.attempt, waited_for)
         if outcome.status != "success":
             self._all_well = False
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:
@@ -164,7 +178,7 @@ class Batch:
         if watchers is not None and (watchers.changes or watchers.quiets):
             watchers.tell_change()
         if self._left == 0:
-            self.report.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
+            recorder.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
             self._runs.clear()
             self._launch = None
             self._ended(self)
@@ -172,51 +186,17 @@ class Batch:
                 self._watchers = None
                 watchers.tell_end()
 
-    # --- other notices of its calls
-
-    def call_waits(self, run: ActiveCall) -> None:
-        """The call waits for something outside."""
-        if not run.waiting:
-            run.waiting = True
+    def call_waits(self, call: ActiveCall, waits: bool) -> None:
+        """A call begins or ends to wait for something outside."""
+        if call.waiting != waits:
+            call.waiting = waits
             if self._watchers is not None:
                 self._watchers.tell_change()
 
-    def call_resumes(self, run: ActiveCall) -> None:
-        """The call waits no longer."""
-        if run.waiting:
-            run.waiting = False
-            if self._watchers is not None:
-                self._watchers.tell_change()
-
-    def start_over(self, run: ActiveCall) -> None:
-        """The execution that a call shared was stopped before it ran; let the call run itself."""
+    def start_over(self, call: ActiveCall) -> None:
+        """The execution that a call shared was stopped before it ran: let the call run itself."""
         if self._launch is not None:  # else the batch was stopped meanwhile
-            self.env.hold_task(self.env.loop.create_task(self._launch.start_over(run)))
-
-    @property
-    def fault(self) -> Exception | None:
-        """Why the calls, or the call that made them, could not be recorded."""
-        batch: Any = self
-        while batch._fault is None and batch.parent is not None:
-            batch = batch.parent.owner
-        fault: Exception | None = batch._fault
-        return fault
-
-    def store_failed(self, fault: Exception) -> None:
-        """A call cannot be recorded; raise that in the waiting tasks, and start no more calls."""
-        if self._fault is None:
-            self._fault = fault
-        self.cancel(UNRECORDED)
-
-    def machine_failed(self, fault: Exception) -> None:
-        """The machine could not run a call; raise that in the waiting tasks, when the others are finished."""
-        if self._fault is None:
-            self._fault = fault
-
-    def start_nothing(self, reason: str, fault: Exception | None = None) -> None:
-        """The calls could not even be launched."""
-        self._fault = fault or self._fault
-        self.stop_reason = self.stop_reason or reason
+            self.env.hold_task(self.env.loop.create_task(self._launch.start_over(call)))
 
     # --- for its owner
 
@@ -255,14 +235,18 @@ class Batch:
         try:
             if self._left:
                 await self._watch().until_end()
-            elif self.env.must_yield():
-                await yield_to_loop()
+            else:
+                env = self.env
+                env.batches_since_yield += 1
+                if env.batches_since_yield >= MOST_BATCHES_BEFORE_YIELD:
+                    env.batches_since_yield = 0
+                    await yield_to_loop()
         except asyncio.CancelledError:
             self.cancel("its caller was cancelled")
             await self.settled()
             raise
-        if self._fault is not None:
-            raise self._fault
+        if self.failed is not None:
+            raise self.failed
         outcomes: list[ToolOutcome] = self._outcomes  # type: ignore[assignment]
         if self._failed_call is not None:
             raise BatchFailed(f"Call {self._failed_call!r} failed and the batch was stopped", outcomes)
@@ -280,8 +264,8 @@ class Batch:
         """
         if self._left:
             await self._watch().until_quiet()
-        if self._fault is not None:
-            raise self._fault
+        if self.failed is not None:
+            raise self.failed
         pending = {run.position: ToolOutcome(run.call_id, run.name, "pending") for run in self._without_outcome()}
         return [pending[position] if outcome is None else outcome for position, outcome in enumerate(self._outcomes)]
 
@@ -296,7 +280,9 @@ class Batch:
 
     def _is_quiet(self) -> bool:
         unfinished = self._without_outcome()
-        if not all(run.waiting or run.state in ("blocked", "gate") for run in unfinished):
+        if not all(
+            run.waiting or (run.ticket is not None and run.ticket.state in ("blocked", "gate")) for run in unfinished
+        ):
             return False
         # Where none waits itself, they are blocked by another batch, which continues.
         return not unfinished or any(run.waiting for run in unfinished)
@@ -311,13 +297,7 @@ def yield_to_loop() -> Generator[None, None, None]:
     yield
 
 
-def batch_id(calls: list[tuple[str, str]], raws: list[bytes]) -> str:
-    """Derive the id of a batch from the ids, names and arguments of its calls: the same calls give the same id."""
-    # The parts after the first are JSON objects, whose end is known.
-    return "batch_" + jsonx.digest(b"".join([jsonx.encode_unchecked(calls), *raws]))[:40]
-
-
-# --- waking the tasks that wait for a batch
+# --- waking those that wait for a batch
 
 
 class Watchers:

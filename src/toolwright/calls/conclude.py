@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import identity
+from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, about, identity
 from toolwright.calls.execute.failures import Cancelled
+from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.journal.replay import AGAIN, LEFT
+from toolwright.calls.redact import rest_of_output
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.tools.claims import PARALLEL
 from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
 
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
-UNRECORDED = "the calls could not be recorded"
-"""Why calls are stopped when the journal cannot be written."""
-
 
 def end_now(run: ActiveCall, result: object) -> None:
     """End a call from outside its task."""
     if run.concluded:
         return
-    run.concluded = True
-    outcome = run.owner.finaliser.settle(run, result)
+    run.phase = CONCLUDED
+    outcome = settle(run, result)
     if outcome is not None:
         give(run, outcome)
     else:
+        run.phase = LATE
         run.late = run.env.loop.create_task(_finish_late(run, result))
         run.env.hold_task(run.late)
 
 
 async def _finish_late(run: ActiveCall, result: object) -> None:
-    outcome = await run.owner.finaliser.finish(run, result)
+    outcome = await finish(run, result)
     if run.late is not None:
-        run.late = None
+        run.late, run.phase = None, CONCLUDED
         give(run, outcome)
 
 
@@ -49,15 +46,21 @@ def give(run: ActiveCall, outcome: ToolOutcome) -> None:
         run.key_taken = False
         run.env.hold_task(run.env.loop.create_task(_end_completion(run, outcome)))
         return
-    if run.env.journal.concluded(run, outcome, _recorded):
+    env, ticket = run.env, run.ticket
+    if env.journal.concluded(run, outcome, _recorded):
         if run.sharers:
             _recorded(run, outcome, None)
-        else:
-            _given(run, outcome)
-    elif run.order and not run.done and run not in run.env.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, the order of conflicting calls must be the
-        # same.
-        (run.admission.finish if run.claims is PARALLEL else run.admission.free_slots)(run)
+            return
+        if run.streams is not None:
+            _publish_rest(run)
+        run.owner.call_concluded(run, outcome, env.monotonic())
+        if ticket is not None and not ticket.done and run not in env.lingering:
+            env.admission.finish(ticket)
+            if ticket.parent is None:
+                run.ticket = None  # The two know each other, and nobody asks for either any more.
+    elif ticket is not None and not ticket.done and run not in env.lingering:
+        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+        (env.admission.finish if ticket.claims is PARALLEL else env.admission.free_slots)(ticket)
 
 
 async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
@@ -74,9 +77,9 @@ async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
         run.owner.store_failed(fault)
         resolution = None
     if resolution is not None:
-        finaliser, result = run.owner.finaliser, completion_result(resolution)
-        settled = finaliser.settle(run, result)
-        outcome = await finaliser.finish(run, result) if settled is None else settled
+        result = completion_result(resolution)
+        settled = settle(run, result)
+        outcome = await finish(run, result) if settled is None else settled
     give(run, outcome)
 
 
@@ -95,7 +98,14 @@ def _recorded(run: ActiveCall, outcome: ToolOutcome, fault: Exception | None) ->
         fault = fault or run.owner.fault  # It was released: this outcome is not recorded.
     if fault is not None:
         run.owner.store_failed(fault)
-    _given(run, outcome)
+    if run.streams is not None:
+        _publish_rest(run)
+    run.owner.call_concluded(run, outcome, run.env.monotonic())
+    ticket = run.ticket
+    if ticket is not None and run not in run.env.lingering:
+        run.env.admission.finish(ticket)
+        if ticket.parent is None:
+            run.ticket = None
     for sharer in run.sharers:
         if fault is not None:
             sharer.owner.store_failed(fault)
@@ -105,11 +115,9 @@ def _recorded(run: ActiveCall, outcome: ToolOutcome, fault: Exception | None) ->
         end_now(sharer, replace(outcome, replayed=True))
 
 
-def _given(run: ActiveCall, outcome: ToolOutcome) -> None:
-    env = run.env
-    run.owner.call_concluded(run, outcome, env.monotonic())
-    if run.order and not run.done and run not in env.lingering:
-        run.admission.finish(run)
+def _publish_rest(run: ActiveCall) -> None:
+    for output in rest_of_output(run, about(run)):
+        run.env.channel.publish(output)
 
 
 def cancelled(run: ActiveCall) -> Cancelled:

@@ -1,8 +1,10 @@
-"""The common parts of a session's batches under one policy. Owns making them once, and the plan of each tool."""
+"""What the batches of a session under one policy share, and the plan of each tool. Owns making both once."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from typing import Generic
 
 from msgspec import UNSET, UnsetType
 
@@ -10,18 +12,55 @@ from toolwright.calls.authorise.authorise import Judge
 from toolwright.calls.authorise.authority import restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.environment import CallEnvironment
-from toolwright.calls.execute.timeout import timeout_of
-from toolwright.calls.finalise.finalise import Finaliser
 from toolwright.calls.hooks import Hooks
+from toolwright.calls.journal.contract import CallT
 from toolwright.calls.policy import Policy
-from toolwright.calls.record import CallLog, Report
-from toolwright.calls.schedule.tickets import Limit
-from toolwright.calls.tool_plan import ToolPlan
+from toolwright.calls.record import CallLog, Recorder
+from toolwright.calls.schedule.admission import Limit
+from toolwright.clock import DeadlineBucket
+from toolwright.crash_seams import crash_seams
 from toolwright.event_bus import Channel
 from toolwright.tools.tool import Tool
 
 
-class BatchContext:
+class ToolPlan:
+    """What all calls of one tool under one policy have in common; made once, not for each call."""
+
+    __slots__ = (
+        "allowed_by",
+        "attempts",
+        "bucket",
+        "direct",
+        "invoke",
+        "limit",
+        "mode",
+        "needs_context",
+        "rerun",
+        "tool",
+    )
+
+    def __init__(self, tool: Tool, bucket: DeadlineBucket, limit: Limit | None, allowed_by: str | None) -> None:
+        self.tool = tool
+        self.mode = tool.mode
+        self.invoke = tool.invoke
+        self.direct = tool.direct
+        self.needs_context = tool.needs_context
+        self.attempts = tool.definition.retry.attempts
+        self.rerun = tool.definition.on_crash == "rerun"
+        self.bucket = bucket
+        self.limit = limit
+        self.allowed_by = allowed_by
+        if crash_seams.tool_code is not None and self.mode != "process":
+            self.direct, self.invoke = None, crash_seams.tool_code(self.invoke, self.mode)
+
+    def with_timeout(self, bucket: DeadlineBucket) -> ToolPlan:
+        """The same plan for calls with a timeout of their own."""
+        plan = copy.copy(self)
+        plan.bucket = bucket
+        return plan
+
+
+class BatchContext(Generic[CallT]):
     """The parts that a batch and its calls use, one of each stage, made for one policy."""
 
     __slots__ = (
@@ -30,21 +69,21 @@ class BatchContext:
         "_write_authority",
         "_written_authority",
         "env",
-        "finaliser",
+        "hooked",
         "hooks",
         "judge",
         "loops",
         "outer_limits",
         "plans",
         "policy",
-        "report",
+        "recorder",
         "restrictions",
     )
 
     def __init__(
         self,
         *,
-        env: CallEnvironment,
+        env: CallEnvironment[CallT],
         policy: Policy,
         hooks: Hooks,
         loops: LoopWatch,
@@ -69,8 +108,9 @@ class BatchContext:
         self.outer_limits = outer_limits
         self._tool_limit = tool_limit
         self.plans: dict[Tool, ToolPlan] = {}
-        self.finaliser = Finaliser(env, policy, hooks)
-        self.report = Report(channel or env.channel, env.clock, call_log, policy.record_bytes)
+        # True when the host has code that sees each outcome.
+        self.hooked = bool(hooks.after or hooks.project)
+        self.recorder = Recorder(channel or env.channel, env.clock, call_log, policy.record_bytes)
 
     @property
     def authority(self) -> tuple[Policy, ...]:
@@ -86,8 +126,8 @@ class BatchContext:
             self._written_authority = self._write_authority(self.authority)
         return self._written_authority
 
-    def plan(self, tool: Tool) -> ToolPlan:
-        """Make the plan of a tool, to be found in `plans` from then on."""
-        bucket = self.env.deadlines.bucket(timeout_of(tool.definition, self.policy))
+    def plan(self, tool: Tool, timeout: float) -> ToolPlan:
+        """Make the plan of a tool, whose attempts have so many seconds; it is in `plans` from then on."""
+        bucket = self.env.deadlines.bucket(timeout)
         plan = self.plans[tool] = ToolPlan(tool, bucket, self._tool_limit(tool), self.judge.allows_always(tool))
         return plan

@@ -6,13 +6,13 @@ import asyncio
 import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic
 
 from toolwright.calls.authorise.authority import Origin
 from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
-from toolwright.calls.journal.contract import CallJournal
-from toolwright.calls.redact import Keeper, Redactor
+from toolwright.calls.journal.contract import CallJournal, CallT
+from toolwright.calls.redactor import Keeper, Redactor
 from toolwright.calls.schedule.admission import Admission
 from toolwright.clock import Clock, Deadlines
 from toolwright.effects.journal_controller import JournaledController
@@ -22,10 +22,6 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import ToolOutcome
 from toolwright.tools.session_protocols import ModelClient, SessionView
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
 
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""
@@ -40,12 +36,12 @@ SaveEvent = Callable[[str, bytes, str | None], Awaitable[None]]
 """Stores an event that a tool declares: its name, its payload as JSON, and the key by which it is stored once."""
 
 
-class CallEnvironment:
-    """The parts of a session that its calls use."""
+class CallEnvironment(Generic[CallT]):
+    """What a session lends to its calls."""
 
     __slots__ = (
-        "_batches_since_yield",
         "admission",
+        "batches_since_yield",
         "channel",
         "clock",
         "connected_since",
@@ -88,16 +84,16 @@ class CallEnvironment:
         processes: ProcessPool,
         limited_children: ChildPool,
         admission: Admission,
-        lingering: set[ActiveCall],
+        lingering: set[CallT],
         tasks: set[asyncio.Task[Any]],
-        journal: CallJournal[ActiveCall],
+        journal: CallJournal[CallT],
         effects: JournaledController,
         services: Callable[[Origin, Callable[[Any], Any]], Any],
         save_output: SaveOutput,
         connected_since: Callable[[str], Awaitable[float | None]],
-        open_child: Callable[[ActiveCall, str, Callable[[Any], Any]], Any],
+        open_child: Callable[[CallT, str, Callable[[Any], Any]], Any],
         model: ModelClient | None,
-        run_nested: Callable[[ActiveCall, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
+        run_nested: Callable[[CallT, Iterable[ToolCall | Mapping[str, Any]]], Awaitable[list[ToolOutcome]]],
         keeper: Keeper,
         secret_names: Callable[[], Awaitable[Sequence[str]]],
         view: SessionView,
@@ -140,17 +136,9 @@ class CallEnvironment:
             functools.partial(asyncio.Task, loop=loop) if loop.get_task_factory() is None else loop.create_task
         )
         self.thread_id = threading.get_ident()
-        self._batches_since_yield = 0
-        # The task that was lent to calls in this tick of the loop, and that the next call may use.
+        self.batches_since_yield = 0
+        # The task that was lent to calls in this turn of the loop, and that the next call may use.
         self.loan: Any = None
-
-    def must_yield(self) -> bool:
-        """True when other tasks of the loop must run now: few batches that never had to wait may follow each other."""
-        self._batches_since_yield += 1
-        if self._batches_since_yield < MOST_BATCHES_BEFORE_YIELD:
-            return False
-        self._batches_since_yield = 0
-        return True
 
     def hold_task(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until it ends, so that closing the runtime can wait for it."""

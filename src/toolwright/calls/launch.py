@@ -1,4 +1,4 @@
-"""From prepared calls to scheduled ones. Owns the steps before a call may start: journal, hooks, approval, limits.
+"""From prepared calls to scheduled ones. Owns what is done before a call may start: journal, hooks, approval, limits.
 
 A batch of plain calls is launched at once. Where something must be waited for first, a driver does that, and launches
 the calls when it is done.
@@ -9,42 +9,87 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from contextvars import copy_context
+from typing import Any
 
+from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, BatchState, about
 from toolwright.calls.authorise.authorise import authorise
-from toolwright.calls.authorise.loop_detection import watch_loops
+from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.authorise.wait_before_run import wait_again, wait_for_approval
-from toolwright.calls.conclude import UNRECORDED, end_now
-from toolwright.calls.context import BatchContext
-from toolwright.calls.execute.cancel import cancel
-from toolwright.calls.execute.execute import ActiveCall
-from toolwright.calls.execute.failures import lacks_secrets
-from toolwright.calls.execute.timeout import limit_queue
+from toolwright.calls.conclude import end_now
+from toolwright.calls.execute.cancel import cancel, start_time
+from toolwright.calls.execute.failures import deadlocked, lacks_secrets
+from toolwright.calls.execute.task_reuse import Lane
+from toolwright.calls.execute.timeout import end_queue_time, limit_queue, timeout_of
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
 from toolwright.calls.prepare.nesting import nearest_running, not_held
-from toolwright.calls.redact import show_arguments, shown_later
+from toolwright.calls.redact import publish, show_arguments, shown_later
+from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
-from toolwright.calls.schedule.tickets import Limit
-from toolwright.calls.tool_plan import RunOwner
 from toolwright.errors import StoreError
+from toolwright.events import CallWarning
 
 Admitting = Coroutine[Any, Any, None]
 """The remaining work of the journal for the calls of a batch."""
 
 
-class LaunchOwner(RunOwner, Protocol):
-    """The batch, as its launch sees it.
+class CallTicket(Ticket):
+    """The ticket of a call: starts it when admission says so. `lane` takes its first step."""
 
-    `stop_reason` is the reason why no call may start any more. `start_none` sets it: each call is still processed, and
-    calls that would have started are cancelled.
-    """
+    # What every ticket has; the rest is written for few.
+    __slots__ = (
+        "admission",
+        "call",
+        "claims",
+        "done",
+        "index",
+        "lane",
+        "limits",
+        "order",
+        "state",
+        "waited_for",
+        "waiting_in",
+    )
 
-    context: BatchContext
-    parent: ActiveCall | None
-    stop_reason: str | None
-    timeout: float | None
+    call: ActiveCall
+    lane: Lane
 
-    def start_nothing(self, reason: str, fault: Exception | None = None) -> None: ...
+    @property
+    def call_id(self) -> str:
+        """The id of its call, for the record of a call that waits for this one."""
+        return self.call.call_id
+
+    def start(self) -> None:
+        """Run the call now; it has its claims and its slots."""
+        call = self.call
+        env = call.env
+        call.phase = STARTED
+        call.started = call.record.started = env.monotonic()
+        if call.queue_deadline is not None:
+            end_queue_time(call)
+        recorder = call.owner.context.recorder
+        if recorder.channel.pushes:
+            recorder.call_started(call.record)
+        # A call of which the journal wrote no intent has no start to be written either.
+        if call.key is None or env.journal.started(call, self._start_written):
+            self.lane.add(call)
+
+    def _start_written(self, call: ActiveCall, fault: Exception | None) -> None:
+        if fault is not None:
+            call.owner.store_failed(fault)
+        self.lane.add(call)
+
+    def rejoined(self) -> None:
+        """The call has its slots again, and its time begins anew."""
+        call = self.call
+        slot, call.slot = call.slot, None
+        if slot is not None and not slot.done():
+            slot.set_result(None)
+        start_time(call)
+
+    def refuse_deadlock(self, others: list[str]) -> None:
+        """End a nested call that could only wait for a call that waits for it."""
+        end_now(self.call, deadlocked(others))
 
 
 class Launch:
@@ -53,16 +98,17 @@ class Launch:
     `prepares` means that the tool of one has a prepare step.
     """
 
-    __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_limits", "_prepares", "_runs")
+    __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_lane", "_limits", "_prepares", "_runs")
 
-    def __init__(self, batch: LaunchOwner, runs: list[ActiveCall], prepares: bool) -> None:
+    def __init__(self, batch: BatchState, runs: list[ActiveCall], prepares: bool) -> None:
         self._batch = batch
         self._runs = runs
         self._prepares = prepares
         self._context = context = batch.context
         self._env = context.env
         self._driver: asyncio.Task[None] | None = None
-        self._above: ActiveCall | None = None
+        self._lane = Lane(context.env, copy_context())
+        self._above: Ticket | None = None
         limits = context.outer_limits
         if batch.parent is not None:
             self._above = above = nearest_running(batch.parent)
@@ -89,7 +135,7 @@ class Launch:
             self._env.hold_task(self._driver)
         else:
             self._launch()
-            self._batch.lane.open(at_once=at_once)
+            self._lane.open(at_once=at_once)
 
     def call_off(self) -> bool:
         """Stop the wait before the launch; False when there is none."""
@@ -106,13 +152,14 @@ class Launch:
         try:
             while self._env.know is not None:
                 await self._know(self._env.know)
-            for run in self._runs:
-                if shown_later(run):
-                    await show_arguments(run)
+            if self._env.redactor is not None:
+                for run in self._runs:
+                    if shown_later(run):
+                        await show_arguments(run)
             if self._batch.stop_reason is None:
                 await self._begin(self._runs, admission)
-        except Exception as error:  # any fault: a call that could not be recorded must not run
-            self._batch.start_nothing(UNRECORDED, error)
+        except Exception as error:  # whatever it is: what could not be written down must not run
+            self._start_nothing(UNRECORDED, error)
 
     async def _know(self, know: Callable[[], Awaitable[None]]) -> None:
         """Read the secrets that must be redacted before anything of this session runs."""
@@ -170,12 +217,18 @@ class Launch:
         if admission is not None:
             admission.close()  # The batch may have been stopped before the journal was asked.
         if driver.cancelled():
-            self._batch.start_nothing("the program is stopping")
+            self._start_nothing("the program is stopping")
         try:
             self._launch()
         except Exception as error:  # it would be lost, and the waiting tasks would wait for ever
             self._batch.store_failed(error)
-        self._batch.lane.open(at_once=False)
+        self._lane.open(at_once=False)
+
+    def _start_nothing(self, reason: str, fault: Exception | None = None) -> None:
+        """The calls could not be launched: those that would have started are cancelled."""
+        batch = self._batch
+        batch.failed = fault or batch.failed
+        batch.stop_reason = batch.stop_reason or reason
 
     async def start_over(self, run: ActiveCall) -> None:
         """Let a call run itself that shared the execution of another, which was stopped before it ran."""
@@ -193,24 +246,25 @@ class Launch:
     # --- the launch
 
     def _launch(self, again: ActiveCall | None = None) -> None:
-        """Authorise and schedule each call, or one that waited. The schedule starts it when it is admitted."""
-        batch, context, above = self._batch, self._context, self._above
+        """Authorise and schedule each call, or one that waited. The schedule starts it when its turn comes."""
+        batch, context, above, lane = self._batch, self._context, self._above, self._lane
         plans, submit, policy = context.plans, context.env.admission.submit, context.policy
         siblings = None if above is None else ClaimIndex()
         runs = list(self._runs) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
             new = [run for run in runs if run.outcome is None and run.answer is None]
-            watch_loops(context.loops, new, policy, context.report)
+            for looping, warning in find_loops(context.loops, new, policy):
+                publish(self._env, looping, CallWarning(*about(looping), "loop", warning))
         for run in runs:
             tool = run.tool
-            if run.concluded or (run.shares is not None and batch.stop_reason is None):
+            if run.phase is not NEW or (run.shares is not None and batch.stop_reason is None):
                 continue  # stopped by the failure of a call before it, or ended by the call it shares
             if run.outcome is not None or run.answer is not None or tool is None:
                 end_now(run, run.outcome or run.answer)
                 continue
             if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
                 continue
-            plan = run.plan = plans.get(tool) or context.plan(tool)
+            plan = run.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
             if batch.timeout is not None:
                 plan = run.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
             if plan.allowed_by is None:
@@ -227,11 +281,16 @@ class Launch:
                 cancel(run, batch.stop_reason)
                 continue
             claims = tool.claims
-            run.claims = claims if type(claims) is tuple else claims(run.arguments or {})  # type: ignore[operator]
-            run.limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
+            if type(claims) is not tuple:
+                claims = claims(run.arguments or {})  # type: ignore[operator]
+            limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
+            run.ticket = ticket = CallTicket()
+            ticket.call, ticket.lane, ticket.claims, ticket.limits = run, lane, claims, limits
+            ticket.state, ticket.done, ticket.waited_for, ticket.waiting_in = "new", False, (), None
             if above is not None:
-                run.parent = above
-            submit(run, siblings)
+                ticket.parent = above
+            run.phase = QUEUED
+            submit(ticket, siblings)
             if policy.queue_timeout is not None:
                 limit_queue(run, policy.queue_timeout)
 

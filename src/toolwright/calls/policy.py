@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from toolwright.calls.authorise.argument_patterns import session_path
 from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns, WrittenPath
-from toolwright.calls.authorise.shell.script import Script, read_script
+from toolwright.calls.authorise.shell.read_script import no_script, read_script
+from toolwright.calls.authorise.shell.script import Script
 from toolwright.errors import PolicyError
 from toolwright.tools.call import CallSource
 from toolwright.tools.claims import MOST_PATHS, Resource
@@ -423,7 +424,7 @@ def _script_of(request: Request) -> Script:
     text = None if definition.script is None else request.arguments.get(definition.script)
     if isinstance(text, str):
         return read_script(text)
-    nothing = Script()
+    nothing = no_script()
     nothing.doubt("there is no script to look into")
     return nothing
 

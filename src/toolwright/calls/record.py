@@ -6,24 +6,19 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict, Unpack
+from typing import Any, ClassVar, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_count
-from toolwright.calls.active_call import about
-from toolwright.calls.redact import NOT_SHOWN, publish, rest_of_output, shown_arguments, shown_later
 from toolwright.clock import Clock, rfc3339
 from toolwright.event_bus import Channel
-from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted, CallWarning
+from toolwright.events import BatchFinished, BatchStarted, CallFinished, CallStarted
 from toolwright.log_fields import log_fields
 from toolwright.plain_data import plain_data
 from toolwright.tools.outcome import ToolOutcome
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
@@ -269,83 +264,57 @@ class MemoryCallLog:
 # --- writing the records, and telling about them
 
 
-class Report:
-    """The records and events of a session's batches."""
+class Recorder:
+    """Writes the records of a session's calls under one policy, and tells about them by events."""
 
-    __slots__ = ("_channel", "_clock", "_close", "_open", "_record_bytes", "_session")
+    __slots__ = ("_clock", "_close", "_log", "_record_bytes", "channel", "open_record")
 
     def __init__(self, channel: Channel, clock: Clock, call_log: CallLog, record_bytes: int) -> None:
-        self._session = channel.session
-        self._channel = channel
+        self.channel = channel
         self._clock = clock
-        self._open: Callable[[CallRecord], None] = call_log.open
+        self._log = call_log
+        self.open_record: Callable[[CallRecord], None] = self._open
         self._close: Callable[[CallRecord], None] | None = call_log.close
         if type(call_log) is MemoryCallLog:
-            # It holds the record itself, which is filled in here without a method call.
-            self._open, self._close = call_log.records.append, None
+            # It keeps the record itself, which is filled in here; no call of a method for that.
+            self.open_record, self._close = call_log.records.append, None
         self._record_bytes = record_bytes
 
-    def batch_started(
-        self, batch: str, scope: str, runs: Sequence[ActiveCall], calls: Iterable[tuple[str, str]], parent: str | None
+    def _open(self, record: CallRecord) -> None:
+        try:
+            self._log.open(record)
+        except Exception:  # a user's log at the edge of the pipeline: the call continues
+            _log_failed(record)
+
+    def batch_started(self, batch: str, scope: str, calls: Iterable[tuple[str, str]], parent: str | None) -> None:
+        """Tell that the calls of a batch, by their ids and names, are on their way. Their records are open."""
+        channel = self.channel
+        if channel.pushes:
+            channel.publish(BatchStarted(channel.session, batch, self._clock.now(), tuple(calls), parent, scope))
+
+    def call_started(self, record: CallRecord) -> None:
+        """Tell that a call starts; a call that never runs starts when it ends."""
+        event = CallStarted(record)
+        for push in self.channel.pushes:
+            push(event)
+
+    def call_concluded(
+        self, record: CallRecord, outcome: ToolOutcome, finished: float, attempts: int, waited_for: tuple[str, ...]
     ) -> None:
-        """Open a record for every call. `calls` are their ids and names."""
-        session, keep, clock = self._session, self._open, self._clock
-        queued = clock.monotonic()
-        offset = clock.now() - queued
-        redactor = runs[0].env.redactor if runs else None
-        for run in runs:
-            tool = run.tool
-            plain = redactor is None and (tool is None or tool.definition.secret is None)
-            run.record = record = CallRecord(
-                session,
-                batch,
-                run.call_id,
-                run.name,
-                None if tool is None else tool.definition.id,
-                run.source,
-                run.parent_id,
-                run.raw if plain else NOT_SHOWN if shown_later(run) else shown_arguments(run),
-                offset,
-                queued,
-            )
-            if scope:
-                record.scope = scope
-            try:
-                keep(record)
-            except Exception:  # a user's log at the edge of the pipeline: the call continues
-                _log_failed(record)
-        if self._channel.pushes:
-            self._channel.publish(BatchStarted(session, batch, queued + offset, tuple(calls), parent, scope))
-
-    def call_started(self, run: ActiveCall, started: float | None) -> None:
-        """A call begins; a call that never runs begins when it ends."""
-        record = run.record
-        record.started = started
-        pushes = self._channel.pushes
-        if pushes:
-            event = CallStarted(record)
-            for push in pushes:
-                push(event)
-
-    def call_concluded(self, run: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
-        """A call has its outcome: close its record and publish that."""
-        record = run.record
-        if run.started is None:
-            self.call_started(run, None)
+        """A call has its outcome: close its record and tell about it."""
+        pushes = self.channel.pushes
+        if record.started is None and pushes:
+            self.call_started(record)
         record.finished = finished
-        record.attempts = run.attempt
+        record.attempts = attempts
         record.outcome = outcome if len(outcome.payload) <= self._record_bytes else _trimmed(outcome)
-        if run.waited_for:
-            record.waited_for = run.waited_for
+        if waited_for:
+            record.waited_for = waited_for
         if self._close is not None:
             try:
                 self._close(record)
             except Exception:  # a user's log at the edge of the pipeline: the outcome stands
                 _log_failed(record)
-        pushes = self._channel.pushes
-        if run.streams is not None:
-            for output in rest_of_output(run, about(run)):
-                self._channel.publish(output)
         if pushes:
             event = CallFinished(record)
             for push in pushes:
@@ -353,18 +322,15 @@ class Report:
 
     def batch_finished(self, batch: str, scope: str, outcomes: Sequence[ToolOutcome | None], all_well: bool) -> None:
         """Every call has its outcome; `all_well` when each is a success."""
-        if not self._channel.pushes:
+        channel = self.channel
+        if not channel.pushes:
             return
         statuses: dict[str, int] = {"success": len(outcomes)} if all_well else {}
         if not all_well:
             for outcome in outcomes:
                 if outcome is not None:
                     statuses[outcome.status] = statuses.get(outcome.status, 0) + 1
-        self._channel.publish(BatchFinished(self._session, batch, self._clock.now(), statuses, scope))
-
-    def warn(self, run: ActiveCall, code: str, message: str) -> None:
-        """Publish a warning about a call for its owner."""
-        publish(run.env, run, CallWarning(*about(run), code, message))
+        channel.publish(BatchFinished(channel.session, batch, self._clock.now(), statuses, scope))
 
 
 def _log_failed(record: CallRecord) -> None:

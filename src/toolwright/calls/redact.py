@@ -8,23 +8,22 @@ import binascii
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from toolwright import jsonx
+from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.environment import CallEnvironment
+from toolwright.calls.redactor import AtOnce, Redactor, Stream
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.events import CallNote, CallOutput
 from toolwright.large_json import is_within
 from toolwright.tools.arguments import HIDDEN, is_hidden
 from toolwright.tools.call import ToolCall
 from toolwright.tools.outcome import Failure, ToolOutcome
-
-if TYPE_CHECKING:
-    from toolwright.calls.environment import CallEnvironment
-    from toolwright.calls.execute.execute import ActiveCall
-    from toolwright.tools.tool import Tool
+from toolwright.tools.tool import Tool
 
 _T = TypeVar("_T")
 
@@ -37,86 +36,11 @@ MOST_SEARCHED = 70_000
 MOST_LIVE = 64 * 1024
 """Characters of one piece of live output that are searched for secrets and shown."""
 
-
-class Stream(Protocol):
-    """A stream of text, of which secrets are taken out also where they are split."""
-
-    def feed(self, text: str) -> str:
-        """The text that can be shown now."""
-        ...
-
-    def end(self) -> str:
-        """The text that was held back."""
-        ...
-
-
-class Redactor(Protocol):
-    """Takes the secrets of a session out of things: each is replaced by its handle. Any thread may use it."""
-
-    def text(self, text: str) -> str: ...
-
-    def json(self, payload: bytes) -> bytes:
-        """Of JSON, which stays JSON: numbers and keys are looked at too."""
-        ...
-
-    def value(self, value: object) -> Any:
-        """Of a value that a tool gave, whatever it is."""
-        ...
-
-    def content(self, data: bytes, *, sparing: bool) -> bytes:
-        """For bytes; `sparing` ignores secrets that are so short that they occur by chance in a picture."""
-        ...
-
-    def stream(self) -> Stream: ...
-
-
-class Keeper(Protocol):
-    """Seals records that hold a secret. It exists also where there is nothing to redact."""
-
-    def seal(self, name: str, payload: bytes) -> bytes:
-        """JSON from which the sealed JSON cannot be derived."""
-        ...
-
-    def unseal(self, name: str, payload: bytes) -> bytes: ...
-
-    def fingerprint(self, name: str, payload: bytes) -> str:
-        """A keyed hash: equal payloads have equal fingerprints, and the payload cannot be derived from it.
-
-        Raises:
-            SecretsError: there is no usable key.
-        """
-        ...
-
-    def learn_argument(self, name: str, value: object, *, at_once: AtOnce | None) -> bool:
-        """Redact a call's secret argument from now on, if it is long enough to be searched for.
-
-        With `at_once` that is done before this returns; otherwise `catch_up` must be awaited before its tool runs,
-        unless this returns True.
-
-        Raises:
-            ServiceError: it is too long, or too long to be done at once.
-        """
-        ...
-
-    @property
-    def behind(self) -> bool:
-        """True while something is put off."""
-        ...
-
-    async def catch_up(self) -> None:
-        """Redact from now on whatever `learn_argument` put off."""
-        ...
-
-    def pass_on(self, heir: object) -> None:
-        """Let the keeper of a child session redact the secrets that are redacted here."""
-        ...
-
-
 SEALED = b'{"toolwright.sealed":'
 """The beginning of the JSON of sealed data."""
 
 
-async def sealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
+async def sealed(env: CallEnvironment[ActiveCall], name: str, payload: bytes) -> bytes:
     """The result of a step, as it may be written down: a tool that asks for it again must get it with its secrets."""
     redactor = env.redactor
     if redactor is None or await off_loop(len(payload), redactor.json, payload) is payload:
@@ -124,7 +48,7 @@ async def sealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
     return env.keeper.seal(name, payload)
 
 
-def unsealed(env: CallEnvironment, name: str, payload: bytes) -> bytes:
+def unsealed(env: CallEnvironment[ActiveCall], name: str, payload: bytes) -> bytes:
     """The result of a step that was perhaps sealed."""
     return env.keeper.unseal(name, payload) if payload.startswith(SEALED) else payload
 
@@ -275,31 +199,6 @@ def written_arguments(run: ActiveCall) -> bytes:
     return raw if run.parent_id is None or redactor is None else redactor.json(raw)
 
 
-class AtOnce:
-    """How much a batch that a tool starts without waiting may still have compiled on the event loop."""
-
-    __slots__ = ("characters", "values")
-
-    def __init__(self) -> None:
-        self.characters = 16 * 1024
-        self.values = 16
-
-    def take(self, values: list[str]) -> None:
-        """Take room for some values.
-
-        Raises:
-            ServiceError: there is not enough.
-        """
-        self.characters -= sum(map(len, values))
-        self.values -= len(values)
-        if values and (self.characters < 0 or self.values < 0):
-            raise ServiceError(
-                "A batch that a tool starts with start_batch may bring 16 new secrets of 16384 characters together; "
-                "use `await session.run_batch(...)`, which takes more, or several batches",
-                "quota",
-            )
-
-
 def learn_secret(run: ActiveCall, *, at_once: AtOnce | None) -> None:
     """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message.
 
@@ -319,7 +218,9 @@ def learn_secret(run: ActiveCall, *, at_once: AtOnce | None) -> None:
                     env.know = env.keeper.catch_up
 
 
-async def learn_secrets(env: CallEnvironment, calls: Iterable[Any], tools: Mapping[str, Tool], most_bytes: int) -> None:
+async def learn_secrets(
+    env: CallEnvironment[ActiveCall], calls: Iterable[Any], tools: Mapping[str, Tool], most_bytes: int
+) -> None:
     """Learn the secrets of calls that a tool is about to make, and search their arguments, off the event loop."""
     for call in calls:
         name, arguments = _name_and_arguments(call)
@@ -366,7 +267,7 @@ def _hidden(raw: bytes, parameter: str, instead: Callable[[Any], str]) -> bytes:
     return jsonx.canonical({**arguments, parameter: instead(arguments[parameter])})
 
 
-def _told_apart(env: CallEnvironment, name: str, value: object) -> str:
+def _told_apart(env: CallEnvironment[ActiveCall], name: str, value: object) -> str:
     try:
         return f"[secret #{env.keeper.fingerprint(name, jsonx.canonical(value))[:16]}]"
     except SecretsError:
@@ -413,8 +314,8 @@ def _feed(stream: Stream, text: str) -> str:
 _STREAMED = frozenset({"text"})
 
 
-def publish(env: CallEnvironment, run: ActiveCall, event: CallNote) -> None:
-    """Publish a call's report to watchers, without secrets."""
+def publish(env: CallEnvironment[ActiveCall], run: ActiveCall, event: CallNote) -> None:
+    """Tell whoever watches what a call reports, without secrets."""
     if env.redactor is not None:
         redacted = redact_event(run, event)
         if redacted is None:

@@ -370,9 +370,10 @@ class Runtime:
         return self._open_parts().shared.events.subscribe(None, limit)
 
     def _open_parts(self) -> Parts:
-        parts = self._parts
-        parts.shared.lifetime.require_open()
-        return parts
+        lifetime = self._parts.shared.lifetime
+        if lifetime.closed or asyncio._get_running_loop() is not lifetime.loop:
+            lifetime.require_open()
+        return self._parts
 
 
 def open_app(app: AppSettings, store: str | Path | Store, options: OpenOptions) -> Opening[Runtime]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal

@@ -19,7 +19,7 @@ from toolwright.calls.execute.process_pool import ProcessPool
 from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
-from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.schedule.admission import Limit
 from toolwright.clock import Clock, Deadlines
 from toolwright.event_file import JsonLinesSink
 from toolwright.runtime.capabilities import Arranged, LateCapabilities

@@ -12,20 +12,19 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from toolwright.argument_checks import require_text
-from toolwright.calls.active_call import identity
-from toolwright.calls.authorise.authority import Origin, origin_of, restrict
+from toolwright.calls.active_call import CURRENT, ActiveCall, identity
+from toolwright.calls.authorise.authority import Origin, restrict
 from toolwright.calls.authorise.loop_detection import LoopWatch
 from toolwright.calls.batch import Batch
 from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
-from toolwright.calls.execute.execute import ActiveCall
-from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy, PolicySettings
-from toolwright.calls.redact import Redactor, learn_secrets
-from toolwright.calls.schedule.admission import Admission
-from toolwright.calls.schedule.tickets import Limit
+from toolwright.calls.redact import learn_secrets
+from toolwright.calls.redactor import Redactor
+from toolwright.calls.schedule.admission import Admission, Limit
 from toolwright.calls.suspend.connection_wait import provider_of
+from toolwright.calls.suspend.context_services import origin_of
 from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import KeyRefused, RunError, ToolwrightError
 from toolwright.event_bus import Channel
@@ -147,7 +146,7 @@ class SessionCore:
             deps=shared.deps,
         )
         # Each background run has an environment of its own; all redact the secrets of the session.
-        self._environments: list[CallEnvironment] = [self.environment]
+        self._environments: list[CallEnvironment[ActiveCall]] = [self.environment]
         self._open_child = open_child
         self._restrictions: tuple[Policy, ...] = ()  # of the call that opened the session; they hold beside its policy
         self._offer = Offer(policy.defer_tools_from, shared.late_capabilities)
@@ -159,7 +158,7 @@ class SessionCore:
         self._bodies: dict[str, tuple[Tool, Tool]] = {}  # tools with a body for runs, and as runs run them
         self._loops = LoopWatch()
         # Contexts for the batches of calls of other sessions, by the id of the restrictions of these.
-        self._contexts_under: dict[int, tuple[tuple[Policy, ...], BatchContext]] = {}
+        self._contexts_under: dict[int, tuple[tuple[Policy, ...], BatchContext[ActiveCall]]] = {}
         self.own_batches: dict[Batch, None] = {}
         """The batches that run, in the order in which they were started."""
         self.run_batches: dict[Batch, None] = {}
@@ -364,12 +363,12 @@ class SessionCore:
         self.own_batches.pop(batch, None)
         self.run_batches.pop(batch, None)
 
-    def _run_ended(self, environment: CallEnvironment, batch: Batch) -> None:
+    def _run_ended(self, environment: CallEnvironment[ActiveCall], batch: Batch) -> None:
         self.run_batches.pop(batch, None)
         self._environments.remove(environment)
         environment.admission.close()
 
-    def _context_under(self, restrictions: tuple[Policy, ...]) -> BatchContext:
+    def _context_under(self, restrictions: tuple[Policy, ...]) -> BatchContext[ActiveCall]:
         """The context of batches that calls of another session start here, under the restrictions of these."""
         own = self._context.authority
         if all(each in own for each in restrictions):
@@ -390,11 +389,11 @@ class SessionCore:
     def _make_context(
         self,
         policy: Policy,
-        environment: CallEnvironment | None = None,
+        environment: CallEnvironment[ActiveCall] | None = None,
         limits: tuple[Limit, ...] | None = None,
         restrictions: tuple[Policy, ...] | None = None,
         channel: Channel | None = None,
-    ) -> BatchContext:
+    ) -> BatchContext[ActiveCall]:
         shared = self.shared
         return BatchContext(
             env=environment or self.environment,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from toolwright.argument_checks import require_seconds
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 
@@ -42,4 +43,8 @@ def _busy(batches: Collection[Batch]) -> bool:
         return bool(runs)
     # A call that made others waits for these, and calls that conflict with a waiting one are blocked by it.
     callers = {batch.parent for batch in batches}
-    return not all(run.waiting or run.state in ("blocked", "gate") or run in callers for run in runs)
+    return not all(run.waiting or _is_held_up(run) or run in callers for run in runs)
+
+
+def _is_held_up(run: ActiveCall) -> bool:
+    return run.ticket is not None and run.ticket.state in ("blocked", "gate")

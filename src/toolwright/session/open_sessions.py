@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy
-from toolwright.calls.redact import Redactor
+from toolwright.calls.redactor import Redactor
 from toolwright.errors import ToolwrightError
 from toolwright.session.core import BackgroundClients, SessionCore
 from toolwright.session.parts import SharedParts

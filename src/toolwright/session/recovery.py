@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute.execute import ActiveCall
 from toolwright.clock import rfc3339
 from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data

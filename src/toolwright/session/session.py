@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from toolwright import jsonx
+from toolwright.calls.active_call import CURRENT
 from toolwright.calls.batch import Batch
-from toolwright.calls.execute.task_reuse import CURRENT
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.event_bus import Subscription
 from toolwright.session.children import Calls

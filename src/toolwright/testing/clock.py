@@ -14,7 +14,7 @@ from typing import Any
 _SLACK = 1e-9
 # For loops that do not expose their ready callbacks.
 _BLIND_TURNS = 200
-_MOST_TURNS = 100_000
+_MOST_TICKS = 100_000
 
 
 class FakeClock:
@@ -132,13 +132,13 @@ class FakeClock:
                 await asyncio.sleep(0)
             return
         quiet = 0
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MOST_TICKS):
             await asyncio.sleep(0)
             quiet = 0 if ready else quiet + 1
             if quiet == 2:  # a tick that shows nothing may still pick up data of a socket or thread
                 return
         raise RuntimeError(
-            f"the loop was still busy after {_MOST_TURNS} turns; a task spins on sleep(0), let it wait for something"
+            f"the loop was still busy after {_MOST_TICKS} ticks; a task spins on sleep(0), let it wait for something"
         )
 
     @property

@@ -7,7 +7,7 @@ from random import Random
 
 from tests.calls.authorise.scripts import HARMLESS
 from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns
-from toolwright.calls.authorise.shell.script import read_script
+from toolwright.calls.authorise.shell.read_script import read_script
 
 COMMANDS = ScriptPatterns(["rm"], [])
 WRITES = ScriptPatterns([], ["/etc/*"])

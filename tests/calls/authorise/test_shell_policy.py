@@ -11,7 +11,8 @@ from tests.calls.authorise.scripts import CLASSES, FORBIDDEN, HARMLESS, SPELLING
 from tests.calls.running import run_one
 from toolwright import Policy, PolicyError, Rule, Tool, ToolDefinitionError
 from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns
-from toolwright.calls.authorise.shell.script import MOST_BYTES, read_script
+from toolwright.calls.authorise.shell.read_script import read_script
+from toolwright.calls.authorise.shell.script import MOST_BYTES
 
 WORKSPACE = Place("/workspace")
 DENY = Rule("deny", "bash", commands=["rm", "curl *", "git push*"], writes=["/etc/*"], name="no harm")

@@ -11,14 +11,14 @@ import functools
 import logging
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import call_fields
+from toolwright.calls.active_call import ActiveCall, call_fields
 from toolwright.calls.authorise.argument_patterns import decides
 from toolwright.calls.execute.exception_failures import invalid
 from toolwright.calls.hooks import invoke
@@ -35,10 +35,6 @@ from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
 from toolwright.tools.subject import Subject, bounded, subject_of
 from toolwright.tools.tool import Tool
 from toolwright.tools.validation_messages import json_path
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
 
 log = logging.getLogger("toolwright.calls")
 
@@ -122,7 +118,7 @@ async def ask_approval(run: ActiveCall, question: Question) -> Failure | None:
     try:
         resolution = await put_question(run, question, opened)
     finally:
-        run.owner.call_resumes(run)
+        run.owner.call_waits(run, False)
     return _answer(run, question, resolution)
 
 

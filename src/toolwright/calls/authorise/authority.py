@@ -11,7 +11,7 @@ have a rule of that name in its policy; else the work is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -25,9 +25,6 @@ from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import Failure
 from toolwright.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 SPAWN_BACKGROUND = "toolwright.builtin.spawn_background"
 """The id of the tool by which a model starts runs: these have the source of the tool's own call."""
@@ -64,13 +61,6 @@ def restrict(restrictions: Sequence[Policy], *more: Policy) -> tuple[Policy, ...
         if authority not in found:
             found.append(authority)
     return tuple(found)
-
-
-def origin_of(run: ActiveCall, key: CallKey | None = None) -> Origin:
-    """The origin of background work that a running call starts. `key` is its identity, if the journal knows it."""
-    assert run.tool is not None
-    source: CallSource = run.source if run.tool.definition.id == SPAWN_BACKGROUND else "tool"
-    return Origin(source, run.owner.policy, run.owner.context.authority, key)
 
 
 def require_allowed(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TypeVar
 
+from toolwright.calls.policy import Policy
+from toolwright.calls.prepare.prepare import PreparedCall
 from toolwright.tools.outcome import Failure
 
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-    from toolwright.calls.policy import Policy
-    from toolwright.calls.record import Report
+_Call = TypeVar("_Call", bound=PreparedCall)
 
 ROUNDS = 3
 LONGEST = 4
@@ -59,21 +59,23 @@ class LoopWatch:
         return None
 
 
-def watch_loops(watch: LoopWatch, runs: list[ActiveCall], policy: Policy, report: Report) -> bool:
-    """Show calls to the watch, and report its warnings; True when a call was refused."""
-    if len(runs) > SHORT and watch.all_new([run.raw for run in runs]):
-        watch.add([(run.name, run.raw) for run in runs[-KEPT:]])
-        return False
-    refused = False
-    for run in runs:
-        warning = watch.observe(run.name, run.raw)
-        if warning is None or (run.tool is not None and run.tool.definition.hints.polling):
+def find_loops(watch: LoopWatch, calls: Sequence[_Call], policy: Policy) -> list[tuple[_Call, str]]:
+    """Show calls to the watch, and return the calls that close a loop, each with what to warn about.
+
+    Under a policy that refuses loops these calls end here.
+    """
+    if len(calls) > SHORT and watch.all_new([call.raw for call in calls]):
+        watch.add([(call.name, call.raw) for call in calls[-KEPT:]])
+        return []
+    found: list[tuple[_Call, str]] = []
+    for call in calls:
+        warning = watch.observe(call.name, call.raw)
+        if warning is None or (call.tool is not None and call.tool.definition.hints.polling):
             continue
-        report.warn(run, "loop", warning)
+        found.append((call, warning))
         if policy.on_loop == "refuse":
-            refused = True
-            run.decided_by = "on_loop"
-            run.fail(
+            call.decided_by = "on_loop"
+            call.fail(
                 Failure(
                     category="permission_denied",
                     code="loop",
@@ -81,4 +83,4 @@ def watch_loops(watch: LoopWatch, runs: list[ActiveCall], policy: Policy, report
                     source="policy",
                 )
             )
-    return refused
+    return found

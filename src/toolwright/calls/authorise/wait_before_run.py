@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from toolwright.calls.active_call import ASKING, NEW, UNRECORDED, ActiveCall
 from toolwright.calls.authorise.approvals import Question, about_arguments, ask_approval, asked_by
 from toolwright.calls.authorise.authorise import Verdict
-from toolwright.calls.conclude import UNRECORDED, lose
+from toolwright.calls.conclude import lose
 from toolwright.calls.execute.cancel import cancel
-from toolwright.calls.execute.execute import ActiveCall
 from toolwright.calls.journal.crash_policy import give_up
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import wait_for_connection
@@ -53,6 +53,7 @@ def wait_again(run: ActiveCall, resume: Resume) -> bool:
 
 
 def _wait(run: ActiveCall, until: Coroutine[Any, Any, None]) -> None:
+    run.phase = ASKING
     run.asking = run.env.loop.create_task(until)
     run.env.hold_task(run.asking)
 
@@ -63,7 +64,7 @@ async def _asked(run: ActiveCall, question: Question, resume: Resume) -> None:
     except Exception as fault:  # the journal's: a call that could not be asked about must not run
         _stop_for(run, fault)
         return
-    run.asking = None
+    _stop_asking(run)
     if question.kind == "approval":
         run.asked = True
     if failure is not None and question.kind == "crash":
@@ -81,13 +82,19 @@ async def _connected(run: ActiveCall, provider: str, resume: Resume) -> None:
         _stop_for(run, fault)
         return
     finally:
-        run.owner.call_resumes(run)
-    run.asking = None
+        run.owner.call_waits(run, False)
+    _stop_asking(run)
     run.answer = ended
     resume(run)
 
 
 def _stop_for(run: ActiveCall, fault: Exception) -> None:
-    run.asking = None
+    _stop_asking(run)
     lose(run, fault)
     cancel(run, UNRECORDED)
+
+
+def _stop_asking(run: ActiveCall) -> None:
+    run.asking = None
+    if run.phase is ASKING:  # else it was stopped meanwhile
+        run.phase = NEW

@@ -1,4 +1,4 @@
-"""How a call is stopped. Owns its cancellation and its grace; its outcome is made in `conclude`.
+"""How a call is stopped: cancelled, or because its time is up. Owns its grace; its outcome is made in `conclude`.
 
 A call that has not started is stopped at once. Code that runs is asked to stop and has its grace; then the call is
 given up: it gets its outcome, its slots are freed, and its claims stay until the code ends.
@@ -9,150 +9,211 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from toolwright.calls.active_call import call_fields
+from toolwright.calls.active_call import (
+    ASKING,
+    CONCLUDED,
+    FINISHING,
+    LATE,
+    NEW,
+    QUEUED,
+    RETRYING,
+    RUNNING,
+    STARTED,
+    SUSPENDED,
+    ActiveCall,
+    Phase,
+    call_fields,
+)
 from toolwright.calls.conclude import cancelled, end_now, give
-from toolwright.calls.execute.executors import NotBegun
-from toolwright.calls.execute.failures import Cancelled, raised
+from toolwright.calls.execute.failures import Cancelled, NotBegun, raised
 from toolwright.calls.execute.timeout import time_is_up
+from toolwright.calls.finalise.finalise import settle
 from toolwright.tools.outcome import Failure
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
 
-def cancel(run: ActiveCall, reason: str) -> None:
+def cancel(call: ActiveCall, reason: str) -> None:
     """Stop a call: at once when it has not started, else after its grace."""
-    if run.cancel_reason is not None or (run.concluded and run.late is None):
-        return
-    run.cancel_reason = reason
-    if run.late is not None:
-        _start_grace(run)
-        return
-    if run.watch is not None:
-        run.watch.leave()
-        run.watch = None
-        end_now(run, cancelled(run))
-        return
-    if run.asking is not None:
-        run.asking.cancel()
-    if run.started is None:
-        if run.order:
-            run.admission.withdraw(run)
-        end_now(run, cancelled(run))
-    else:
-        if run.task is not None:
-            run.task.add_done_callback(functools.partial(_ended, run))
-        if run.pausing and run.task is not None:
-            run.task.cancel()
-        elif run.in_tool and not run.expired:
-            interrupt(run)
-        elif run.finishing:
-            _start_grace(run)
+    if call.cancel_reason is None and call.phase is not CONCLUDED:
+        call.cancel_reason = reason
+        if call.task is not None:
+            call.task.add_done_callback(functools.partial(_task_ended, call))
+        _CANCEL[call.phase](call)
 
 
-def _ended(run: ActiveCall, task: asyncio.Task[None]) -> None:
-    """The task is finished; a call that was cancelled before its first step has no outcome yet."""
-    if not run.concluded:
-        end_now(run, cancelled(run))
+def _end(call: ActiveCall) -> None:
+    end_now(call, cancelled(call))
 
 
-def interrupt(run: ActiveCall) -> None:
+def _stop_asking(call: ActiveCall) -> None:
+    if call.asking is not None:
+        call.asking.cancel()
+    _end(call)
+
+
+def _withdraw(call: ActiveCall) -> None:
+    if call.ticket is not None:
+        call.env.admission.withdraw(call.ticket)
+    _end(call)
+
+
+def _wait_for_execution(call: ActiveCall) -> None:
+    """Its code does not run at this moment: the next step of its execution sees that it is cancelled."""
+
+
+def _stop_code(call: ActiveCall) -> None:
+    if not call.expired:
+        interrupt(call)
+
+
+def _stop_pause(call: ActiveCall) -> None:
+    if call.task is not None:
+        call.task.cancel()
+
+
+def _stop_watching(call: ActiveCall) -> None:
+    if call.watch is not None:
+        call.watch.leave()
+        call.watch = None
+    _end(call)
+
+
+def _start_grace(call: ActiveCall) -> None:
+    call.env.deadlines.bucket(call.owner.policy.grace).add(Grace(call, call.attempt))
+
+
+_CANCEL: dict[Phase, Callable[[ActiveCall], None]] = {
+    NEW: _end,
+    ASKING: _stop_asking,
+    QUEUED: _withdraw,
+    STARTED: _wait_for_execution,
+    RUNNING: _stop_code,
+    RETRYING: _stop_pause,
+    SUSPENDED: _stop_watching,
+    FINISHING: _start_grace,
+    LATE: _start_grace,
+}
+"""What cancelling means in each phase. A call that is concluded cannot be cancelled."""
+
+
+def _task_ended(call: ActiveCall, task: asyncio.Task[None]) -> None:
+    """The task has ended; a call that was cancelled before its first step has no outcome yet."""
+    if not call.concluded:
+        _end(call)
+
+
+def interrupt(call: ActiveCall) -> None:
     """Ask the tool's code to stop."""
-    if run.executor is not None:
-        run.executor.stop()
-    elif run.task is not None:
-        run.task.cancel()
-    _start_grace(run)
+    if call.executor is not None:
+        call.executor.stop()
+    elif call.task is not None:
+        call.task.cancel()
+    _start_grace(call)
+
+
+class AttemptDeadline:
+    """The end of the time of a call's attempt."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: ActiveCall) -> None:
+        self._call = call
+
+    def expire(self) -> None:
+        call = self._call
+        if call.phase is RUNNING and call.cancel_reason is None:
+            call.expired = True
+            interrupt(call)
+
+
+def start_time(call: ActiveCall, now: float | None = None) -> None:
+    """The code of an attempt begins now, or continues after a wait: so does its time."""
+    if call.deadline is None:
+        call.deadline = AttemptDeadline(call)
+    call.plan.bucket.add(call.deadline, now)
 
 
 class Grace:
     """The end of a call's grace."""
 
-    __slots__ = ("_attempt", "_run")
+    __slots__ = ("_attempt", "_call")
 
-    def __init__(self, run: ActiveCall, attempt: int) -> None:
-        self._run = run
+    def __init__(self, call: ActiveCall, attempt: int) -> None:
+        self._call = call
         self._attempt = attempt
 
     def expire(self) -> None:
-        if self._run.attempt == self._attempt:
-            _give_up(self._run)
+        if self._call.attempt == self._attempt:
+            _give_up(self._call)
 
 
-def _start_grace(run: ActiveCall) -> None:
-    run.env.deadlines.bucket(run.owner.policy.grace).add(Grace(run, run.attempt))
-
-
-def _give_up(run: ActiveCall) -> None:
+def _give_up(call: ActiveCall) -> None:
     """End a call without waiting for its code."""
-    if run.late is not None:
+    if call.phase is LATE:
         # A hook hangs, after the call was given up.
-        late, run.late = run.late, None
-        late.cancel()
-        outcome = run.owner.finaliser.settle(run, cancelled(run))
+        late, call.late, call.phase = call.late, None, CONCLUDED
+        if late is not None:
+            late.cancel()
+        outcome = settle(call, cancelled(call))
         assert outcome is not None
-        give(run, outcome)
-        return
-    if run.finishing and not run.concluded:
+        give(call, outcome)
+    elif call.phase is FINISHING:
         # A hook hangs. The tool's code has ended, so its claims are free.
-        end_now(run, cancelled(run))
-        if run.task is not None:
-            run.task.cancel()
-        return
-    if run.concluded or not run.in_tool:
-        return
-    if run.executor is not None and run.executor.abandon():
-        return
-    run.env.lingering.add(run)
-    log.warning(
-        "Call %r of tool %r does not stop; it is given up",
-        run.call_id,
-        run.name,
-        extra=call_fields(run, "call.does_not_stop"),
-    )
-    end_now(run, time_is_up(run) if run.expired else cancelled(run))
-    run.admission.free_slots(run)
+        _end(call)
+        if call.task is not None:
+            call.task.cancel()
+    elif call.phase is RUNNING and not (call.executor is not None and call.executor.abandon()):
+        call.env.lingering.add(call)
+        log.warning(
+            "Call %r of tool %r does not stop; it is given up",
+            call.call_id,
+            call.name,
+            extra=call_fields(call, "call.does_not_stop"),
+        )
+        end_now(call, time_is_up(call) if call.expired else cancelled(call))
+        if call.ticket is not None:
+            call.env.admission.free_slots(call.ticket)
 
 
-def released(run: ActiveCall) -> None:
+def released(call: ActiveCall) -> None:
     """The code of a call that was given up has ended at last."""
-    run.env.lingering.discard(run)
-    if run.executor is not None:
-        run.executor.released()
-    run.admission.finish(run)
+    call.env.lingering.discard(call)
+    if call.executor is not None:
+        call.executor.released()
+    if call.ticket is not None:
+        call.env.admission.finish(call.ticket)
 
 
-def meaning(run: ActiveCall, error: BaseException) -> Failure | Cancelled:
-    """The meaning of an exception of the tool's code for its call: that it was stopped, or that it failed."""
-    task = run.task
+def meaning(call: ActiveCall, error: BaseException) -> Failure | Cancelled:
+    """What an exception of the tool's code means for its call: that it was stopped, or that it failed."""
+    task = call.task
     asked = task is not None and task.cancelling() > 0
     while task is not None and task.cancelling() > 0:
         task.uncancel()
-    if run.fault is not None:
+    if call.fault is not None:
         return Cancelled("the call could not be recorded", may_have_run=True)
     if isinstance(error, NotBegun):
         log.error(
             "Call %r of tool %r could not run: %s",
-            run.call_id,
-            run.name,
+            call.call_id,
+            call.name,
             error.fault,
-            extra=call_fields(run, "call.not_run"),
+            extra=call_fields(call, "call.not_run"),
         )
-        run.owner.machine_failed(error.fault)
-        return Cancelled("the machine could not run it", may_have_run=run.ran)
-    if run.expired:
-        return time_is_up(run)
-    if run.cancel_reason is not None:
-        return cancelled(run)
+        call.owner.machine_failed(error.fault)
+        return Cancelled("the machine could not run it", may_have_run=call.ran)
+    if call.expired:
+        return time_is_up(call)
+    if call.cancel_reason is not None:
+        return cancelled(call)
     if asked and isinstance(error, asyncio.CancelledError):
         if not _loop_is_ending(task):
-            run.cancel_reason = "the tool cancelled its own task"
-        return cancelled(run)
-    return raised(run.plan.tool, run.name, run.call_id, error, call_fields(run, "call.raised"))
+            call.cancel_reason = "the tool cancelled its own task"
+        return cancelled(call)
+    return raised(call.plan.tool, call.name, call.call_id, error, call_fields(call, "call.raised"))
 
 
 def _loop_is_ending(task: asyncio.Task[None] | None) -> bool:

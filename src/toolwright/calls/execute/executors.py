@@ -6,40 +6,16 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.execute.cancel import start_time
+from toolwright.calls.execute.failures import NotBegun
 from toolwright.calls.execute.process_messages import Key, Progress, Report, Status
 from toolwright.calls.execute.process_pool import Child
 from toolwright.calls.suspend.context_services import RunServices, describe, make_context
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import MachineError
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
-
-class NotBegun(BaseException):
-    """The machine could not run an attempt, whose code has not begun: `fault` is the reason."""
-
-    def __init__(self, fault: MachineError) -> None:
-        super().__init__(str(fault))
-        self.fault = fault
-
-
-class Executor(Protocol):
-    """One attempt of a call, on a thread or in a process.
-
-    `stop` asks the code to end. `abandon`, after the grace, ends it by force where that can be done: True means that
-    it will end now. `released` is called when code that could not be ended has come to its end after all.
-    """
-
-    async def run(self) -> Any: ...
-
-    def stop(self) -> None: ...
-
-    def abandon(self) -> bool: ...
-
-    def released(self) -> None: ...
 
 
 class ThreadExecutor:
@@ -56,7 +32,9 @@ class ThreadExecutor:
         run, plan = self._run, self._run.plan
         context = make_context(run) if plan.needs_context else None
         function = functools.partial(plan.invoke, run.arguments or {}, context)
-        self._future = run.env.threads.run(function, self._begins, beyond=run.parent is not None)
+        self._future = run.env.threads.run(
+            function, self._begins, beyond=run.ticket is not None and run.ticket.parent is not None
+        )
         try:
             result = await self._future
         except MachineError as fault:
@@ -70,7 +48,7 @@ class ThreadExecutor:
 
     def _begins(self) -> None:
         self._begun = True
-        self._run.code_begins()
+        _code_begins(self._run)
 
     def stop(self) -> None:
         assert self._future is not None
@@ -129,7 +107,7 @@ class ChildProcessExecutor:
 
     def _hold(self, child: Child) -> None:
         self._child = child
-        self._run.code_begins()
+        _code_begins(self._run)
 
     def _hear(self, message: Report) -> None:
         services = RunServices(self._run)
@@ -141,3 +119,9 @@ class ChildProcessExecutor:
             services.report_status(message.text)
         else:
             services.report_output(message.stream, message.text)
+
+
+def _code_begins(run: ActiveCall) -> None:
+    """The tool's code has its thread or process, and begins now: so does its time."""
+    run.ran = True
+    start_time(run)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from toolwright.calls.execute.exception_failures import failure_told_by
 from toolwright.calls.execute.process_messages import names_of
 from toolwright.calls.execute.process_pool import ChildFailed, RaisedInChild
+from toolwright.errors import MachineError
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
 from toolwright.tools.tool import Tool
 
@@ -21,6 +22,14 @@ class Cancelled(Struct, frozen=True):
 
     reason: str
     may_have_run: bool
+
+
+class NotBegun(BaseException):
+    """The machine could not run an attempt, whose code has not begun: `fault` says why."""
+
+    def __init__(self, fault: MachineError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 def lacks_secrets(name: str, missing: list[str]) -> Failure:

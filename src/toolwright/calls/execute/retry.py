@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from toolwright.calls.active_call import about
+from toolwright.calls.active_call import RETRYING, STARTED, ActiveCall, about
 from toolwright.calls.conclude import cancelled
 from toolwright.calls.execute.cancel import meaning
 from toolwright.calls.redact import publish
@@ -14,9 +14,6 @@ from toolwright.calls.suspend.connection_wait import wait_for_connection
 from toolwright.calls.suspend.steps import Unrecorded, outside, recording
 from toolwright.events import CallRetrying
 from toolwright.tools.outcome import ConnectionRequired, Failure
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 
 def before_another(run: ActiveCall, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
@@ -46,27 +43,33 @@ async def _pause(run: ActiveCall, failure: Failure) -> Any:
         delay = run.plan.tool.definition.retry.delay(run.attempt)
     publish(run.env, run, CallRetrying(*about(run), run.attempt, delay, failure.code))
     run.expired = False
-    run.pausing = True
+    run.phase = RETRYING
     try:
         await run.env.clock.sleep(delay)
     except asyncio.CancelledError as error:
         return meaning(run, error)
     finally:
-        run.pausing = False
+        _pause_ended(run)
     return None
 
 
 async def _connect(run: ActiveCall, provider: str) -> Any:
     """Wait for a connection, without a slot."""
     run.expired = False
-    run.pausing = True
+    run.phase = RETRYING
     try:
         async with recording(run), outside(run, "connection", provider) as opened:
             ended = await wait_for_connection(run, provider, opened)
     except (asyncio.CancelledError, Unrecorded) as error:
         return meaning(run, error)
     finally:
-        run.pausing = False
-        run.plan.bucket.discard(run)  # Its time begins with its code.
+        _pause_ended(run)
+        if run.deadline is not None:
+            run.plan.bucket.discard(run.deadline)  # Its time begins with its code.
     run.reruns += 1
     return ended
+
+
+def _pause_ended(run: ActiveCall) -> None:
+    if run.phase is RETRYING:  # else it was given up meanwhile
+        run.phase = STARTED

@@ -12,18 +12,16 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Coroutine, Generator
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context
 from types import coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import getweakrefcount
 
+from msgspec import Struct, field
+
+from toolwright.calls.active_call import OVER, ActiveCall
 from toolwright.calls.environment import CallEnvironment
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
-CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=None)
-"""The call whose code is running; child tasks inherit it."""
+from toolwright.calls.execute.execute import begin, broke
 
 MOST_FIRST_STEPS = 100
 """How many calls take their first step before other tasks of the loop run."""
@@ -71,7 +69,7 @@ class Loan:
 
     _run: ActiveCall
 
-    def __init__(self, env: CallEnvironment, context: Context) -> None:
+    def __init__(self, env: CallEnvironment[ActiveCall], context: Context) -> None:
         self._env = env
         self._rest: Any = None
         self.context = context
@@ -96,39 +94,37 @@ class Loan:
         if self._env.loan is self:
             self._env.loan = None
         if self._rest is not None:
-            await _go_on(self._run, self._rest, self.task, stopped)
+            await _run_rest(self._run, self._rest, self.task, stopped)
 
 
-class Lane:
+class Lane(Struct):
     """The calls of one batch that may start now, in copies of the context their batch was started in."""
 
-    __slots__ = ("_busy", "_context", "_env", "_ready")
-
-    def __init__(self, env: CallEnvironment) -> None:
-        self._env = env
-        self._context = copy_context()
-        self._ready: deque[ActiveCall] = deque()
-        self._busy = True  # until it is opened
+    env: CallEnvironment[ActiveCall]
+    context: Context
+    ready: deque[ActiveCall] = field(default_factory=deque)
+    busy: bool = True
+    """True until it is opened, and while first steps are taken."""
 
     def open(self, *, at_once: bool) -> None:
-        """Begin with the calls that were added. `at_once`: take their first steps now, not in the loop's next tick."""
-        if not self._ready:
-            self._busy = False
+        """Begin with the calls that were added. `at_once`: take their first steps now, not in the loop's next turn."""
+        if not self.ready:
+            self.busy = False
         elif at_once:
             self._take_first_steps()
         else:
-            self._env.loop.call_soon(self._take_first_steps)
+            self.env.loop.call_soon(self._take_first_steps)
 
     def add(self, run: ActiveCall) -> None:
         """Take the first step of a call soon."""
-        self._ready.append(run)
-        if not self._busy:
-            self._busy = True
-            self._env.loop.call_soon(self._take_first_steps)
+        self.ready.append(run)
+        if not self.busy:
+            self.busy = True
+            self.env.loop.call_soon(self._take_first_steps)
 
     def _take_first_steps(self) -> None:
         """Take the first steps of the calls that are ready, each in a context of its own."""
-        env, ready, copy = self._env, self._ready, self._context.copy
+        env, ready, copy = self.env, self.ready, self.context.copy
         loop = env.loop
         caller = asyncio.current_task(loop)
         if caller is not None:
@@ -154,10 +150,10 @@ class Lane:
                     asyncio._enter_task(loop, task)
                     loan.references, loan.weak_references = getrefcount(task), getweakrefcount(task)
                 try:
-                    rest = context.run(run.begin)
+                    rest = context.run(begin, run)
                 except Exception as error:
                     rest = None
-                    run.broke(error)
+                    broke(run, error)
                 if (
                     not task.touched
                     and getrefcount(task) == loan.references
@@ -166,7 +162,7 @@ class Lane:
                     if rest is None:
                         continue
                     if ready or context is not loan.context:
-                        env.spawn(_go_on(run, rest), context=context)
+                        env.spawn(_run_rest(run, rest), context=context)
                         continue
                 if rest is not None:
                     loan.use_for(run, rest, context)
@@ -181,21 +177,21 @@ class Lane:
             if ready:
                 loop.call_soon(self._take_first_steps)
             else:
-                self._busy = False
+                self.busy = False
 
 
-async def _go_on(
+async def _run_rest(
     run: ActiveCall, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
 ) -> None:
     """Run the rest of a call, in this task."""
     # Only from here on can the call's task be cancelled; a cancellation that came before is made up for.
     run.task = task = task or asyncio.current_task()
-    if task is not None and (stopped or run.stopping):
+    if task is not None and (stopped or run.expired or run.cancel_reason is not None or run.phase in OVER):
         task.cancel()
     try:
         await rest
     except Exception as error:
-        run.broke(error)
+        broke(run, error)
 
 
 @coroutine

@@ -6,17 +6,12 @@ policy limits the wait for a slot. Stopping code after a timeout is in `cancel`;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from toolwright.calls.active_call import QUEUED, ActiveCall
 from toolwright.calls.conclude import end_now
 from toolwright.calls.execute.failures import is_retried
 from toolwright.calls.policy import Policy
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
-
 
 LONGEST = 366 * 24 * 3600.0
 """Seconds of an attempt without a timeout: a timer needs some instant, and no process lives to see this one."""
@@ -45,24 +40,32 @@ def time_is_up(run: ActiveCall) -> Failure:
 class QueueDeadline:
     """The end of a call's time to wait for admission."""
 
-    __slots__ = ("_run", "seconds")
+    __slots__ = ("_call", "seconds")
 
-    def __init__(self, run: ActiveCall, seconds: float) -> None:
-        self._run = run
+    def __init__(self, call: ActiveCall, seconds: float) -> None:
+        self._call = call
         self.seconds = seconds
 
     def expire(self) -> None:
-        run = self._run
-        if run.started is None and not run.concluded:
-            run.admission.withdraw(run)
-            end_now(run, _queued_too_long(run.name, self.seconds))
+        call = self._call
+        if call.phase is QUEUED and call.ticket is not None:
+            call.env.admission.withdraw(call.ticket)
+            end_now(call, _queued_too_long(call.name, self.seconds))
 
 
-def limit_queue(run: ActiveCall, seconds: float) -> None:
+def limit_queue(call: ActiveCall, seconds: float) -> None:
     """Fail a call unless it starts within this time."""
-    if run.started is None and not run.concluded:
-        run.queue_deadline = QueueDeadline(run, seconds)
-        run.env.deadlines.bucket(seconds).add(run.queue_deadline)
+    if call.phase is QUEUED:
+        call.queue_deadline = QueueDeadline(call, seconds)
+        call.env.deadlines.bucket(seconds).add(call.queue_deadline)
+
+
+def end_queue_time(call: ActiveCall) -> None:
+    """The call starts: it waits no longer."""
+    seconds = call.owner.policy.queue_timeout
+    if call.queue_deadline is not None and seconds is not None:
+        call.env.deadlines.bucket(seconds).discard(call.queue_deadline)
+        call.queue_deadline = None
 
 
 def _queued_too_long(name: str, seconds: float) -> Failure:

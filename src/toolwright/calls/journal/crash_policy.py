@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import call_fields
+from toolwright.calls.active_call import ActiveCall, call_fields
 from toolwright.calls.authorise.approvals import interrupted
 from toolwright.calls.execute.failures import internal
 from toolwright.calls.hooks import Answer, invoke
@@ -16,9 +15,6 @@ from toolwright.calls.prepare.before_hooks import ANSWERS
 from toolwright.calls.suspend.connection_wait import waits_of
 from toolwright.stores.contracts.journal import CallKey, JournalStore
 from toolwright.tools.outcome import Failure, ToolError
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 

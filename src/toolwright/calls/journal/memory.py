@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import identity
-from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.active_call import ActiveCall, identity
 from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.replay import AGAIN, require_same
 from toolwright.effects.memory import MemoryStore

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from toolwright import jsonx
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.redact import shown_arguments, written_arguments
 from toolwright.effects.effect import differences
 from toolwright.errors import ReplayMismatch
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 LEFT = "left"
 """The recovery action for a call that a crash cut off: none so far."""

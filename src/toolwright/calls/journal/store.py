@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import identity
-from toolwright.calls.execute.execute import ActiveCall
+from toolwright.calls.active_call import OVER, ActiveCall, identity
 from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
@@ -49,11 +47,9 @@ class StoreJournal:
         self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
         self._closing = False
 
-    def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None]:
-        return self._admit(calls)
-
-    async def _admit(self, runs: Sequence[ActiveCall]) -> None:
+    async def admit(self, calls: Sequence[ActiveCall]) -> None:
         """Write the intents of a batch's calls in one commit, and compare each with its past."""
+        runs = calls
         owner, now = runs[0].owner, self._clock.now()
         session, scope, batch = runs[0].env.session_id, owner.scope, owner.id
         waiting = [run for run in runs if run.outcome is None and run.tool is not None]
@@ -76,7 +72,7 @@ class StoreJournal:
             if run.recovered == LEFT:
                 await recover(run, intent.key, self._store)
         for run in waiting:
-            if run.concluded and run.key is not None and not run.handed_over:  # cancelled before it had its key
+            if run.phase in OVER and run.key is not None and not run.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(run))
                 # When it is done, and no earlier: an earlier answer of the store may be that it belongs to this
                 # process.
@@ -112,7 +108,7 @@ class StoreJournal:
         sharers, run.sharers = run.sharers, ()
         for sharer in sharers:
             sharer.owner.start_over(sharer)
-        await self._admit([run])
+        await self.admit([run])
 
     async def _written(
         self, waiting: list[ActiveCall], intents: list[Intent], refused: Sequence[ActiveCall], refusals: list[Intent]
@@ -211,7 +207,9 @@ class StoreJournal:
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
         if call.key is None or (call.plan.rerun and call.recovered is None):
             return True
-        self._when_done(call, self._store.start(call.key, call.record.started_at), functools.partial(then, call))
+        self._when_done(
+            call, self._store.start(call.key, (call.started or 0.0) + call.record.offset), functools.partial(then, call)
+        )
         return False
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
@@ -352,9 +350,9 @@ class _OutcomeWriter:
 
         ended = [
             Ended(
-                identity(run),
+                run.key or identity(run),
                 outcome,
-                run.record.started_at,
+                None if run.started is None else run.started + run.record.offset,
                 now,
                 run.entered or run.recovered is not None,
                 run.refused,

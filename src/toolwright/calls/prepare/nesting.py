@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolwright import jsonx
-from toolwright.calls.execute.execute import ActiveCall
-from toolwright.calls.schedule.tickets import Limit, Ticket
+from toolwright.calls.active_call import ActiveCall
+from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.tools.outcome import Failure
 
 LONGEST_ID = 400
@@ -32,11 +32,11 @@ def nested_too_deeply(name: str, limit: int) -> Failure:
     )
 
 
-def nearest_running(parent: ActiveCall) -> ActiveCall | None:
-    """The nearest ancestor that still runs: its claims and slots serve the calls below it."""
-    nearest: ActiveCall | None = parent
+def nearest_running(parent: ActiveCall) -> Ticket | None:
+    """The ticket of the nearest ancestor that still runs: what it holds serves the calls it made, directly or not."""
+    nearest = parent.ticket
     while nearest is not None and nearest.done:
-        nearest = nearest.parent  # type: ignore[assignment]
+        nearest = nearest.parent
     return nearest
 
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolwright import jsonx
+from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.suspend.suspend import enter
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import KeyRefused, StoreError
 from toolwright.stores.contracts.journal import CallKey, Kept
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.tools.outcome import ConnectionRequired
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 _LABEL = "connection:"
 

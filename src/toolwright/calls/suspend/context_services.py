@@ -8,12 +8,12 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolwright import jsonx
-from toolwright.calls.active_call import about, call_fields
+from toolwright.calls.active_call import ActiveCall, about, call_fields
 from toolwright.calls.authorise.authorise import Judge
-from toolwright.calls.authorise.authority import origin_of
+from toolwright.calls.authorise.authority import SPAWN_BACKGROUND, Origin
 from toolwright.calls.conclude import lose
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.redact import off_loop, publish, weight
@@ -22,16 +22,14 @@ from toolwright.calls.suspend.suspend import enter
 from toolwright.errors import ServiceError, StoreError, ToolwrightError
 from toolwright.events import CallEmitted, CallNote, CallOutput, CallProgress, CallStatus
 from toolwright.limited_children import ChildPool
-from toolwright.tools.call import ToolCall
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.schema import summarise
 from toolwright.tools.session_protocols import ModelRequest
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
@@ -69,6 +67,13 @@ def idempotency_key(session: str, scope: str, call_id: str) -> str:
 def make_context(run: ActiveCall) -> ToolContext:
     """The context of a call's current attempt."""
     return ToolContext(RunServices(run), **describe(run))
+
+
+def origin_of(run: ActiveCall, key: CallKey | None = None) -> Origin:
+    """The origin of what a running call starts. `key` is its identity, where that is known to the journal."""
+    assert run.tool is not None
+    source: CallSource = run.source if run.tool.definition.id == SPAWN_BACKGROUND else "tool"
+    return Origin(source, run.owner.policy, run.owner.context.authority, key)
 
 
 class RunServices:

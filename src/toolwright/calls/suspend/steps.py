@@ -8,12 +8,12 @@ import functools
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import call_fields, identity
+from toolwright.calls.active_call import ActiveCall, call_fields, identity
 from toolwright.calls.authorise.approvals import Question, put_question, why_not
 from toolwright.calls.conclude import lose
 from toolwright.calls.execute.failures import raised
@@ -38,9 +38,6 @@ from toolwright.large_json import (
 from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 MOST_CONTAINERS = 20_000
 """How many lists and objects the inputs or the result of a step may have: these are decoded on the event loop."""

@@ -6,17 +6,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from typing import TYPE_CHECKING
 
-from toolwright.calls.active_call import about, call_fields, identity
+from toolwright.calls.active_call import SUSPENDED, ActiveCall, about, call_fields, identity
 from toolwright.calls.conclude import cancelled, completion_result, end_now, lose
 from toolwright.calls.redact import publish
 from toolwright.events import CallWaiting
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
-
-if TYPE_CHECKING:
-    from toolwright.calls.execute.execute import ActiveCall
 
 log = logging.getLogger("toolwright.calls")
 
@@ -38,13 +34,16 @@ def park(run: ActiveCall, seconds: float | None) -> None:
     run.ran = run.key_taken = True
     deadline = None if seconds is None else now + seconds
     wait = Wait(WaitKey(enter(run), "completion"), now, deadline)
-    run.arguments = None  # They are not needed any more, and it may wait for long beside many others.
-    run.watch = run.env.effects.watch(wait, run.completed, functools.partial(say_waiting, run, "completion", ""))
+    run.arguments = None  # Nobody needs them any more, and it may wait for long beside many others.
+    run.phase = SUSPENDED
+    run.watch = run.env.effects.watch(
+        wait, functools.partial(complete, run), functools.partial(say_waiting, run, "completion", "")
+    )
 
 
 def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -> None:
-    """Publish that the call waits for something outside."""
-    run.owner.call_waits(run)
+    """Tell the world that the call waits for something outside."""
+    run.owner.call_waits(run, True)
     if what in _FOR_A_PERSON:
         log.info(
             "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
@@ -59,7 +58,7 @@ def say_waiting(run: ActiveCall, what: str, name: str, deadline: float | None) -
 def complete(run: ActiveCall, news: Resolution | Exception) -> None:
     """The call's completion has come, or cannot be waited for."""
     run.watch = None
-    run.owner.call_resumes(run)
+    run.owner.call_waits(run, False)
     if isinstance(news, Exception):
         lose(run, news)
         end_now(run, cancelled(run))
@@ -72,8 +71,10 @@ def step_out(run: ActiveCall, what: str, name: str, deadline: float | None) -> N
     """The tool's code waits for something outside: release the slots, and stop its time."""
     run.waits += 1
     if run.waits == 1 and run.slot is None:
-        run.plan.bucket.discard(run)
-        run.admission.pause(run)
+        if run.deadline is not None:
+            run.plan.bucket.discard(run.deadline)
+        if run.ticket is not None:
+            run.env.admission.pause(run.ticket)
     say_waiting(run, what, name, deadline)
 
 
@@ -83,13 +84,14 @@ async def step_in(run: ActiveCall) -> None:
     if run.stopping:
         return
     if run.waits == 0 and run.slot is None:
-        run.owner.call_resumes(run)
-        if run.state == "paused":
+        run.owner.call_waits(run, False)
+        if run.ticket is not None and run.ticket.state == "paused":
             run.slot = run.env.loop.create_future()
-            run.admission.rejoin(run)
+            run.env.admission.rejoin(run.ticket)
     if run.slot is not None:
         try:
             await asyncio.wait((run.slot,))
         except asyncio.CancelledError:
-            run.admission.stop_waiting_for_slots(run)
+            if run.ticket is not None:
+                run.env.admission.stop_waiting_for_slots(run.ticket)
             raise

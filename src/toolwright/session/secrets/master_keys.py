@@ -193,7 +193,7 @@ class MissingKeys:
     """No keys: for a store that is not a file, where no key can lie beside it. Secrets cannot be set without one."""
 
     def current(self) -> str:
-        """Part of `KeyProvider`.
+        """There is no current key.
 
         Raises:
             SecretsError: always, with the remedy.
@@ -210,7 +210,7 @@ class MissingKeys:
 def default_keys(store: Path | None, *, lasting: bool = False) -> KeyProvider:
     """The keys of a runtime that was told of none: the environment's, else a file beside the store.
 
-    Without a file, they end with the process; where what they seal is `lasting`, there are none then.
+    Without a file, they end with the process; for a store that is `lasting` there are none then.
     """
     if os.environ.get(VARIABLE, "").strip():
         return EnvironmentKeys()

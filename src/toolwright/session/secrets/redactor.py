@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from toolwright import jsonx
-from toolwright.calls.redact import AT_ONCE, AtOnce, Redactor
+from toolwright.calls.redact import AT_ONCE
+from toolwright.calls.redactor import AtOnce, Redactor
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.large_json import decode_text, encode_in_pieces
 from toolwright.log_fields import log_fields
@@ -62,7 +63,7 @@ class KnownSecrets:
         # Pairs with the name of a parameter, as calls gave them: the name of a secret of the session wins over it.
         self._arguments: set[Pair] = set()
         self._loading: asyncio.Future[None] | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         # Where the secrets of the session are stored; None in memory, where a key of fingerprints need not be stored.
         self._store = store
         self._searched: dict[tuple[Patterns, bytes], bytes | None] = {}
@@ -71,7 +72,7 @@ class KnownSecrets:
 
     async def learn(self, name: str, value: str) -> None:
         """From now on this value is redacted."""
-        async with self._turn:
+        async with self._lock:
             self._current[name] = value
             await self._compile([(name, value)])
 
@@ -81,7 +82,7 @@ class KnownSecrets:
         Raises:
             ServiceError: it would be too much to look for.
         """
-        async with self._turn:
+        async with self._lock:
             before = self._current.get(name)
             self._current[name] = value
             try:
@@ -180,7 +181,7 @@ class KnownSecrets:
     async def catch_up(self) -> None:
         if self._store is not None and not self.vault.keeps_fingerprints:
             await keep_fingerprints(self._store, self.vault)
-        async with self._turn:
+        async with self._lock:
             while self._given:
                 given, self._given = self._given, []
                 # At most the number that stays known, or a batch could give any number to be compiled.
@@ -239,7 +240,7 @@ class KnownSecrets:
 
     async def _load(self, store: SecretStore) -> None:
         rows = await store.all_secrets(self._session)
-        async with self._turn:
+        async with self._lock:
             new = await asyncio.to_thread(self._opened, [row for row in rows if row[0] not in self._current])
             self._current.update(new)
             await self._compile(new.items())

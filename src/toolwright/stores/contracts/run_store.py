@@ -146,7 +146,7 @@ class RunStore(Protocol):
 
         Raises:
             RunError: a limit is reached ("session_limit", "worker_limit"), an id is another's ("conflict"), or the
-                parent is over or to be cancelled ("over").
+                parent is finished or to be cancelled ("over").
         """
         ...
 

@@ -22,7 +22,7 @@ from toolwright.stores.sqlite.core.reader import Reader
 from toolwright.stores.sqlite.core.schema import bring_up_to_date, secret_of
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Sync, Writer
-from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 from toolwright.stores.sqlite.sessions.secrets import fingerprints_of
 from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 
@@ -46,14 +46,14 @@ class SqliteStore:
         self._secret = b""
         self.fingerprints: Sealed | None = None
         self._locks: list[OwnerLock] = []
-        self._turns = WriteTurns(place)
+        self._writer_queue = WriterQueue(place)
         try:
             place.require_one_name()
-            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._turns, crash_seams.commits)
+            self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._writer_queue, crash_seams.commits)
         except BaseException:
             self._let_go()
             raise
-        self._turns.settle()
+        self._writer_queue.settle()
         self.journal = SqliteJournalStore(self._writer, place, self.owner)
         self.waits = SqliteWaitStore(self._writer, self.owner, self._secret)
         reader = functools.partial(Reader, self.path, lambda connection: None, sync, vfs, place)
@@ -94,5 +94,5 @@ class SqliteStore:
         for lock in self._locks:
             lock.release()
         with contextlib.suppress(OSError):  # such as a directory that is not there
-            self._turns.close(last=not sweep(self._place))
+            self._writer_queue.close(last=not sweep(self._place))
         self._place.close()

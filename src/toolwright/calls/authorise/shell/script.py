@@ -1,4 +1,4 @@
-"""The commands and writes of a script, as far as they can be known. Owns `Script`, and reading one from its text.
+"""What a script would run and write, as far as it can be known. Owns `Script`, not reading its text.
 
 The text is read by the reader of this package. Text that is not understood is a doubt: a rule that denies or asks takes
 it for the worst, and a rule that allows does not apply.
@@ -6,13 +6,12 @@ it for the worst, and a rule that allows does not apply.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from toolwright.calls.authorise.shell import wrappers
 from toolwright.calls.authorise.shell.programs import BUILTINS
 from toolwright.calls.authorise.shell.reader import (
     Assign,
@@ -27,7 +26,6 @@ from toolwright.calls.authorise.shell.reader import (
     Tested,
     Text,
 )
-from toolwright.calls.authorise.shell.variables import assign
 from toolwright.calls.authorise.shell.words import UNKNOWN, Word, names, spelled
 
 MOST_BYTES = 64 * 1024
@@ -79,13 +77,25 @@ class Write(Struct, frozen=True):
     directories: int
 
 
+class Meaning(NamedTuple):
+    """What the commands and variables of a script mean: `read_script.py` brings them together."""
+
+    is_known: Callable[[str], bool]
+    """True when something is known of the program of a name."""
+    look_into: Callable[[Script, str, Sequence[Word], Sequence[Redirect], bool], None]
+    """Adds what a command runs and writes in turn; the last says that it stands in the script itself."""
+    assign: Callable[[Script, str, Word], None]
+    """Notes what setting a variable means."""
+
+
 class Script:
     """Everything that a script may do.
 
     `doubts` are the parts of it that cannot be known, and `write_doubts` the further ones about its writes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning = meaning
         self.commands: list[Command] = []
         self.writes: list[Write] = []
         self.directories: list[Word] = []
@@ -175,12 +185,12 @@ class Script:
         if len(words) > 1 and "{" in words[0].spelled and words[0].spelled == words[1].spelled:
             # Nobody needs a name and its first argument in one word.
             self.doubt(f"{words[0].shown} is a command and more")
-        stranger = name is not None and not wrappers.is_known(name)
+        stranger = name is not None and not self._meaning.is_known(name)
         self.commands.append(Command(name, tuple(words), stranger))
         if name is not None:
             self._nesting += 1
             before = len(self.directories)
-            wrappers.look_into(self, name, words, fed, outermost=outermost)
+            self._meaning.look_into(self, name, words, fed, outermost)
             self.wanders |= repeats and len(self.directories) > before
             self._nesting -= 1
 
@@ -191,7 +201,7 @@ class Script:
     def assign(self, name: str, value: Word) -> None:
         """Note that a variable is set."""
         self.steps.take(2)
-        assign(self, name, value)
+        self._meaning.assign(self, name, value)
         self.values.setdefault(name, []).append(value)
         if len(self.values[name]) > 200:
             self.values[name] = [UNKNOWN]
@@ -296,12 +306,3 @@ class Script:
             self.directories.append(UNKNOWN)
         if name in _NUMERIC or name in BUILTINS:
             self.doubt(f"the function {name!r} has the name of a command that is looked into")
-
-
-@functools.lru_cache(maxsize=64)
-def read_script(text: str) -> Script:
-    """The commands and writes of a text. Rules that look at the same call share it."""
-    script = Script()
-    script.read(text)
-    script.finish()
-    return script

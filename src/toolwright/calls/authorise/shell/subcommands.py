@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from toolwright.calls.authorise.shell.options import SORT, SPLIT, Options
+from toolwright.calls.authorise.shell.script import Script
 from toolwright.calls.authorise.shell.variables import read_text
 from toolwright.calls.authorise.shell.words import UNKNOWN, Word, literal, names
-
-if TYPE_CHECKING:
-    from toolwright.calls.authorise.shell.script import Script
 
 _SUBCOMMANDS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("uv", "poetry", "pipenv", "pdm", "rye", "hatch", "pixi", "conda", "mamba", "pipx"), ("run", 0)),

@@ -6,12 +6,9 @@ A path on which a program looks for its libraries is not among them: such a prog
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from toolwright.calls.authorise.shell.script import Script
 from toolwright.calls.authorise.shell.words import UNKNOWN, Word, names
-
-if TYPE_CHECKING:
-    from toolwright.calls.authorise.shell.script import Script
 
 DECIDING = names(
     "BASH_ENV ENV PROMPT_COMMAND PROMPT_DIRTRIM PS0 PS1 PS2 PS3 PS4 SHELLOPTS BASHOPTS BASH_ALIASES BASH_CMDS"

@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from toolwright.calls.authorise.shell.options import AWK, SED, SHELL, TAR, WRAPPERS, Options
 from toolwright.calls.authorise.shell.programs import BUILTINS, INTERPRETERS, LOADERS, OPAQUE, READERS, SHELLS, TALKERS
 from toolwright.calls.authorise.shell.reader import Redirect
+from toolwright.calls.authorise.shell.script import Script
 from toolwright.calls.authorise.shell.sed_and_awk import read_awk, read_sed
 from toolwright.calls.authorise.shell.subcommands import RUNNERS, look_into_runner
 from toolwright.calls.authorise.shell.variables import read_text
 from toolwright.calls.authorise.shell.words import ANYTHING, NUMBER, UNKNOWN, Hole, Word, after, literal, names
 from toolwright.calls.authorise.shell.written_paths import WRITERS, note_writes
-
-if TYPE_CHECKING:
-    from toolwright.calls.authorise.shell.script import Script
 
 _EXEC = names("-exec -execdir -ok -okdir")
 _FIND_ALONE = names(
@@ -63,7 +60,7 @@ def is_known(name: str) -> bool:
 
 
 def look_into(
-    script: Script, name: str, words: Sequence[Word], fed: Sequence[Redirect], *, outermost: bool = False
+    script: Script, name: str, words: Sequence[Word], fed: Sequence[Redirect], outermost: bool = False
 ) -> None:
     """Add the commands and writes of a command."""
     if SHELLS.fullmatch(name):

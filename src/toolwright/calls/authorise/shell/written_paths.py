@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from toolwright.calls.authorise.shell.options import WRAPPERS, Given, Options
 from toolwright.calls.authorise.shell.programs import BUILTINS, INTERPRETERS, READERS, SHELLS
+from toolwright.calls.authorise.shell.script import Script
 from toolwright.calls.authorise.shell.subcommands import GIT_CHANGES
 from toolwright.calls.authorise.shell.words import Word, after, literal, names
-
-if TYPE_CHECKING:
-    from toolwright.calls.authorise.shell.script import Script
 
 _COPY = Options(
     "abdfiHlLnPpRrsTuvxZ",

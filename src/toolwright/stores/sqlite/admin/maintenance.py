@@ -17,12 +17,12 @@ import apsw
 from toolwright.errors import ToolwrightError
 from toolwright.stores.contracts.inspection import Pruned, Stats
 from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.sqlite.admin.pruning import PARTS, Turn, prune_calls, prune_occurrences, prune_runs
+from toolwright.stores.sqlite.admin.pruning import PARTS, InQueue, prune_calls, prune_occurrences, prune_runs
 from toolwright.stores.sqlite.background.schedules import prune_firings
 from toolwright.stores.sqlite.calls.intent_bundles import UNREADABLE
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.owners import dead_among
-from toolwright.stores.sqlite.core.side_connection import VisitorTurns, visit, visit_place
+from toolwright.stores.sqlite.core.side_connection import VisitorQueue, visit, visit_place
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.store import SqliteStore
 
@@ -129,13 +129,13 @@ async def prune(
         raise ToolwrightError(f"The instant to prune before is {before!r}; use seconds since 1970")
 
     def work(connection: apsw.Connection, place: StorePlace) -> Pruned:
-        turns = VisitorTurns(place)
+        queue = VisitorQueue(place)
         try:
-            return pruned(connection, nullcontext if dry_run else turns.turn)
+            return pruned(connection, nullcontext if dry_run else queue.in_front)
         finally:
-            turns.close()
+            queue.close()
 
-    def pruned(connection: apsw.Connection, turn: Turn) -> Pruned:
+    def pruned(connection: apsw.Connection, in_front: InQueue) -> Pruned:
         size = _size(Path(path))
         counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "processes", "firings"), 0)
         if before is not None:
@@ -144,21 +144,21 @@ async def prune(
             groups: list[Any] = connection.execute(query).fetchall()
             for session, scope in groups:
                 if sessions is None or session in sessions:
-                    prune_calls(connection, session, scope, before, counts, dry_run, turn)
+                    prune_calls(connection, session, scope, before, counts, dry_run, in_front)
             if sessions is None:  # an occurrence belongs to no session
-                with turn():
+                with in_front():
                     counts["occurrences"] = prune_occurrences(connection, before, dry_run)
             only = None if sessions is None else json.dumps(list(sessions))
             more = True
             while more:
-                with turn():
+                with in_front():
                     more = prune_runs(connection, only, before, counts, dry_run)
-            with turn():
+            with in_front():
                 counts["firings"] = prune_firings(connection, before, sessions, dry_run)
         if dry_run:
             return Pruned(**counts)
         if vacuum:
-            with turn():
+            with in_front():
                 connection.execute("VACUUM")
         if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"] or counts["firings"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -14,7 +14,7 @@ from toolwright.stores.sqlite.background.runs import PENDING
 from toolwright.stores.sqlite.calls.intent_bundles import untie
 from toolwright.stores.sqlite.core.codec import KEY, one
 
-Turn = Callable[[], AbstractContextManager[None]]
+InQueue = Callable[[], AbstractContextManager[None]]
 CHUNK = 2_000
 """How many calls are pruned in one transaction: others may write in between."""
 PARTS = ("effects", "waits", "signals")
@@ -28,7 +28,7 @@ def prune_calls(
     before: float,
     counts: dict[str, int],
     dry_run: bool,
-    turn: Turn,
+    in_front: InQueue,
 ) -> None:
     """Prune the calls of a session and scope that finished before an instant, and add to the counts.
 
@@ -36,7 +36,7 @@ def prune_calls(
     """
     last: str | None = ""
     while last is not None:
-        with turn():
+        with in_front():
             connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
             if not dry_run:
                 untie(connection, session, scope)  # or removed calls would be there again as begun

@@ -15,7 +15,7 @@ from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.schema import VERSION, require_ours
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import BUSY, STALL
-from toolwright.stores.sqlite.core.writer_queue import ENDING, WriteTurns
+from toolwright.stores.sqlite.core.writer_queue import ENDING, WriterQueue
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ async def visit_place(path: str | Path, work: Callable[[apsw.Connection, StorePl
     return await asyncio.to_thread(_visit, path, work, writes, False)
 
 
-class VisitorTurns:
+class VisitorQueue:
     """The queue places of a visitor that writes: each of its transactions waits until the writers before it have
     written.
 
@@ -51,25 +51,25 @@ class VisitorTurns:
 
     def __init__(self, place: StorePlace) -> None:
         there = place.path.with_name(place.path.name + ENDING).exists()
-        self._turns = WriteTurns(place) if there else None
+        self._writer_queue = WriterQueue(place) if there else None
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def in_front(self) -> Iterator[None]:
         """Wait until the writers before this one are done, and leave the queue at the end of the block."""
-        if self._turns is None:
+        if self._writer_queue is None:
             yield
             return
-        while not self._turns.take(STALL) and self._turns.has_moved():
+        while not self._writer_queue.take(STALL) and self._writer_queue.has_moved():
             pass  # When the queue does not move, a program in it is stopped, and SQLite decides who writes.
         try:
             yield
         finally:
-            self._turns.give_back()
+            self._writer_queue.give_back()
 
     def close(self) -> None:
         """Take part no longer."""
-        if self._turns is not None:
-            self._turns.close(last=False)
+        if self._writer_queue is not None:
+            self._writer_queue.close(last=False)
 
 
 def _visit(given: str | Path, work: Callable[[apsw.Connection, StorePlace], T], writes: bool, older: bool) -> T:

@@ -27,7 +27,7 @@ from toolwright.errors import StoreError, ToolwrightError
 from toolwright.private_files import make_if_missing, tighten
 from toolwright.stores.sqlite.core.faults import reason, store_error
 from toolwright.stores.sqlite.core.store_file import StorePlace
-from toolwright.stores.sqlite.core.writer_queue import WriteTurns
+from toolwright.stores.sqlite.core.writer_queue import WriterQueue
 
 T = TypeVar("T")
 LONGEST_BURST = 0.025
@@ -89,13 +89,13 @@ class Writer:
         sync: Sync,
         vfs: str | None = None,
         place: StorePlace | None = None,
-        turns: WriteTurns | None = None,
+        writer_queue: WriterQueue | None = None,
         seam: CommitSeam | None = None,
     ) -> None:
         self._path = path
         self._seam = seam
         self._place = place
-        self._turns = turns
+        self._writer_queue = writer_queue
         self._stall = STALL
         self._log_pages = 0
         self._checkpoint_at = CHECKPOINT
@@ -181,7 +181,7 @@ class Writer:
             try:
                 connection.set_busy_timeout(BUSY)
                 connection.execute(f"PRAGMA synchronous = {sync}")
-                in_turn = self._begin_writing(connection)
+                in_front = self._begin_writing(connection)
                 try:
                     prepare(connection)
                     connection.execute("COMMIT")
@@ -190,7 +190,7 @@ class Writer:
                         self._tighten()
                     self._become_wal(connection)
                 finally:
-                    self._end_turn(in_turn)
+                    self._leave_queue(in_front)
                 if self._place is not None:
                     connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}").fetchall()
                     connection.execute("SELECT 1 FROM sqlite_schema").fetchall()  # makes the log, if there is none
@@ -215,12 +215,12 @@ class Writer:
             StoreError: others wrote all the time.
             apsw.BusyError: another program holds the file.
         """
-        if self._turns is None:
+        if self._writer_queue is None:
             connection.execute("BEGIN IMMEDIATE")
             return False
         began = time.monotonic()
-        while not self._turns.take(self._stall):
-            if not self._turns.has_moved() and _begin_now(connection):
+        while not self._writer_queue.take(self._stall):
+            if not self._writer_queue.has_moved() and _begin_now(connection):
                 self._stall = STALL / 20  # Nor will the queue move soon.
                 return False
             waited = time.monotonic() - began
@@ -233,13 +233,13 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except BaseException:
-            self._end_turn(True)
+            self._leave_queue(True)
             raise
         return True
 
-    def _end_turn(self, in_turn: bool) -> None:
-        if in_turn and self._turns is not None:
-            self._turns.give_back()
+    def _leave_queue(self, in_front: bool) -> None:
+        if in_front and self._writer_queue is not None:
+            self._writer_queue.give_back()
 
     def _note_log(self, connection: apsw.Connection, database: str, pages: int) -> int:
         """SQLite reports after a commit how many pages are in the log; then it does not move them itself."""
@@ -305,7 +305,7 @@ class Writer:
     def _commit(self, jobs: list[_Job]) -> None:
         """Do jobs in one transaction, and where that fails, each alone."""
         connection = self._connection
-        begun = in_turn = False
+        begun = in_front = False
         writes = any(job.writes for job in jobs)
         synced = self._sync == "full" and any(job.synced for job in jobs if job.writes)
         began = time.monotonic()
@@ -314,7 +314,7 @@ class Writer:
                 connection.execute(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
                 self._synced = synced
             if writes:
-                in_turn = self._begin_writing(connection)
+                in_front = self._begin_writing(connection)
             else:
                 connection.execute("BEGIN")
             if self._place is not None:
@@ -326,7 +326,7 @@ class Writer:
         except Exception as error:
             with contextlib.suppress(apsw.Error):
                 connection.execute("ROLLBACK")
-            self._end_turn(in_turn)
+            self._leave_queue(in_front)
             if begun and len(jobs) > 1:
                 # One of them is at fault: the others must not suffer for it.
                 for job in jobs:
@@ -340,7 +340,7 @@ class Writer:
             self._deliver(jobs, results)
             if self._log_pages >= self._checkpoint_at:
                 self._bound_log()
-            self._end_turn(in_turn)
+            self._leave_queue(in_front)
 
     def _explained(self, error: Exception, waited: float) -> Exception:
         if isinstance(error, ToolwrightError):

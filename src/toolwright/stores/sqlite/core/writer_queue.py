@@ -40,7 +40,7 @@ _PRESENT = 1 << 62
 _ASK_PRESENT = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PRESENT, 1, 0)
 
 
-class WriteTurns:
+class WriterQueue:
     """The place of one writer in the queue. `take` and `give_back` are called by its thread alone.
 
     Waiting for the lock of a file cannot be given up, so a second thread waits where there is a program in front. It
@@ -80,7 +80,7 @@ class WriteTurns:
             self._ticket = ticket
             # The locks below are released together with the ticket's own.
             if self._lock(fcntl.F_RDLCK, 0, ticket):
-                self._show_turn()
+                self._show_first()
                 return True
             self._queue(ticket)
         came = self._came.wait(seconds)
@@ -88,7 +88,7 @@ class WriteTurns:
             with self._mutex:
                 came = self._wanted = self._came.is_set()  # It may have come just now.
         if came:
-            self._show_turn()
+            self._show_first()
         return came
 
     def has_moved(self) -> bool:
@@ -129,7 +129,7 @@ class WriteTurns:
 
     def drop(self) -> None:
         """Close the file. A fork shares the locks of its parent, and would hold them when that ends."""
-        _open_turns.discard(self)
+        _open_queues.discard(self)
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -147,7 +147,7 @@ class WriteTurns:
             self._works = False
             self.drop()
             return False
-        _open_turns.add(self)
+        _open_queues.add(self)
         self._lock(fcntl.F_RDLCK, _PRESENT, 1)
         return True
 
@@ -202,7 +202,7 @@ class WriteTurns:
             self._works = False
         return True
 
-    def _show_turn(self) -> None:
+    def _show_first(self) -> None:
         """Show the waiting programs which ticket is first."""
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, _COUNTER.pack(self._ticket), _COUNTER.size)
@@ -212,7 +212,7 @@ class WriteTurns:
             self._queued = self._wanted = True
             self._came.clear()
         if self._waiter is None:
-            self._waiter = threading.Thread(target=self._wait, name="toolwright-turns", daemon=True)
+            self._waiter = threading.Thread(target=self._wait, name="toolwright-writer-queue", daemon=True)
             self._waiter.start()
         self._asked.put(ticket)
 
@@ -233,12 +233,12 @@ class WriteTurns:
                     self.drop()
 
 
-_open_turns: weakref.WeakSet[WriteTurns] = weakref.WeakSet()
+_open_queues: weakref.WeakSet[WriterQueue] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for turns in list(_open_turns):
-        turns.drop()
+    for waiting in list(_open_queues):
+        waiting.drop()
 
 
 os.register_at_fork(after_in_child=_forked)
