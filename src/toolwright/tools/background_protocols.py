@@ -86,7 +86,7 @@ class RunClient(Protocol):
     def status(self) -> str: ...
 
     @property
-    def process(self) -> object:
+    def process(self) -> Any:
         """All that is known of the run, when it was last looked at."""
         ...
 
@@ -95,7 +95,7 @@ class RunClient(Protocol):
         """Its outcome, once it is known."""
         ...
 
-    async def refresh(self) -> object:
+    async def refresh(self) -> Any:
         """Look at it now."""
         ...
 
@@ -223,7 +223,7 @@ class ScheduleClient(Protocol):
     @property
     def next_at(self) -> float | None: ...
 
-    async def refresh(self) -> object:
+    async def refresh(self) -> Any:
         """Look at it now, and return all that is known of it."""
         ...
 
