@@ -212,7 +212,7 @@ async def test_a_key_of_one_kind_does_not_serve_for_another(place, open_runtime)
             assert refused.value.why == "kind"
         await runtime.resolve(keys["done"])
         await batch
-        with pytest.raises(KeyRefused, match="is over") as refused:
+        with pytest.raises(KeyRefused, match="is finished") as refused:
             await runtime.resolve(keys["door"])
     assert refused.value.why == "over"
 
@@ -507,7 +507,7 @@ async def test_a_pending_call_is_cancelled_with_its_batch(place, open_runtime):
         batch.cancel("enough")
         (outcome,) = await batch
         assert (outcome.status, outcome.may_have_run) == ("cancelled", True)
-        with pytest.raises(KeyRefused, match="is over"):
+        with pytest.raises(KeyRefused, match="is finished"):
             await runtime.resolve(desk.keys["LH1"], "late")
 
 
