@@ -58,7 +58,7 @@ def test_a_hint_is_true_or_false(hint: str, value: Any):
         ({"on_crash": "retry"}, "Tool 'copy' has on_crash 'retry'; use rerun, fail, ask or a probe function"),
         ({"screen": "url"}, "Tool 'copy' has screen='url'; use a function of the arguments' JSON"),
         ({"timeout": "10"}, "Tool 'copy' has timeout '10'; use a number of seconds above 0"),
-        ({"timeout": 0}, "Tool 'copy' has timeout 0; use a number of seconds above 0"),
+        ({"timeout": 0}, "Tool 'copy' has timeout 0; use a number of seconds above 0, or NO_TIMEOUT"),
         ({"timeout": -1.5}, "Tool 'copy' has timeout -1.5; use a number of seconds above 0"),
         ({"timeout": True}, "Tool 'copy' has timeout True; use a number of seconds above 0"),
         ({"timeout": float("nan")}, "Tool 'copy' has timeout nan; use a number of seconds above 0"),
