@@ -1,10 +1,12 @@
-"""What many tests lean on. Owns bounded waiting; does not own fixtures."""
+"""What many tests lean on. Owns bounded waiting, and exceptions that are hard to report; does not own fixtures."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+
+from toolwright import ToolError
 
 
 @asynccontextmanager
@@ -18,3 +20,19 @@ async def fail_after(seconds: float) -> AsyncIterator[None]:
         if limit.expired():
             pytest.fail(f"Still waiting after {seconds} s.")
         raise
+
+
+class Unspeakable(Exception):
+    """Has no text: asking for it raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("nothing to say")
+
+    __repr__ = __str__
+
+
+class HalfMade(ToolError):
+    """Has no failure: its base was never initialised."""
+
+    def __init__(self) -> None:
+        pass

@@ -73,6 +73,11 @@ class Deadlines:
             bucket = self._buckets[seconds] = DeadlineBucket(self._clock, seconds)
         return bucket
 
+    @property
+    def pending(self) -> int:
+        """How many deadlines are set."""
+        return sum(map(len, self._buckets.values()))
+
     def close(self) -> None:
         """Cancel every timer; none of them fires."""
         for bucket in self._buckets.values():
@@ -106,6 +111,9 @@ class DeadlineBucket:
     def discard(self, item: Expiring) -> None:
         """Forget the deadline of `item`, if it still has one here."""
         self._due.pop(item, None)
+
+    def __len__(self) -> int:
+        return len(self._due)
 
     def _fire(self) -> None:
         self._timer = None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator
 
 from tests.calls.running import run, run_one
+from tests.support import HalfMade, Unspeakable
 from toolwright import (
     Answer,
     Arguments,
@@ -337,16 +338,6 @@ async def test_a_before_hook_that_breaks_fails_its_call_and_no_other(open_sessio
     assert "hunter2" in first.failure.detail
     assert "hunter2" in caplog.text
     assert (second.value, ran) == (2, [2])
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
-class HalfMade(ToolError):
-    def __init__(self) -> None:
-        pass
 
 
 class Unprintable:

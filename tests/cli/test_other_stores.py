@@ -16,7 +16,7 @@ DB = ("--db", "shelf://one")
 
 @pytest.fixture(autouse=True)
 def shelves(monkeypatch: pytest.MonkeyPatch) -> ShelfScheme:
-    monkeypatch.setattr(registry, "_schemes", dict(registry._schemes))
+    monkeypatch.setattr(registry, "schemes", dict(registry.schemes))
     scheme = ShelfScheme()
     register_scheme("shelf", scheme)
     return scheme

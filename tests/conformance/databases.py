@@ -14,6 +14,7 @@ from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing.conformance import InMemory
 from toolwright.testing.conformance.background import CASE_CLOCK
+from toolwright.testing.sqlite_store import drop_locks
 
 
 class InFile:
@@ -30,8 +31,7 @@ class InFile:
 
     async def kill(self, store: Store) -> None:
         assert isinstance(store, SqliteStore)
-        for lock in store._locks:
-            lock.drop()  # what the operating system does when a process ends
+        drop_locks(store)
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self._opened))

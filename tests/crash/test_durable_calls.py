@@ -228,20 +228,23 @@ async def main():
 @pytest.mark.promise("EFF-07")
 async def test_a_step_that_can_not_be_recorded_is_no_outcome(crashes):
     program = """
+from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.sqlite_store import run_on_connection
+
 @tool(idempotent=True)
 async def work(ctx: ToolContext) -> str:
     note("work")
     if full:
-        writer = runtime._parts.storage.store._writer
-        await writer.do(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
+        await run_on_connection(opened, lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())
     try:
         return await ctx.step("act", lambda: "x" * 200_000)
     except Exception as error:
         return f"swallowed {error}"
 
 async def main():
-    global runtime
-    async with Runtime.open(store, tools=[work]) as runtime:
+    global opened
+    opened = SqliteStore(store)
+    async with Runtime.open(opened, tools=[work]) as runtime:
         call = ToolCall(id="c1", name="work", arguments={})
         try:
             (outcome,) = await runtime.session("s").run_batch([call])

@@ -13,6 +13,7 @@ from toolwright import Policy, Runtime, RuntimeClosed, StoreError, ToolCall, Too
 from toolwright.effects.memory import MemoryStore
 from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing import slots_in_use
 
 
 @pytest.mark.promise("EFF-05")
@@ -66,7 +67,7 @@ async def test_a_cut_off_call_that_is_cancelled_before_it_runs_again_keeps_what_
         second = await open_runtime(file, work, block)
         session = second.session("s")
         blocking = session.start_batch([ToolCall(id="c0", name="block", arguments={})])
-        await until(lambda: session._core.limit.in_use)
+        await until(lambda: slots_in_use(session))
         batch = session.start_batch(calls)
         await until(lambda: batch.runs[0].recovered == "rerun")
         batch.cancel()

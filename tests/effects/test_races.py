@@ -12,6 +12,7 @@ import pytest
 from tests.effects.watching import waiting
 from tests.support import fail_after
 from toolwright import KeyRefused, Pending, Policy, Runtime, ToolCall, ToolContext, jsonx, tool
+from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
 
 CALLS = 100
@@ -135,7 +136,8 @@ async def test_of_a_thousand_decisions_made_at_once_each_has_one_winner_and_all_
 
     policy = Policy(approval_timeout=60, on_loop="ignore", grace=1)
     options = {"clock": clock, "policy": policy, "sync": "normal"}
-    runtimes = [await open_runtime(file, gated, pending, **options) for _ in range(2)]
+    store = SqliteStore(file, clock=clock)
+    runtimes = [await open_runtime(place, gated, pending, **options) for place in (store, file)]
     race = Race(runtimes, clock, chance)
 
     async def approval_key(number: int) -> str:
@@ -157,7 +159,7 @@ async def test_of_a_thousand_decisions_made_at_once_each_has_one_winner_and_all_
                     winner = race.judge(number, outcome)
                     won[name, winner] += 1
                     assert ran[number] == (1 if name == "pending" else outcome.ok), (outcome, winner)
-        remembered = await runtimes[0]._parts.shared.effects.waits.remembered("s")
+        remembered = await store.waits.remembered("s")
     kept = {jsonx.decode(one.pattern)["n"]: {one.effect} for one in remembered}
     assert kept == race.lasting
     assert len(remembered) == len(kept) > 0

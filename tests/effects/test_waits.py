@@ -10,7 +10,7 @@ from tests.support import fail_after
 from toolwright import KeyRefused, Pending, Runtime, ToolCall, ToolContext, ToolError, ToolwrightError, tool
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import StoreError
-from toolwright.testing import FakeClock
+from toolwright.testing import FakeClock, is_idle, slots_in_use
 
 
 class Desk:
@@ -323,8 +323,8 @@ async def test_pendings_wait_side_by_side_and_hold_no_slot(place, open_runtime):
         batch = session.start_batch([call(flight) for flight in flights], max_concurrency=1)
         for _ in flights:
             await waiting(events)
-        assert session._core.limit.in_use == 0
-        assert session._core.environment.admission.idle
+        assert slots_in_use(session) == 0
+        assert is_idle(session)
         for flight in reversed(flights):
             await runtime.resolve(desk.keys[flight], flight)
         outcomes = await batch

@@ -65,12 +65,12 @@ def long_answer(request: Any, link: Any) -> str:
 
 def lie(request: Any, link: Any) -> None:
     """Announce more than would ever be sent."""
-    link._socket.sendall((2**32 - 1).to_bytes(4, "big"))
+    link.socket.sendall((2**32 - 1).to_bytes(4, "big"))
     time.sleep(60)
 
 
 def no_message(request: Any, link: Any) -> None:
-    link._socket.sendall((4).to_bytes(4, "big") + b"\xc1\xc1\xc1\xc1")
+    link.socket.sendall((4).to_bytes(4, "big") + b"\xc1\xc1\xc1\xc1")
     time.sleep(60)
 
 

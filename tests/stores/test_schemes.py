@@ -27,7 +27,7 @@ from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 
 @pytest.fixture
 def shelves(monkeypatch: pytest.MonkeyPatch) -> ShelfScheme:
-    monkeypatch.setattr(registry, "_schemes", dict(registry._schemes))
+    monkeypatch.setattr(registry, "schemes", dict(registry.schemes))
     scheme = ShelfScheme()
     register_scheme("shelf", scheme)
     return scheme
@@ -113,7 +113,7 @@ def broken(): ...
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that offers two schemes."""
-    monkeypatch.setattr(registry, "_schemes", dict(registry._schemes))
+    monkeypatch.setattr(registry, "schemes", dict(registry.schemes))
     (tmp_path / "shelf_package.py").write_text(ENTRY)
     metadata = tmp_path / "shelf_package-1.0.dist-info"
     metadata.mkdir()

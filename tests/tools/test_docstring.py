@@ -1,21 +1,16 @@
 """Docstrings: what a model reads of them, and that none does harm."""
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from tests.tools.signatures import schema_of
 from toolwright.tools.signature import (
     read_signature,
 )
-
-
-def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    return read_signature(function, name="it").input_schema
-
 
 GOOGLE = """Find people.
 

@@ -3,7 +3,6 @@
 import asyncio
 import enum
 import functools
-import json
 import threading
 from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from tests.tools.signatures import arguments_of, problems_of, schema_of
 from toolwright.errors import InvalidArguments, ToolDefinitionError
 from toolwright.tools.context import ToolContext
 from toolwright.tools.signature import (
@@ -24,21 +24,6 @@ from toolwright.tools.signature import (
     read_signature,
     type_schema,
 )
-from toolwright.tools.validation_messages import ArgumentProblem
-
-
-def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    return read_signature(function, name="it").input_schema
-
-
-def arguments_of(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
-    return read_signature(function, name="it").validate(json.dumps(arguments).encode())
-
-
-def problems_of(function: Callable[..., Any], **arguments: Any) -> list[ArgumentProblem]:
-    with pytest.raises(InvalidArguments) as caught:
-        arguments_of(function, **arguments)
-    return caught.value.problems
 
 
 def refusal_of(function: Callable[..., Any]) -> str:

@@ -2,7 +2,6 @@
 
 import enum
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -12,22 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
+from tests.tools.signatures import arguments_of, problems_of
 from toolwright.errors import InvalidArguments
 from toolwright.tools.schema import compile_schema
 from toolwright.tools.signature import (
     read_signature,
 )
 from toolwright.tools.validation_messages import ArgumentProblem, preview, summarise
-
-
-def arguments_of(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
-    return read_signature(function, name="it").validate(json.dumps(arguments).encode())
-
-
-def problems_of(function: Callable[..., Any], **arguments: Any) -> list[ArgumentProblem]:
-    with pytest.raises(InvalidArguments) as caught:
-        arguments_of(function, **arguments)
-    return caught.value.problems
 
 
 @pytest.mark.promise("RUN-03")

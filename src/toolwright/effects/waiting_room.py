@@ -269,6 +269,10 @@ class WaitingRoom:
 
         task.add_done_callback(done)
 
+    def open_waits(self) -> list[object]:
+        """The keys that somebody in this process waits for, and the tasks that wait for the store."""
+        return [*self._watchers, *self._listeners, *self._tasks]
+
     async def close(self) -> None:
         """Stop waiting. The waits stay open in the store."""
         self._closed = True

@@ -29,7 +29,7 @@ class Link:
     def __init__(self, end: socket.socket, most_bytes: int) -> None:
         from msgspec import msgpack
 
-        self._socket = end
+        self.socket = end
         self._most = most_bytes
         self._encode = msgpack.Encoder().encode
         self._decode = msgpack.Decoder().decode
@@ -44,7 +44,7 @@ class Link:
         data = bytearray(size)
         view, at = memoryview(data), 0
         while at < size:
-            count = self._socket.recv_into(view[at:])
+            count = self.socket.recv_into(view[at:])
             if not count:
                 os._exit(0)
             at += count
@@ -64,7 +64,7 @@ class Link:
             self._held += HEADER.pack(len(data)) + data
             if not hold:
                 data, self._held = self._held, b""
-                self._socket.sendall(data)
+                self.socket.sendall(data)
 
 
 def main() -> None:

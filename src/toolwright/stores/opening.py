@@ -26,7 +26,7 @@ MEMORY = ":memory:"
 """The location of a runtime that holds everything in memory: there is no store then."""
 
 
-_schemes: dict[str, StoreScheme] = {}
+schemes: dict[str, StoreScheme] = {}
 
 
 def register_scheme(name: str, scheme: StoreScheme) -> None:
@@ -39,7 +39,7 @@ def register_scheme(name: str, scheme: StoreScheme) -> None:
         raise StoreError(f"The scheme {name!r:.100} is not usable; use letters, digits, and any of + . -")
     if not callable(getattr(scheme, "open", None)) or not callable(getattr(scheme, "inspect", None)):
         raise StoreError(f"The scheme {name!r} is a {type(scheme).__name__}; give it the methods open and inspect")
-    _schemes[name.lower()] = scheme
+    schemes[name.lower()] = scheme
 
 
 async def open_store(
@@ -75,9 +75,9 @@ def _find(location: object) -> tuple[StoreScheme, str]:
     if text == MEMORY:
         raise StoreError("A store in memory is its runtime's alone; use the path of a file, or a URL")
     name = text.partition("://")[0].lower() if is_url(text) else "sqlite"
-    scheme = _schemes.get(name) or _load(name)
+    scheme = schemes.get(name) or _load(name)
     if scheme is None:
-        known = sorted({"sqlite", *_schemes, *(each.name for each in _offered())})
+        known = sorted({"sqlite", *schemes, *(each.name for each in _offered())})
         raise StoreError(
             f"The store {_without_password(text)!r} has the scheme {name!r}, which is not known "
             f"(known: {', '.join(known)}); use a path, or sqlite:///path, or install the package that offers it"
@@ -90,7 +90,7 @@ def _load(name: str) -> StoreScheme | None:
         from toolwright.stores.sqlite.scheme import SqliteScheme
 
         register_scheme(name, SqliteScheme())
-        return _schemes[name]
+        return schemes[name]
     for each in _offered():
         if each.name.lower() == name:
             try:
@@ -101,7 +101,7 @@ def _load(name: str) -> StoreScheme | None:
                     f"The scheme {name!r} of {each.value!r} cannot be loaded ({type(error).__name__}: {error}); "
                     "check that package"
                 ) from error
-            return _schemes[name]
+            return schemes[name]
     return None
 
 

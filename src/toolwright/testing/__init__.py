@@ -5,6 +5,7 @@ from toolwright.testing.crash import CrashKit, StoredCall
 from toolwright.testing.failing_tool import failing_tool
 from toolwright.testing.fake_context import Emitted, FakeContext, Output, Progress, Recorded
 from toolwright.testing.inside_program import crash_point, die, hear, note, say
+from toolwright.testing.leftovers import is_idle, left_over, slots_in_use
 from toolwright.testing.programs import Ended, Running, Zygote
 
 __all__ = [
@@ -23,6 +24,9 @@ __all__ = [
     "die",
     "failing_tool",
     "hear",
+    "is_idle",
+    "left_over",
     "note",
     "say",
+    "slots_in_use",
 ]

@@ -9,7 +9,7 @@ from pydantic import Field
 from tests.effects.watching import waiting
 from tests.support import fail_after
 from toolwright import KeyRefused, Policy, Rule, Runtime, ToolCall, ToolwrightError, tool
-from toolwright.testing import FakeClock
+from toolwright.testing import FakeClock, slots_in_use
 
 
 class Shell:
@@ -74,7 +74,7 @@ async def test_siblings_that_need_no_approval_do_not_wait(place, open_runtime):
             if event.kind == "call.finished":
                 assert event.call_id == "c2"
                 break
-        assert session._core.limit.in_use == 0
+        assert slots_in_use(session) == 0
         approval = await asked(runtime, asking)
         await runtime.deny(approval.key, reason="not on my machine")
         denied, listed = await batch

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.calls.authorise.scripts import CLASSES, FORBIDDEN, HARMLESS, SPELLINGS, STARTING, USUAL, WRITING
+from tests.calls.authorise.shell_spellings import quoted
 from tests.calls.running import run_one
 from toolwright import Policy, PolicyError, Rule, Tool, ToolDefinitionError
 from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns
@@ -346,10 +347,6 @@ def test_a_script_of_two_hundred_lines_with_long_texts_in_it_is_read():
     text = ["cat > notes <<'END'", *("line of a text, $(rm x)" for _ in range(2_000)), "END"]
     script = "\n".join([*text, *('grep -n "$x" src/a.py | sort > out.txt' for _ in range(200))])
     assert not ScriptPatterns(["rm"], ["/etc/*"]).perhaps(read_script(script), WORKSPACE)
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 LAYERS = [

@@ -9,21 +9,12 @@ from typing import Any
 import pytest
 
 from tests.calls.execute.watching import ended, finished, of_call, record, take_all
-from tests.support import fail_after
+from tests.support import Unspeakable, fail_after
 from toolwright import Policy, ToolCall, tool
 
 
 class Abort(BaseException):
     """Not an `Exception`, as a library's own control flow may be."""
-
-
-class Unspeakable(Exception):
-    """Has no text: asking for it raises."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("nothing to say")
-
-    __repr__ = __str__
 
 
 def raise_(error: BaseException) -> None:

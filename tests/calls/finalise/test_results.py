@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.calls.running import run, run_one
-from tests.support import fail_after
+from tests.support import HalfMade, Unspeakable, fail_after
 from toolwright import (
     Attachment,
     ConnectionRequired,
@@ -180,16 +180,6 @@ async def test_the_last_failure_says_how_often_it_was_tried(open_session):
 
 
 # --- nothing private
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
-class HalfMade(ToolError):
-    def __init__(self) -> None:
-        pass
 
 
 @pytest.mark.promise("OUT-03")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Policy, ReplayMismatch, Rule, ToolCall, ToolContext, tool
+from toolwright.stores.sqlite.store import SqliteStore
 
 REFUSED = {
     "an unknown tool": ToolCall(id="c1", name="later", arguments={"n": 1}),
@@ -100,15 +101,16 @@ async def test_what_a_policy_refused_stays_refused(place, open_runtime):
 @pytest.mark.promise("EFF-15", "EFF-08")
 async def test_a_refused_call_costs_the_others_no_commit(file, open_runtime):
     async def commits(*calls: ToolCall) -> int:
-        before = runtime._parts.storage.store.commits
+        before = store.commits
         await runtime.session("s").run_batch(calls)
-        return int(runtime._parts.storage.store.commits - before)
+        return store.commits - before
 
     @tool
     async def once() -> None:
         """May not run again, so that its start is written."""
 
-    runtime = await open_runtime(file, fine, once)
+    store = SqliteStore(file)
+    runtime = await open_runtime(store, fine, once)
     await commits(ToolCall(name="fine"))
     for name in ("fine", "once"):
         alone = await commits(ToolCall(name=name), ToolCall(name=name))

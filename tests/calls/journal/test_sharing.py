@@ -9,6 +9,8 @@ import pytest
 from tests.effects.watching import until, until_shared
 from tests.support import fail_after
 from toolwright import ToolCall, tool
+from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.sqlite_store import queued_writes, run_on_connection
 
 
 class Gate:
@@ -56,19 +58,19 @@ async def test_one_that_comes_while_the_outcome_is_on_its_way_to_the_disk_shares
         await gate.pass_through()
         return "booked"
 
-    runtime = await open_runtime(file, book)
-    session, writer = runtime.session("s"), runtime._parts.storage.store._writer
+    store = SqliteStore(file)
+    session = (await open_runtime(store, book)).session("s")
     first = session.start_batch([ToolCall(id="c1", name="book")])
     async with fail_after(5):
         await gate.entered.wait()
-        held = writer.do(lambda connection: disk.wait(10))
-        while writer._jobs:  # noqa: ASYNC110 - until the thread has it
+        held = run_on_connection(store, lambda connection: disk.wait(10))
+        while queued_writes(store):  # noqa: ASYNC110 - until the thread has it
             await asyncio.sleep(0)
         second = session.start_batch([ToolCall(id="c1", name="book")])
-        while len(writer._jobs) < 1:  # noqa: ASYNC110 - that it begins
+        while queued_writes(store) < 1:  # noqa: ASYNC110 - that it begins
             await asyncio.sleep(0)
         gate.open.set()
-        while len(writer._jobs) < 2:  # noqa: ASYNC110 - that the first is finished; both go into one transaction
+        while queued_writes(store) < 2:  # noqa: ASYNC110 - that the first is finished; both go into one transaction
             await asyncio.sleep(0)
         disk.set()
         await held

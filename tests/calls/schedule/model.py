@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from tests.calls.schedule.stage import settle
-from toolwright import Batch, CallRecord, Policy, Runtime, Session, Tool, ToolContext, resource, tool, tree
-from toolwright.testing import FakeClock
+from toolwright import Batch, CallRecord, Policy, Runtime, Tool, ToolContext, resource, tool, tree
+from toolwright.testing import FakeClock, is_idle
 
 PATHS = ("a", "a/b", "a/b/c", "a/d", "e")
 KEYS = ("k", "l")
@@ -359,18 +359,8 @@ class Play:
             outcomes = await started_batch
             assert [outcome.call_id for outcome in outcomes] == [node.id for node in self.program[number][1]]
         assert all(task.done() for task in self.tasks), f"nobody can go on, and these still wait: {hanging}"
-        self._nothing_left([self.runtime.session(name) for name in ("s", "t")])
-
-    def _nothing_left(self, sessions: list[Session]) -> None:
         assert not any(node.unfinished for node in self.came)
-        for session in sessions:
-            assert session._core.environment.admission.idle, "a claim is left"
-        for limit in (
-            self.runtime._parts.shared.limit,
-            *(s._core.limit for s in sessions),
-            *self.runtime._parts.shared.tool_limits.by_tool.values(),
-        ):
-            assert (limit.in_use, len(limit.waiting)) == (0, 0), f"a slot of {limit.name} is left in use"
+        assert is_idle(self.runtime), "a claim or a slot is left"
 
 
 def calls(batch: list[Node]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import pytest
 from tests.calls.schedule.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import Runtime, ToolContext, tool
+from toolwright.testing import is_idle
 
 
 @pytest.mark.promise("SCHED-03")
@@ -34,7 +35,7 @@ async def test_claims_hold_across_the_batches_of_a_session():
         stage.open()
         for batch in (first, second, third):
             await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-03")

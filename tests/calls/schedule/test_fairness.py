@@ -5,7 +5,7 @@ import pytest
 from tests.calls.schedule.stage import Stage, call
 from tests.support import fail_after
 from toolwright import Policy, Runtime, ToolContext, tool
-from toolwright.testing import FakeClock
+from toolwright.testing import FakeClock, is_idle, left_over
 
 ONE = Policy(max_concurrency=1, session_concurrency=1, runtime_concurrency=1)
 
@@ -139,7 +139,7 @@ async def test_a_call_that_needs_two_slots_is_not_passed_over_for_ever():
         ]
         await one_after_the_other(stage)
         assert all(batch.done for batch in batches)
-        assert runtime._parts.shared.limit.in_use == one._core.limit.in_use == two._core.limit.in_use == 0
+        assert is_idle(runtime)
     assert len(stage.entered) == 601
     assert stage.entered.index("patient") < 300, "half of those that came later are still behind it"
 
@@ -171,7 +171,7 @@ async def test_slots_kept_for_a_patient_call_do_not_stop_nested_calls():
         await one_after_the_other(stage)
         statuses = {outcome.value for batch in batches for outcome in await batch if outcome.tool == "wide"}
         assert statuses == {"success"}, "none was refused"
-        assert runtime._parts.shared.limit.in_use == one._core.limit.in_use == two._core.limit.in_use == 0
+        assert is_idle(runtime)
     assert len(stage.entered) == 901
 
 
@@ -231,7 +231,7 @@ async def test_a_call_that_waited_too_long_for_its_turn_fails_and_says_that_it_n
         stage.open()
         (third,) = await later
         records = {record.call_id: record for record in runtime.log}
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert first.status == third.status == "success"
     assert second.status == "failure"
     assert second.failure is not None
@@ -297,4 +297,4 @@ async def test_a_call_that_had_its_turn_in_time_leaves_no_deadline_behind():
     policy = ONE.but(queue_timeout=3600)
     async with fail_after(5), Runtime.open(tools=[look], policy=policy) as runtime:
         await runtime.session("s").run_batch([call(f"c{n}", "look") for n in range(10)])
-        assert len(runtime._parts.shared.deadlines.bucket(3600)._due) == 0
+        assert left_over(runtime) == {}

@@ -7,7 +7,7 @@ import pytest
 from tests.calls.schedule.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import BatchFailed, Policy, Runtime, Tool, ToolContext, tool, tree
-from toolwright.testing import FakeClock
+from toolwright.testing import FakeClock, is_idle, slots_in_use
 
 PATIENT = Policy(timeout=1000)
 
@@ -60,7 +60,7 @@ async def test_those_behind_a_cancelled_call_still_wait_for_those_before_it():
         stage.open()
         for batch in (first, behind, later):
             await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert "b" not in stage.entered
 
 
@@ -87,7 +87,7 @@ async def test_a_cancelled_call_holds_nobody_up(first, middle, behind):
         stage.open()
         for batch in batches:
             await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-05")
@@ -130,7 +130,7 @@ async def test_a_large_batch_cancelled_in_the_middle_leaves_the_others_in_order(
         stage.open()
         await first
         await behind
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-04")
@@ -147,7 +147,7 @@ async def test_a_call_cancelled_while_it_waits_for_a_slot_leaves_its_place_to_th
         assert await stage.after("c") == ["e"]
         stage.open()
         statuses = [(await batch)[0].status for batch in batches]
-        assert session._core.limit.in_use == 0
+        assert slots_in_use(session) == 0
     assert statuses == ["success", "cancelled", "success", "cancelled", "success"]
 
 
@@ -166,7 +166,7 @@ async def test_a_call_cancelled_while_it_waits_for_a_nested_one_lets_those_behin
         stage.open()
         for batch in (outer, gated, behind):
             await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-06")
@@ -186,7 +186,7 @@ async def test_a_nested_call_cancelled_while_it_waits_is_out_of_the_way():
         stage.open()
         await writer
         await behind
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
         assert {record.call_id: record.status for record in runtime.log}["n"] == "cancelled"
 
 
@@ -252,8 +252,7 @@ async def test_a_call_that_was_given_up_gives_back_its_slots_and_keeps_its_claim
         assert await stage.after("m") == ["w"]
         stage.open()
         outcomes = await batch
-        assert session._core.environment.admission.idle
-        assert session._core.limit.in_use == runtime._parts.shared.limit.in_use == 0
+        assert is_idle(runtime)
     assert [outcome.status for outcome in outcomes] == ["failure", "success", "success", "success"]
 
 
@@ -272,7 +271,7 @@ async def test_a_nested_call_waits_for_one_that_was_given_up():
         assert await stage.after("a") == ["n"]
         stage.open()
         await outer
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-06")
@@ -297,4 +296,4 @@ async def test_a_nested_call_that_was_given_up_keeps_its_claims_after_its_parent
         assert await stage.after("n") == ["v", "w"]
         stage.open()
         await later
-        assert session._core.environment.admission.idle
+        assert is_idle(session)

@@ -7,6 +7,7 @@ import pytest
 from tests.calls.schedule.stage import Stage, call
 from tests.support import fail_after
 from toolwright import Policy, PolicyError, Runtime, ToolContext, ToolDefinitionError, overridden, renamed, tool
+from toolwright.testing import is_idle
 
 WIDE = Policy(max_concurrency=100, session_concurrency=100, runtime_concurrency=100)
 
@@ -37,7 +38,7 @@ async def peak(
             assert len(inside) <= total
         assert all(batch.done for batch in started)
         assert len(stage.left) == sessions * batches * calls
-        assert all(runtime.session(f"s{n}")._core.environment.admission.idle for n in range(sessions))
+        assert all(is_idle(runtime.session(f"s{n}")) for n in range(sessions))
     assert stage.peak == total, "as many as may run do run, from the start"
     return stage.peak
 

@@ -9,7 +9,7 @@ import pytest
 from tests.calls.schedule.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import BatchFailed, Policy, Request, Rule, Runtime, Session, Tool, ToolCall, ToolContext, tool
-from toolwright.testing import FakeClock
+from toolwright.testing import FakeClock, is_idle
 
 ONE = Policy(max_concurrency=1, session_concurrency=1, runtime_concurrency=1)
 
@@ -138,7 +138,7 @@ async def test_a_nested_call_does_not_wait_for_its_ancestors(policy, way):
     async with fail_after(5), Runtime.open(tools=[descend], policy=policy) as runtime:
         session = runtime.session("s")
         outcome = await session.call("descend", depth=0)
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert outcome.value == "bottom"
     assert reached == [0, 1, 2, 3, 4]
 
@@ -197,7 +197,7 @@ async def test_a_nested_call_waits_for_a_running_call_that_it_conflicts_with():
         assert await stage.after("w") == ["m", "n"]
         stage.open()
         await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-06")
@@ -405,7 +405,7 @@ async def test_two_calls_that_want_what_the_other_holds_are_a_failure_and_not_a_
         assert await stage.after("q") == ["n"], "m is refused, so q ends and n goes on"
         stage.open()
         await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert deadlocks(cast) == ["m"]
     failure = cast.outcomes["m"].failure
     assert (failure.category, failure.source) == ("unavailable", "runtime")
@@ -477,7 +477,7 @@ async def test_a_cycle_through_the_limits_of_tools_is_found():
         assert await stage.after("x") == ["y"]
         stage.let_go("y")
         await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert deadlocks(cast) == ["m"]
     assert cast.outcomes["n"].status == "success"
 
@@ -502,7 +502,7 @@ async def test_a_cycle_is_found_when_every_holder_of_a_limit_is_part_of_it():
         assert await stage.after("h2") == ["m1"], "m2 is refused, h2 ends, n runs, p ends, m1 runs"
         stage.open()
         await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert deadlocks(cast) == ["m2"]
 
 
@@ -560,7 +560,7 @@ async def test_a_call_that_has_not_started_is_never_the_cause_of_a_deadlock():
         stage.open()
         _, _, outcome = await batch
         assert outcome.value == "success"
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-06")
@@ -583,7 +583,7 @@ async def test_a_refused_call_never_runs_also_when_its_outcome_takes_a_moment():
         assert await stage.settled() == ["n"]
         stage.open()
         await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert deadlocks(cast) == ["m"]
     assert "m" not in stage.entered
 
@@ -644,7 +644,7 @@ async def test_the_refusal_is_an_ordinary_failure_that_stops_a_batch_that_wants_
         assert stopped.value.outcomes[0].status == "failure", "what came out of the nested batch ended the tool"
         stage.open()
         await first
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
         assert {record.call_id: record.status for record in runtime.log if record.parent == "q"} == {
             "m0": "cancelled",
             "m1": "failure",
@@ -683,7 +683,7 @@ async def test_a_nested_call_left_running_after_its_parent_keeps_its_own_claims(
         stage.open()
         await batch
         await tasks[0]
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-06")
@@ -716,7 +716,7 @@ async def test_a_call_made_after_its_parent_ended_waits_like_any_other():
         await batch
         await after
         await tasks[0]
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
 
 
 @pytest.mark.promise("SCHED-06")
@@ -801,7 +801,7 @@ async def test_a_parent_that_was_given_up_may_still_call_tools():
         assert await stage.after("n") == ["w"]
         stage.open()
         outcomes = await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
     assert [outcome.status for outcome in outcomes] == ["failure", "success"]
     assert statuses == ["success"]
 
@@ -828,8 +828,8 @@ async def test_a_call_into_another_session_takes_claims_there_and_not_here():
         stage.open()
         for running in (there, batch, later):
             await running
-        assert here._core.environment.admission.idle
-        assert other._core.environment.admission.idle
+        assert is_idle(here)
+        assert is_idle(other)
 
 
 @pytest.mark.promise("SCHED-06")

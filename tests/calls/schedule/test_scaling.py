@@ -14,6 +14,7 @@ import toolwright.calls.schedule
 from tests.calls.schedule.stage import Stage, call, settle
 from tests.support import fail_after
 from toolwright import Batch, Policy, Runtime, Session, Tool, ToolCall, ToolContext, tool, tree
+from toolwright.testing import is_idle
 
 FEW, MANY = 250, 1000
 SCHEDULING = tuple(str(file) for file in Path(toolwright.calls.schedule.__file__).parent.glob("*.py"))
@@ -96,7 +97,7 @@ async def per_call(play: Callable[[Session, Stage, int], Any], times: int) -> fl
             stage.open()
             for batch in batches:
                 await batch
-        assert session._core.environment.admission.idle
+        assert is_idle(session)
         assert len(runtime.log) >= times
     return lines.count / times
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tests.effects.watching import waiting
 from tests.support import fail_after
 from toolwright import ReplayMismatch, RetryPolicy, ToolCall, ToolContext, ToolError, ToolwrightError, tool
-from toolwright.testing import FakeClock
+from toolwright.testing import FakeClock, is_idle, slots_in_use
 
 ONE = [ToolCall(id="c1", name="work", arguments={})]
 
@@ -340,7 +340,7 @@ async def test_a_sleep_holds_no_slot_and_its_time_is_not_the_tools(place, open_r
     async with fail_after(10):
         batch = session.start_batch(ONE, max_concurrency=1)
         assert (await waiting(events)).what == "sleep"
-        assert session._core.limit.in_use == 0
+        assert slots_in_use(session) == 0
         (outcome,) = await session.run_batch([ToolCall(name="other", arguments={})], max_concurrency=1)
         assert outcome.value == "done"
         await clock.advance(3599)
@@ -394,7 +394,7 @@ async def test_a_call_that_is_cancelled_while_it_sleeps_ends_at_once(place, open
         batch.cancel("enough")
         (outcome,) = await batch
     assert (outcome.status, outcome.reason, outcome.may_have_run) == ("cancelled", "enough", True)
-    assert runtime.session("s")._core.environment.admission.idle
+    assert is_idle(runtime.session("s"))
 
 
 async def test_calls_that_wake_together_take_turns_for_their_slots(place, open_runtime):
@@ -425,7 +425,7 @@ async def test_calls_that_wake_together_take_turns_for_their_slots(place, open_r
         outcomes = await batch
     assert all(outcome.ok for outcome in outcomes)
     assert most == 2
-    assert session._core.limit.in_use == 0
+    assert slots_in_use(session) == 0
 
 
 @pytest.mark.promise("TIME-01", "EFF-07")

@@ -19,9 +19,12 @@ from toolwright.errors import StoreError
 
 
 class Disk:
-    """`Store` of one process: a `MemoryStore` behind a queue."""
+    """`Store` of one process, for calls only: a `MemoryStore` behind a queue."""
+
+    services = None
 
     def __init__(self, rows: MemoryDatabase, process: Process, loop: SeededLoop, chance: random.Random) -> None:
+        self.rows = rows
         self.memory = MemoryStore(rows)
         self.process = process
         self.owner = self.memory.owner
@@ -45,7 +48,7 @@ class Disk:
         return self
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if verb.startswith("_") or verb in ("path", "services"):
+        if verb.startswith("_") or verb == "path":
             raise AttributeError(verb)
 
         async def ask(*args: Any, **options: Any) -> Any:

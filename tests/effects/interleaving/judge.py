@@ -10,6 +10,7 @@ from tests.effects.interleaving.scripts import RERUN
 from toolwright import jsonx
 from toolwright.effects.wait_keys import was_answered
 from toolwright.stores.contracts.waits import WaitKey
+from toolwright.testing import left_over
 
 CODES = {
     *("scripted", "again", "flaky", "refused", "interrupted", "expired", "denied", "approval_expired"),
@@ -23,22 +24,8 @@ REASONS = {"somebody said so", "its caller was cancelled", "called off", "enough
 def judge_runtime(ledger: Ledger, member: Any) -> None:
     """A runtime that was closed has nothing left, and told everything once."""
     runtime = member.runtime
-    shared, sessions = runtime._parts.shared, runtime._parts.sessions.all()
-    room, journal = shared.effects.room, runtime._parts.storage.journal
-    left = {
-        "slots": shared.limit.in_use or [session.limit.in_use for session in sessions if session.limit.in_use],
-        "schedules": [session.id for session in sessions if not session.environment.admission.idle],
-        "batches": [session.batches for session in sessions if session.batches],
-        "lingering": shared.lingering,
-        "watchers": room._watchers,
-        "listeners": room._listeners,
-        "live": journal._live,
-        "tasks": [task for task in shared.tasks if not task.done()],
-        "waiting": room._tasks,
-    }
-    for what, things in left.items():
-        if things:
-            ledger.wrong(f"{member} leaves {what}: {things}")
+    for what, things in left_over(runtime).items():
+        ledger.wrong(f"{member} leaves {what}: {things}")
     balance: Counter[tuple[str, str, str]] = Counter()
     finished = 0
     while (event := member.events.take()) is not None:

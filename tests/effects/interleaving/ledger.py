@@ -176,7 +176,7 @@ class Ledger:
             self.wrong(f"{disk.process} was told that {result.resolution} stands for {key}, which does not")
 
     def _end_wait(self, disk: Any, key: WaitKey, resolution: Any, result: Any) -> None:
-        row = disk.memory._calls.get(key.call)
+        row = disk.rows.calls.get(key.call)
         wait = None if row is None else row.waits.get(key)
         if result is None and wait is not None and (key, self.life[key.call]) not in self.standing:
             self._wrote(disk, "end_wait", key.call)

@@ -43,7 +43,7 @@ class SeededLoop(asyncio.BaseEventLoop):
     def __init__(self, chance: random.Random, most: int) -> None:
         super().__init__()
         self._chance = chance
-        self._most = most
+        self.most = most
         self._world = Process("world")
         self._busy: list[Process] = []
         self._now = 0.0
@@ -67,8 +67,8 @@ class SeededLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         self.turns += 1
-        if self.turns > self._most:
-            raise Stuck(f"still busy after {self._most} turns, at {self._now:.3f} s")
+        if self.turns > self.most:
+            raise Stuck(f"still busy after {self.most} turns, at {self._now:.3f} s")
         self._wake()
         able = self._able()
         while not able:

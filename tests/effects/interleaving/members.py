@@ -181,7 +181,7 @@ class Processes:
             member.dead, member.asleep_until = False, 0.0
             member.disk.closed = True
         tasks = asyncio.all_tasks(self.loop)
-        self.loop._most = self.loop.turns + 20_000
+        self.loop.most = self.loop.turns + 20_000
         for _ in range(5):
             for task in tasks:
                 self.loop.call_soon(task.cancel, context=Context())

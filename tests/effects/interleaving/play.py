@@ -14,6 +14,7 @@ from tests.effects.interleaving.judge import judge_world
 from tests.effects.interleaving.members import Member, Processes
 from tests.effects.interleaving.scripts import LEDGER, NAMES, random_script
 from toolwright import Batch
+from toolwright.effects.wait_keys import KeyRing
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.stores.contracts.waits import WaitKey
 
@@ -164,7 +165,7 @@ class World(Processes):
                 if how == "other" and approval.cause == "policy":
                     arguments = dict(approval.arguments, script=[["value"]])
                 resolved = await member.runtime.approve(approval.key, arguments=arguments, always=always)
-            named = member.runtime._parts.shared.effects.read_key(approval.key)
+            named = KeyRing(self.rows.secret).read(approval.key)
             self.ledger.resolved(named, resolved.status, resolved.value)
 
     async def _cancel_waits(self) -> None:
@@ -224,7 +225,7 @@ class World(Processes):
         while True:
             await asyncio.sleep(0.3)
             for wait in await memory.waiting():
-                key = runtime._parts.shared.effects.write_key(wait.key)
+                key = KeyRing(self.rows.secret).write(wait.key)
                 decides = wait.key.kind in ("approval", "crash")
                 await self._guarded(member, runtime.approve(key) if decides else runtime.resolve(key, "helped"))
             for named in sorted(self.ledger.listening):

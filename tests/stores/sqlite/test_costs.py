@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from toolwright.stores.contracts.journal import CallKey, Intent, Kept
 from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.sqlite_store import run_on_connection
 from toolwright.tools.outcome import ToolOutcome
 
 OK = Resolution("ok", 1.0)
@@ -43,9 +44,9 @@ async def steps(store: SqliteStore, ask: Callable[[], Awaitable[object]]) -> int
         taken += 1
         return False
 
-    await store._writer.do(lambda connection: connection.set_progress_handler(count, 1))
+    await run_on_connection(store, lambda connection: connection.set_progress_handler(count, 1))
     await ask()
-    await store._writer.do(lambda connection: connection.set_progress_handler(None))
+    await run_on_connection(store, lambda connection: connection.set_progress_handler(None))
     return taken
 
 

@@ -14,19 +14,8 @@ from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.stores.sqlite.admin.maintenance import check
 from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
+from toolwright.testing.sqlite_store import let_write
 from toolwright.tools.outcome import ToolOutcome
-
-
-@pytest.fixture
-async def store(file):
-    store = SqliteStore(file)
-    yield store
-    await store.close()
-
-
-async def let_write(store, may: bool) -> None:
-    """Let the store write, or let it fail whenever it tries to."""
-    await store._writer.read(lambda connection: connection.execute(f"PRAGMA query_only = {not may}").fetchall())
 
 
 @pytest.mark.promise("EFF-09", "EFF-11")
@@ -85,7 +74,7 @@ async def test_a_bundle_that_nobody_waited_for_has_calls_all_the_same(store, ver
         "finish_all": lambda: store.journal.finish_all(ended(range(MANY))),
     }[verb]()
     assert done is (None if verb == "finish_all" else True)
-    assert not store.journal._bundles._of
+    assert store.journal.bundled == 0
 
 
 @pytest.mark.promise("EFF-12")
@@ -100,7 +89,7 @@ async def test_a_batch_that_could_not_come_again_leaves_the_bundle_of_the_first_
 
 
 @pytest.mark.promise("EFF-07", "EFF-12")
-async def test_a_call_of_a_bundle_whose_outcome_could_not_be_written_is_let_go_of_for_other_processes(file):
+async def test_a_call_of_a_bundle_whose_outcome_could_not_be_written_is_let_go_of_for_other_processes(store, file):
     ran: list[int] = []
 
     @tool(readonly=True)
@@ -114,17 +103,17 @@ async def test_a_call_of_a_bundle_whose_outcome_could_not_be_written_is_let_go_o
     asked = [ToolCall(id=f"c{n}", name="look", arguments={"n": n}) for n in range(MANY)]
     async with (
         fail_after(20),
-        Runtime.open(file, tools=[look], clock=clock) as first,
+        Runtime.open(store, tools=[look], clock=clock) as first,
         Runtime.open(file, tools=[look], clock=clock) as second,
     ):
         batch = first.session("s").start_batch(asked)
         await begun.wait()
         assert rows(file, COUNTS) == [(1, 0)]
-        await let_write(first._parts.storage.store, False)
+        await let_write(store, False)
         leave.set()
         with pytest.raises(StoreError):
             await batch
-        await let_write(first._parts.storage.store, True)
+        await let_write(store, True)
         again = second.session("s").start_batch(asked)
         while not again.done:
             await clock.advance(0.1)
@@ -185,7 +174,7 @@ async def test_an_outcome_that_no_store_can_write_is_a_fault_for_its_batch_and_f
 
 
 @pytest.mark.promise("EFF-11", "CANCEL-01")
-async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_of_them(file):
+async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_of_them(store, file):
     """Ended at once, by a step, by a wait, an error, a timeout, with calls of its own, cancelled, or unwritten."""
     ways = ("at once", "step", "wait", "error", "timeout", "calls", "cancel")
     begun = asyncio.Event()
@@ -205,8 +194,7 @@ async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_
             await asyncio.Event().wait()
         return way
 
-    async with fail_after(30), Runtime.open(file, tools=[look]) as runtime:
-        store = runtime._parts.storage.store
+    async with fail_after(30), Runtime.open(store, tools=[look]) as runtime:
 
         async def run(number: int, round: str) -> None:
             way = ways[number % len(ways)]
@@ -221,7 +209,7 @@ async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_
             await batch
 
         await asyncio.gather(*(run(n, "first ") for n in range(3 * len(ways))))
-        assert not store.journal._bundles._of
+        assert store.journal.bundled == 0
         assert rows(file, "SELECT count(*) FROM every_call WHERE outcome IS NULL") == [(0,)]
         begun.clear()
         batches = [asyncio.ensure_future(run(n, "second ")) for n in range(3 * len(ways))]
@@ -230,5 +218,5 @@ async def test_nothing_stays_in_memory_of_batches_that_are_over_whatever_became_
         ends = await asyncio.gather(*batches, return_exceptions=True)
         assert {type(end) for end in ends} <= {StoreError, type(None)}
         assert StoreError in map(type, ends)
-        assert not store.journal._bundles._of
+        assert store.journal.bundled == 0
         await let_write(store, True)

@@ -39,13 +39,6 @@ def ended(numbers: range, at: float = 20.0) -> list[Ended]:
     ]
 
 
-@pytest.fixture
-async def store(file):
-    store = SqliteStore(file)
-    yield store
-    await store.close()
-
-
 @pytest.mark.promise("EFF-04")
 async def test_a_batch_that_may_simply_run_again_is_begun_in_one_row_and_ended_in_one_for_each_call(store, file):
     assert await store.journal.begin(intents()) == [None] * MANY
@@ -82,7 +75,7 @@ async def test_a_batch_with_a_known_call_is_written_call_by_call(store, file):
     entries = await store.journal.begin(intents())
     assert [number for number, entry in enumerate(entries) if entry is not None] == [3]
     assert rows(file, COUNTS) == [(0, MANY)]
-    assert not store.journal._bundles._of  # nothing stays in memory of what was not written
+    assert store.journal.bundled == 0  # nothing stays in memory of what was not written
 
 
 @pytest.mark.promise("EFF-11")

@@ -20,6 +20,7 @@ from toolwright.stores.contracts.waits import Resolution, Wait, WaitKey
 from toolwright.stores.sqlite.admin.history import batches, calls
 from toolwright.stores.sqlite.admin.maintenance import check, prune, stats
 from toolwright.stores.sqlite.store import SqliteStore
+from toolwright.testing.sqlite_store import drop_locks, let_write, run_on_connection
 from toolwright.tools.outcome import ToolOutcome
 
 IDS = ["1", "1.0", "null", "q\"'\\", "😀\x01", "a\0b", "Köln"]
@@ -63,15 +64,14 @@ class World:
         return [self.plain(rows(self.file, CALLS)), *(rows(self.file, query) for query in PARTS)]
 
     async def let_write(self, number: int, may: bool) -> None:
-        pragma = f"PRAGMA query_only = {not may}"
-        await self.stores[number]._writer.read(lambda connection: connection.execute(pragma).fetchall())
+        await let_write(self.stores[number], may)
 
     def ask(self, number: int, verb: str, *given: Any) -> asyncio.Future[Any]:
         store = self.stores[number]
         if verb == "begin":
             given = ([replace(intent, rerun=self.bundled) for intent in given[0]],)
         if verb == "bad":
-            return store._writer.do(_fail)
+            return run_on_connection(store, _fail)
         if verb == "delete":
             return asyncio.ensure_future(store.services.archives.delete_session(*given))
         verbs = store.journal if hasattr(store.journal, verb) else store.waits
@@ -166,7 +166,7 @@ async def play(chance: random.Random, worlds: list[World], said: list[Any]) -> N
             said.append(("kill", number))
             alive[alive.index(number)] = len(worlds[0].stores)
             for world in worlds:
-                world.stores[number]._locks[0].drop()  # what the operating system does when a process ends
+                drop_locks(world.stores[number])
                 world.open()
             continue
         if what < 0.06:

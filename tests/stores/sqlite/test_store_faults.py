@@ -19,7 +19,9 @@ from toolwright.effects.memory_rows import MemoryDatabase
 from toolwright.errors import StoreError, StoreUnavailable
 from toolwright.stores.sqlite.core import writer
 from toolwright.stores.sqlite.core.faults import reason
+from toolwright.stores.sqlite.store import SqliteStore
 from toolwright.testing import FakeClock
+from toolwright.testing.sqlite_store import run_on_connection
 
 
 @tool
@@ -263,23 +265,19 @@ async def test_an_outcome_that_can_not_be_written_is_a_fault_for_all_who_share_i
         await leave.wait()
         return "x" * 1_000_000
 
-    runtime = await open_runtime(file, grow)
-    session = runtime.session("s")
+    store = SqliteStore(file)
+    session = (await open_runtime(store, grow)).session("s")
     first = session.start_batch([ToolCall(id="c1", name="grow")])
     async with fail_after(5):
         await entered.wait()
         second = session.start_batch([ToolCall(id="c1", name="grow")])
         await until_shared([second])
-        await runtime._parts.storage.store._writer.do(
-            lambda connection: connection.execute("PRAGMA max_page_count = 40").fetchall()
-        )
+        await run_on_connection(store, lambda connection: connection.execute("PRAGMA max_page_count = 40").fetchall())
         leave.set()
         for batch in (first, second):
             with pytest.raises(StoreError, match="the disk is full; free some space"):
                 await batch
-        await runtime._parts.storage.store._writer.do(
-            lambda connection: connection.execute("PRAGMA max_page_count = 99999").fetchall()
-        )
+        await run_on_connection(store, lambda connection: connection.execute("PRAGMA max_page_count = 9999").fetchall())
         (outcome,) = await session.run_batch([ToolCall(id="c1", name="grow")])
 
     assert ran == [1]

@@ -29,11 +29,12 @@ async def test_a_batch_costs_few_commits(file, open_runtime, name, count, most):
     async def pay(n: int) -> int:
         return n
 
-    runtime = await open_runtime(file, read, pay)
-    before = runtime._parts.storage.store.commits
+    store = SqliteStore(file)
+    runtime = await open_runtime(store, read, pay)
+    before = store.commits
     await runtime.session("s").run_batch([{"name": name, "arguments": {"n": n}} for n in range(count)])
 
-    assert runtime._parts.storage.store.commits - before <= most
+    assert store.commits - before <= most
 
 
 @pytest.mark.promise("EFF-11")
@@ -42,13 +43,14 @@ async def test_a_replayed_batch_costs_one_commit(file, open_runtime):
     async def pay(n: int) -> int:
         return n
 
-    runtime = await open_runtime(file, pay)
+    store = SqliteStore(file)
+    runtime = await open_runtime(store, pay)
     calls = [ToolCall(id=f"c{n}", name="pay", arguments={"n": n}) for n in range(10)]
     await runtime.session("s").run_batch(calls)
-    before = runtime._parts.storage.store.commits
+    before = store.commits
     await runtime.session("s").run_batch(calls)
 
-    assert runtime._parts.storage.store.commits - before == 1
+    assert store.commits - before == 1
 
 
 async def test_many_batches_of_many_sessions_at_once_are_all_recorded(file, open_runtime):

@@ -276,6 +276,10 @@ class StoreJournal:
     def _runs(self, key: CallKey) -> bool:
         return key in self._live or any(intent.key == key for intents in self._beginning for intent in intents)
 
+    def live_calls(self) -> list[CallKey]:
+        """The calls that this process runs."""
+        return list(self._live)
+
     def close(self) -> None:
         self._closing = True
         self._unreleased.close()

@@ -115,6 +115,9 @@ class Bundles:
         self._of: dict[CallKey, Bundled] = {}
         self._over: list[Bundle] = []
 
+    def __len__(self) -> int:
+        return len(self._of)
+
     def begin(self, bundle: Bundle, keys: Sequence[CallKey], job: asyncio.Future[Any]) -> None:
         """Take in a bundle that `job` writes, unless it finds that it must not."""
         self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))

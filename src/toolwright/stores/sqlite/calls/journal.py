@@ -100,6 +100,11 @@ class SqliteJournalStore:
         self.owner = owner
         self._bundles = Bundles()
 
+    @property
+    def bundled(self) -> int:
+        """How many calls of this process are in a bundle, and not in rows of their own."""
+        return len(self._bundles)
+
     def begin(self, intents: Sequence[Intent], refused: Sequence[CallKey] = ()) -> Awaitable[list[Entry | None]]:
         rows = intent_rows(intents, self.owner)
         rerun = all(intent.rerun for intent in intents)

@@ -162,6 +162,11 @@ class Writer:
             self._ringing.discard(loop)
             self._bell.put(None)
 
+    @property
+    def queued(self) -> int:
+        """How many jobs wait for the thread."""
+        return len(self._jobs)
+
     async def close(self) -> None:
         """Commit the queued changes and close the file."""
         if not self._closed:
