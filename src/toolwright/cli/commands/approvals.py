@@ -31,8 +31,6 @@ from toolwright.session.inbox import Resolved
 from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]
-LINE = 200
-"""Characters of a subject in the list; the arguments stand below it in full."""
 Ids = Annotated[
     list[str],
     typer.Argument(metavar="ID…", help="The id of a call, a number of the list, or a key."),
@@ -277,7 +275,7 @@ def _subject(request: Approval) -> list[str]:
         return []
     place = "" if subject.directory is None else f" in {subject.directory}"
     text = " ".join(subject.text.split())
-    return [plain(f"{subject.kind}{place}: {text if len(text) <= LINE else text[: LINE - 1] + '…'}"), "\n"]
+    return [plain(f"{subject.kind}{place}: {text}"), "\n"]
 
 
 def decision_table(requests: Sequence[Approval]) -> Table:
