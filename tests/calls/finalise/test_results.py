@@ -613,7 +613,7 @@ async def test_a_value_that_does_not_fit_the_output_schema_names_the_path(open_s
         "invalid_output",
         "tool",
     )
-    assert "'give' returned does not fit its output schema" in outcome.failure.message
+    assert "The return value of 'give' does not fit its output schema" in outcome.failure.message
     assert "$.items[1].id: the required field 'id' is missing" in outcome.failure.message
     assert (outcome.value, outcome.may_have_run) == (None, True)
 
