@@ -48,25 +48,26 @@ def instant_text(seconds: float) -> str | float:
 def _field(name: str, value: object) -> object:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_instant(name):
         return instant_text(value)
-    return _value(value)
+    return plain_value(value)
 
 
 def _is_instant(name: str) -> bool:
     return name in ("at", "instant", "deadline") or name.endswith("_at")
 
 
-def _value(value: object) -> object:
+def plain_value(value: object) -> object:
+    """A value, and all that is inside it, as plain data."""
     tell = getattr(value, "to_json", None)
     if tell is not None and not isinstance(value, type):
         return tell()
     if isinstance(value, Struct) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return plain_data(value)
     if isinstance(value, Mapping):
-        return {name: _value(item) for name, item in value.items()}
+        return {name: plain_value(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_value(item) for item in value]
+        return [plain_value(item) for item in value]
     if isinstance(value, (set, frozenset)):
-        return [_value(item) for item in sorted(value, key=str)]
+        return [plain_value(item) for item in sorted(value, key=str)]
     if isinstance(value, float) and not math.isfinite(value):
         return None  # JSON has no infinity
     if callable(value):

@@ -7,18 +7,26 @@ from pathlib import Path
 
 import pytest
 
+import toolwright
 from toolwright import (
+    Answer,
     App,
     Arguments,
     Capability,
     ConnectionRequired,
     Failure,
     Hints,
+    HookCall,
     Image,
+    MemoryCallLog,
     Pending,
+    Policy,
     Quotas,
+    ReplaceArguments,
+    Request,
     RetryPolicy,
     Room,
+    Rule,
     Runtime,
     ScopedRegistry,
     Screened,
@@ -31,6 +39,32 @@ from toolwright import (
 
 PASSWORD = "correct-horse-battery"
 
+NO_JSON_FORM = {
+    "App": "it holds code, a model and keys; its tools have definitions",
+    "Batch": "a running thing; its outcomes have a JSON form",
+    "MemoryCallLog": "a log; its records have a JSON form",
+    "Runtime": "a running thing",
+    "ScopedRegistry": "a collection of tools, whose definitions have a JSON form",
+    "Session": "a running thing",
+    "Tool": "code; its definition has a JSON form",
+    "ToolContext": "the view that a running call has of the runtime",
+    "ToolRegistry": "a collection of tools, whose definitions have a JSON form",
+}
+"""Public classes that are not values."""
+
+
+def is_value(kind: object) -> bool:
+    """True for a class that is neither an exception nor the type of options."""
+    return isinstance(kind, type) and not issubclass(kind, BaseException) and not hasattr(kind, "__total__")
+
+
+@pytest.mark.promise("APP-06")
+def test_every_public_value_has_a_json_form() -> None:
+    public = {name: getattr(toolwright, name) for name in toolwright.__all__}
+    values = {name for name, kind in public.items() if is_value(kind)}
+
+    assert {name for name in values if not hasattr(public[name], "to_json")} == set(NO_JSON_FORM)
+
 
 def looks(call: object) -> bool:
     return True
@@ -40,6 +74,8 @@ def looks(call: object) -> bool:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
+        (Answer({"at": Path("/a")}), {"value": {"at": "/a"}}),
+        (ReplaceArguments({"n": 1}), {"arguments": {"n": 1}}),
         (Pending(60), {"deadline": 60}),
         (ConnectionRequired("github"), {"provider": "github"}),
         (Room(3, 100), {"entries": 3, "bytes": 100}),
@@ -173,3 +209,78 @@ def test_a_scoped_registry_shows_how_many_tools_and_layers_it_has() -> None:
     scoped.push()
 
     assert one_line(scoped) == "<ScopedRegistry: 1 tools, 1 layers over ToolRegistry>"
+
+
+@pytest.mark.promise("APP-06")
+def test_the_json_form_of_a_policy_names_the_functions_of_its_rules() -> None:
+    told = Policy(timeout=5, rules=[Rule("deny", "rm_*", when=looks, capabilities={"network"})]).to_json()
+
+    assert told["timeout"] == 5
+    assert told["rules"] == [
+        {
+            "effect": "deny",
+            "tools": ["rm_*"],
+            "name": "deny rm_*",
+            "reason": None,
+            "level": 0,
+            "source": None,
+            "mutating": None,
+            "capabilities": ["network"],
+            "when": f"{__name__}.looks",
+            "commands": [],
+            "writes": [],
+            "unknown": None,
+        }
+    ]
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+@pytest.mark.promise("APP-06")
+async def test_the_json_form_of_a_call_hides_the_secret_argument_from_rules_and_hooks() -> None:
+    seen: list[dict[str, object]] = []
+
+    @tool(secret="password")
+    def log_in(user: str, password: str) -> str:
+        """Log in."""
+        return user
+
+    def rule(request: Request) -> bool:
+        assert request.arguments["password"] == PASSWORD
+        seen.append(request.to_json())
+        return False
+
+    def hook(call: HookCall) -> None:
+        assert call.arguments["password"] == PASSWORD
+        seen.append(call.to_json())
+
+    async with Runtime.open(tools=[log_in], before=[hook], policy=Policy(rules=[Rule("deny", when=rule)])) as runtime:
+        call = {"name": "log_in", "arguments": {"user": "a", "password": PASSWORD}}
+        [outcome] = await runtime.session("s").run_batch([call])
+
+    assert outcome.ok
+    assert [one["arguments"] for one in seen] == [{"user": "a", "password": "[secret]"}] * 2
+    assert PASSWORD not in json.dumps(seen)
+
+
+@pytest.mark.promise("APP-06")
+def test_a_policy_shows_only_the_settings_that_differ_from_the_default() -> None:
+    assert one_line(Policy()) == "Policy()"
+    shown = one_line(Policy(timeout=5, spill_dir=Path("/out"), rules=[Rule("deny", "rm", reason=PASSWORD)]))
+    assert shown == "Policy(timeout=5, rules=['deny rm'], spill_dir='/out')"
+
+
+@pytest.mark.promise("APP-06")
+async def test_a_batch_and_a_call_log_show_how_much_is_in_them() -> None:
+    @tool
+    def look(path: str) -> str:
+        """Look."""
+        return path
+
+    log = MemoryCallLog(limit=10)
+    async with Runtime.open(tools=[look], call_log=log) as runtime:
+        batch = runtime.session("s").start_batch([{"name": "look", "arguments": {"path": PASSWORD}}])
+        assert one_line(batch) == f"<Batch {batch.id!r}: 0 of 1 calls finished>"
+        await batch
+        assert one_line(batch) == f"<Batch {batch.id!r}: 1 of 1 calls finished>"
+
+    assert one_line(log) == "<MemoryCallLog: 1 records of at most 10>"
