@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import msgspec
 
+T = TypeVar("T")
 
-def _plain(value: object) -> object:
-    """Give msgspec a form it knows of a value it does not know."""
+
+def known_form(value: object) -> object:
+    """The form of a value that msgspec knows, for a value that it does not know.
+
+    Raises:
+        TypeError: it has none.
+    """
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
@@ -25,9 +31,9 @@ def _plain(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__name__!r} has no JSON form")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=known_form)
 _encode = _encoder.encode
-_canonical = msgspec.json.Encoder(enc_hook=_plain, order="sorted").encode
+_canonical = msgspec.json.Encoder(enc_hook=known_form, order="sorted").encode
 _decode = msgspec.json.decode
 
 DecodeError = msgspec.DecodeError
@@ -74,7 +80,11 @@ def canonical(value: object) -> bytes:
     return data
 
 
-def decode(data: Any, *, type: Any = Any) -> Any:
+@overload
+def decode(data: bytes | bytearray | memoryview | str, *, type: type[T]) -> T: ...
+@overload
+def decode(data: bytes | bytearray | memoryview | str, *, type: object = ...) -> Any: ...
+def decode(data: bytes | bytearray | memoryview | str, *, type: object = Any) -> object:
     """Decode JSON bytes or text.
 
     Raises:

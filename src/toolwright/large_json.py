@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Annotated, Any
 
 import msgspec
@@ -46,16 +46,10 @@ def _nested(item: Any, most: int) -> Any:
     return _Flat | Annotated[list[item], size] | Annotated[dict[_Text, item], size]
 
 
-class _Page(msgspec.Struct):
-    """A value with a few fields, such as a page of rows. The limits allow 32,768 parts in all."""
-
-    value: _nested(_nested(_nested(_nested(_Flat, 4), 16), 64), 8)  # type: ignore[valid-type]
-
-
-class _Rows(msgspec.Struct):
-    """A value of up to 256 items. The limits allow as many parts as those of a page."""
-
-    value: _nested(_nested(_nested(_nested(_Flat, 2), 4), 16), 256)  # type: ignore[valid-type]
+_Page = msgspec.defstruct("_Page", [("value", _nested(_nested(_nested(_nested(_Flat, 4), 16), 64), 8))])
+"""A value with a few fields, such as a page of rows. The limits allow 32,768 parts in all."""
+_Rows = msgspec.defstruct("_Rows", [("value", _nested(_nested(_nested(_nested(_Flat, 2), 4), 16), 256))])
+"""A value of up to 256 items. The limits allow as many parts as those of a page."""
 
 
 class TooLong(ValueError):
@@ -87,7 +81,7 @@ def is_flat(fields: dict[Any, Any]) -> bool:
     return True
 
 
-def encode_small(value: Any) -> bytes | None:
+def encode_small(value: Sized) -> bytes | None:
     """The JSON of a small value of plain lists and objects; None where the value must be measured by `is_small`.
 
     To measure a value takes longer than to encode it. So this only checks, by one call, that the value has short texts
@@ -103,7 +97,7 @@ def encode_small(value: Any) -> bytes | None:
     return bytes(buffer)
 
 
-def is_small(value: Any) -> bool:
+def is_small(value: object) -> bool:
     """True when a value may be encoded in one call on the event loop. One that cannot be measured is not small."""
     try:
         return room_after(value, SMALL) >= 0
@@ -111,7 +105,7 @@ def is_small(value: Any) -> bool:
         return False
 
 
-def is_within(value: Any, most_bytes: int, most_parts: int) -> bool:
+def is_within(value: object, most_bytes: int, most_parts: int) -> bool:
     """True when a value has no more characters of text, and no more items and fields in all, than these.
 
     It is looked at for no longer than it takes to find more of them, however large it is.
@@ -338,7 +332,7 @@ class _Pieces:
 def decode_text(payload: bytes) -> str:
     """The text whose JSON some bytes are. A long one is decoded in pieces: an escape takes long to read."""
     if len(payload) <= PIECE:
-        return jsonx.decode(payload, type=str)  # type: ignore[no-any-return]
+        return jsonx.decode(payload, type=str)
     parts, at, end = [], 1, len(payload) - 1
     while at < end:
         piece = payload[at : min(at + PIECE, end)]

@@ -1,23 +1,40 @@
 """Values of ours as plain data. Owns the JSON form of a value by its fields; outcomes and definitions have their own.
 
 An instant, which a field named `at`, `instant` or `deadline` holds, or one whose name ends in `_at`, is RFC 3339 text
-in UTC. Durations stay seconds.
+in UTC. Durations stay seconds. A function or a class is shown by its qualified name, and never run.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from toolwright import jsonx
 from toolwright.clock import rfc3339
 
 
 def plain_data(item: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields of a struct or a named tuple as plain data, but for those that are left out."""
-    names = item.__struct_fields__ if isinstance(item, Struct) else item._fields
+    """The fields of a struct, a named tuple or a dataclass as plain data, but for those that are left out.
+
+    A field of a dataclass that its `__init__` does not take is left out, too: it follows from the others.
+    """
+    names: tuple[str, ...]
+    if dataclasses.is_dataclass(item):
+        names = tuple(field.name for field in dataclasses.fields(item) if field.init)
+    else:
+        names = item.__struct_fields__ if isinstance(item, Struct) else item._fields
     return {name: _field(name, getattr(item, name)) for name in names if name not in without}
+
+
+def code_name(code: object) -> str:
+    """The qualified name of a function or a class; of any other object, that of its class."""
+    named = code if hasattr(code, "__qualname__") else getattr(code, "func", code)
+    named = named if hasattr(named, "__qualname__") else type(named)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def instant_text(seconds: float) -> str | float:
@@ -31,21 +48,28 @@ def instant_text(seconds: float) -> str | float:
 def _field(name: str, value: object) -> object:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_instant(name):
         return instant_text(value)
-    return _value(value)
+    return plain_value(value)
 
 
 def _is_instant(name: str) -> bool:
     return name in ("at", "instant", "deadline") or name.endswith("_at")
 
 
-def _value(value: object) -> object:
+def plain_value(value: object) -> object:
+    """A value, and all that is inside it, as plain data."""
     tell = getattr(value, "to_json", None)
     if tell is not None and not isinstance(value, type):
         return tell()
     if isinstance(value, Struct) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return plain_data(value)
     if isinstance(value, Mapping):
-        return {name: _value(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_value(item) for item in value]
-    return to_builtins(value)
+        return {name: plain_value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return [plain_value(item) for item in sorted(value, key=str)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no infinity
+    if callable(value):
+        return code_name(value)
+    return to_builtins(value, enc_hook=jsonx.known_form)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from toolwright import jsonx
 from toolwright.calls.authorise.authority import Origin
@@ -35,7 +35,7 @@ def provenance_of(origin: Origin, session: str) -> bytes:
     )
 
 
-def backgroundable(session: SessionCore, name: Any, policy: Policy) -> Tool:
+def backgroundable(session: SessionCore, name: object, policy: Policy) -> Tool:
     """The tool that a session has under a name, which may run in the background.
 
     Raises:
@@ -72,7 +72,7 @@ def require_background(tool: Tool | None, name: str, policy: Policy) -> None:
         raise RunError(f"Tool does not support background execution: {name}")
 
 
-def require_arguments(args: Any, hides: Callable[[bytes], bool] | None) -> bytes:
+def require_arguments(args: object, hides: Callable[[bytes], bool] | None) -> bytes:
     """The JSON of the arguments of a run. `hides` says whether some JSON holds a secret of the session, if it has any.
 
     Raises:
@@ -110,7 +110,7 @@ def not_fitting(tool: Tool, error: InvalidArguments) -> RunError:
     return RunError(f"The arguments do not fit tool {tool.name!r}: {error}")
 
 
-def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] | None) -> str:
+def title_of(tool: Tool, title: object, hides: Callable[[bytes], bool] | None) -> str:
     """The title of a run.
 
     Raises:
@@ -124,7 +124,7 @@ def title_of(tool: Tool, title: Any, hides: Callable[[bytes], bool] | None) -> s
     return text[:200]
 
 
-def options_of(timeout: Any, signal_on_completion: Any, disposition: Any) -> Options:
+def options_of(timeout: float | None, signal_on_completion: object, disposition: object) -> Options:
     """How a run is to be run.
 
     Raises:

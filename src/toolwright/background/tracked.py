@@ -7,7 +7,6 @@ is finished. No worker ever takes it: the program that does the work, or watches
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,7 +33,7 @@ MOST_BYTES = 50 * 1024
 _EVENT = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
-def tracked_tool(name: Any) -> Tool:
+def tracked_tool(name: str) -> Tool:
     """The tool that rules judge a tracked run by: it has the name of the run, and may change anything.
 
     Raises:
@@ -77,7 +76,7 @@ def require_payload(payload: object) -> bytes:
     return data
 
 
-def progress_of(current: Any, total: Any, label: str | None, unit: Any) -> Progress | None:
+def progress_of(current: float | None, total: float | None, label: str | None, unit: str | None) -> Progress | None:
     """How far a run is said to be; None when nothing is said.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from toolwright.background.change_watch import ChangeWatch
@@ -201,7 +202,7 @@ class Worker:
                 claimed, self._store, self._shared, self._sessions, self._reports
             )
             self._alive[claimed.process.id] = running
-            running.task.add_done_callback(lambda _, running=running: self._over(running))  # type: ignore[misc]
+            running.task.add_done_callback(partial(self._over, running))
 
     async def _stop(self, id: str) -> None:
         """Stop lost runs. The worker may claim a lost run again; but its old work would share the call."""
@@ -210,7 +211,7 @@ class Worker:
             before.let_go()
             await before.ended()
 
-    def _over(self, running: ClaimedRun) -> None:
+    def _over(self, running: ClaimedRun, _: asyncio.Task[None]) -> None:
         if self._alive.get(running.id) is running:
             del self._alive[running.id]
         if self._held.get(running.id) is running and not running.let_gone:

@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Any
 from bashkit import Bash, BashError, BuiltinResult, CommandStatus, FileSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from bashkit import BuiltinContext, CommandContext, CommandOutput, ExecResult
+
     from toolwright.limited_children.far_side import Link
 
 ROOT = "/workspace"
@@ -176,11 +180,11 @@ class _Guard:
         ]
         # The commands that run now. They are referred to through this list, which is emptied at the end: a shell that
         # its own commands refer to would not be freed.
-        self._shells: list[Any] = []
+        self._shells: list[Bash] = []
         self.refused: list[str] | None = None
         """The rule that a command met, and the command."""
 
-    async def execute(self, shell: Any, command: str, *, but: str | None = None, **options: Any) -> Any:
+    async def execute(self, shell: Bash, command: str, *, but: str | None = None, **options: Any) -> ExecResult:
         """Run a command line with ours in place of the commands that a rule may refuse, `but` for one."""
         self._shells.append(shell)
         try:
@@ -204,7 +208,7 @@ class _Guard:
         decisions = {_decision(rules, name) for rules in self._policies}
         return "refuse" if "refuse" in decisions else "depends" if "depends" in decisions else "pass"
 
-    def _match(self, name: str, arguments: list[str]) -> Any:
+    def _match(self, name: str, arguments: list[str]) -> str | None:
         """The rule that refuses a command; None when it may run."""
         line = " ".join([name, *arguments])
         for rules in self._policies:
@@ -213,22 +217,23 @@ class _Guard:
                     pattern.match(name) and (whole is None or whole.match(line)) for pattern, whole in patterns
                 ):
                     if effect != "allow":
-                        return rule
+                        name_of_rule: str = rule
+                        return name_of_rule
                     break
         return None
 
-    def _refuse(self, context: Any) -> BuiltinResult:
+    def _refuse(self, context: BuiltinContext) -> BuiltinResult:
         rule = self._match(context.name, context.argv) or ""
         self._stop(rule, context)
         return BuiltinResult(stderr=f"{context.name}: refused by the rule {rule!r}\n", exit_code=126)
 
-    def _stop(self, rule: str, context: Any) -> None:
+    def _stop(self, rule: str, context: BuiltinContext | CommandContext) -> None:
         if self.refused is None:
             self.refused = [rule, " ".join([context.name, *context.argv])[:200]]
         for shell in self._shells:
             shell.cancel()  # None of its changes will be kept: the rest need not run.
 
-    async def _judge(self, context: Any) -> CommandStatus:
+    async def _judge(self, context: CommandContext) -> CommandStatus:
         """Let the interpreter's own command run where the rules allow its arguments."""
         rule = self._match(context.name, context.argv)
         if rule is not None:
@@ -268,7 +273,7 @@ def _decision(rules: list[Any], name: str) -> str:
     return "pass"
 
 
-def _not_executable(context: Any) -> BuiltinResult:
+def _not_executable(context: BuiltinContext) -> BuiltinResult:
     return BuiltinResult(
         stderr=f"{context.name}: no file is made executable under the rules of this session; use `bash FILE`\n",
         exit_code=0 if context.name == "chmod" else 1,
@@ -333,14 +338,14 @@ class _Output:
             self._link.note([[stream, "".join(texts)] for stream, *texts in waiting], hold=hold)
 
 
-def _sink(stream: Any) -> object:
+def _sink(stream: CommandOutput) -> Callable[[bytes], Awaitable[None]]:
     async def write(data: bytes) -> None:
         await stream.write(data)
 
     return write
 
 
-def _make_shell(limits: dict[str, Any]) -> Any:
+def _make_shell(limits: dict[str, Any]) -> Bash:
     """An interpreter without files."""
     return Bash(
         username="agent",
@@ -354,17 +359,17 @@ def _make_shell(limits: dict[str, Any]) -> Any:
     )
 
 
-def _empty() -> Any:
+def _empty() -> FileSystem:
     files = FileSystem()
     for entry in files.read_dir("/"):
         files.remove(f"/{entry['name']}", recursive=True)
     return files
 
 
-_programs_made: list[Any] = []
+_programs_made: list[FileSystem] = []
 
 
-def _programs() -> object:
+def _programs() -> FileSystem:
     """Files for the commands of the interpreter, for scripts that call them by their usual path."""
     if not _programs_made:
         files = _empty()
@@ -375,7 +380,7 @@ def _programs() -> object:
     return _programs_made[0]
 
 
-def _walk(files: Any) -> Any:
+def _walk(files: FileSystem) -> Iterator[tuple[str, str]]:
     waiting = ["/"]
     while waiting:
         directory = waiting.pop()
@@ -391,7 +396,7 @@ def _walk(files: Any) -> Any:
             yield path, kind
 
 
-def _restore(shell: Any, state: Any) -> bool:
+def _restore(shell: Bash, state: Any) -> bool:
     if state is None:
         return True
     # Anything that can write the session's keys can write this one: it may be anything, and is tried, not trusted.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,6 +17,9 @@ from toolwright.builtin.output_schemas import shape
 from toolwright.tools.claims import tree
 from toolwright.tools.context import ToolContext
 from toolwright.tools.outcome import ToolError
+
+T = TypeVar("T")
+Inputs = TypeVarTuple("Inputs")
 
 MOST_EDITED = 4 * 1024 * 1024
 """Bytes of a file that is edited, before and after. More take long to search and to replace."""
@@ -243,7 +247,7 @@ def _changed(path: str) -> ToolError:
     )
 
 
-async def _off_loop(size: int, function: Any, *args: Any) -> Any:
+async def _off_loop(size: int, function: Callable[[*Inputs], T], *args: *Inputs) -> T:
     return await asyncio.to_thread(function, *args) if size > LARGE else function(*args)
 
 

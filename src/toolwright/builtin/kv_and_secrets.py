@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
 
@@ -24,6 +24,7 @@ MOST_SECRET = 16_384
 # Checked in the tool: a value that is refused earlier is shown in the failure, and this one must not be.
 Secret = Annotated[Any, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_SECRET})]
 
+T = TypeVar("T")
 _LEFT_OUT: Any = object()  # for null is a value like any other
 _LISTED = several(shape({"key": "string", "created_at": "string", "updated_at": "string"}))
 
@@ -35,7 +36,7 @@ def _listed(found: list[KeyInfo], limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def _require(action: str, field: str, given: object) -> Any:
+def _require(action: str, field: str, given: T) -> T:
     if given is _LEFT_OUT:
         raise ToolError(
             f"The action {action!r} needs {field!r}; give it", category="invalid_arguments", code="missing_argument"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import ModuleType
 
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolError
@@ -45,11 +46,9 @@ def _by_words(question: str, tools: Sequence[ToolDefinition]) -> list[ToolDefini
     return [tools[place] for place in best if scores[place] > 0]
 
 
-def _words(texts: list[str], bm25s: object) -> list[list[str]]:
+def _words(texts: list[str], bm25s: ModuleType) -> list[list[str]]:
     split = [_SEAMS.sub(" ", text) for text in texts]
-    found: list[list[str]] = bm25s.tokenize(  # type: ignore[attr-defined]
-        split, stopwords="en", return_ids=False, show_progress=False
-    )
+    found: list[list[str]] = bm25s.tokenize(split, stopwords="en", return_ids=False, show_progress=False)
     return [[_singular(word) for word in words] for words in found]
 
 

@@ -252,6 +252,10 @@ class Batch(BatchState):
             raise BatchFailed(f"Call {self._failed_call!r} failed and the batch was stopped", outcomes)
         return list(outcomes)
 
+    def __repr__(self) -> str:
+        ended = len(self._outcomes) - self._left
+        return f"<Batch {self.id!r}: {ended} of {len(self._outcomes)} calls finished>"
+
     async def settled(self) -> None:
         """Wait until every call has its outcome, whatever it is."""
         if self._left:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from toolwright import jsonx
@@ -83,7 +81,7 @@ async def _end_completion(run: ActiveCall, outcome: ToolOutcome) -> None:
     give(run, outcome)
 
 
-def completion_result(resolution: Resolution) -> Any:
+def completion_result(resolution: Resolution) -> object:
     """The end of a call whose completion has come."""
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)

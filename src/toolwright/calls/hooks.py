@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from toolwright.argument_checks import unusable
-from toolwright.plain_data import plain_data
+from toolwright.plain_data import plain_data, plain_value
+from toolwright.tools.arguments import hide_secret
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import Failure, Success, ToolOutcome
@@ -30,8 +31,8 @@ class HookCall(Struct, frozen=True, kw_only=True):
     parent: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """The call as plain data."""
-        return plain_data(self)
+        """The call as plain data; a placeholder stands for the argument that its tool declares secret."""
+        return plain_data(self) | {"arguments": plain_value(hide_secret(self.arguments, self.tool.secret))}
 
 
 class PrepareCall(HookCall, frozen=True, kw_only=True):
@@ -45,7 +46,8 @@ class PrepareCall(HookCall, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The call as plain data, without the view."""
-        return plain_data(self, without=("view",))
+        shown = hide_secret(self.arguments, self.tool.secret)
+        return plain_data(self, without=("view",)) | {"arguments": plain_value(shown)}
 
 
 class ReplaceArguments(Struct, frozen=True):
@@ -53,11 +55,19 @@ class ReplaceArguments(Struct, frozen=True):
 
     arguments: Mapping[str, Any]
 
+    def to_json(self) -> dict[str, Any]:
+        """The arguments as plain data. Which of them is secret is known to the call alone."""
+        return plain_data(self)
+
 
 class Answer(Struct, frozen=True):
     """A before-hook's answer, or a tool's prepare step's: this is the value, do not run the tool."""
 
     value: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as plain data."""
+        return plain_data(self)
 
 
 BeforeAnswer = ReplaceArguments | Answer | Success | Failure | None

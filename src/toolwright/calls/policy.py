@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
@@ -16,6 +16,8 @@ from toolwright.calls.authorise.shell.patterns import Place, ScriptPatterns, Wri
 from toolwright.calls.authorise.shell.read_script import no_script, read_script
 from toolwright.calls.authorise.shell.script import Script
 from toolwright.errors import PolicyError
+from toolwright.plain_data import plain_data, plain_value
+from toolwright.tools.arguments import hide_secret
 from toolwright.tools.call import CallSource
 from toolwright.tools.claims import MOST_PATHS, Resource
 from toolwright.tools.definition import CAPABILITIES
@@ -41,6 +43,13 @@ class Request(Struct, frozen=True):
     arguments: Mapping[str, Any]
     source: CallSource
     parent: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain data; a placeholder stands for the argument that its tool declares secret."""
+        definition = self.tool.definition
+        shown = hide_secret(self.arguments, definition.secret)
+        told = plain_data(self, without=("tool", "arguments"))
+        return told | {"tool": definition.to_json(), "arguments": plain_value(shown)}
 
     def path(self, parameter: str) -> str:
         """The resolved path in an argument: `etc/a`, `//etc/a` and `/workspace/etc/a` are all `/etc/a`.
@@ -229,6 +238,10 @@ class Rule:
         """The same as `matches`, as a function without checks that always pass."""
         return self.when if self.when is not None and self.source is None else self.matches
 
+    def to_json(self) -> dict[str, Any]:
+        """The rule as plain data; the function `when` is shown by its name."""
+        return plain_data(self)
+
 
 class PolicySettings(TypedDict, total=False):
     """The settings of a `Policy`, which explains each of them; any of them can be changed for one batch."""
@@ -259,13 +272,14 @@ class PolicySettings(TypedDict, total=False):
     record_bytes: int
     background_per_session: int
     background_per_worker: int
+    tracked_per_session: int
     schedules_per_session: int
     background_tools: Literal["marked", "all"]
     on_background_limit: OnLimit
     defer_tools_from: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Policy:
     """The owner's decisions for a runtime, a session or a batch. Times in seconds, sizes in bytes.
 
@@ -417,6 +431,20 @@ class Policy:
             if name not in known:
                 raise PolicyError(f"Policy has no setting {name!r}; its settings are: {', '.join(sorted(known))}")
         return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings and rules as plain data; functions of rules are shown by their names."""
+        return plain_data(self)
+
+    def __repr__(self) -> str:
+        """The settings that differ from the default; of the rules only their names."""
+        shown = []
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.init and value != setting.default:
+                said = [rule.name for rule in self.rules] if setting.name == "rules" else value
+                shown.append(f"{setting.name}={str(said) if isinstance(said, Path) else said!r}")
+        return f"Policy({', '.join(shown)})"
 
 
 def _script_of(request: Request) -> Script:

@@ -202,6 +202,9 @@ class MemoryCallLog:
     def __iter__(self) -> Iterator[CallRecord]:
         return iter(list(self.records))
 
+    def __repr__(self) -> str:
+        return f"<MemoryCallLog: {len(self.records)} records of at most {self.records.maxlen}>"
+
     def query(
         self,
         *,

@@ -26,6 +26,7 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 from toolwright.tools.tool import Tool
 
 _T = TypeVar("_T")
+S = TypeVar("S", bound=Struct)
 
 AT_ONCE = 16 * 1024
 """Bytes that are searched on the event loop; more of them would hold up other calls, and go to a thread."""
@@ -67,7 +68,7 @@ def weight(value: object) -> int:
     return 0
 
 
-def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset()) -> Any:
+def redact_fields(redactor: Redactor, item: S, but: frozenset[str] = frozenset()) -> S:
     """An outcome, an event or a part of one without secrets; the same object when it has none.
 
     Every field is searched except those that its type calls `unsearched`, so that a new field is never forgotten.
@@ -88,7 +89,7 @@ def redact_fields(redactor: Redactor, item: Any, but: frozenset[str] = frozenset
 _PLAIN: dict[str, str] = {}
 
 
-def _redacted(redactor: Redactor, value: object, encoding: str | None) -> Any:
+def _redacted(redactor: Redactor, value: object, encoding: str | None) -> object:
     if value is None or value is UNSET or isinstance(value, bool) or encoding == "of payload":
         return value
     if encoding == "base64":
@@ -109,12 +110,12 @@ def _redacted(redactor: Redactor, value: object, encoding: str | None) -> Any:
 
 def redact_outcome(redactor: Redactor, outcome: ToolOutcome) -> ToolOutcome:
     """The outcome without secrets, wherever a tool could have put one."""
-    return redact_fields(redactor, outcome)  # type: ignore[no-any-return]
+    return redact_fields(redactor, outcome)
 
 
 def redact_failure(redactor: Redactor, failure: Failure) -> Failure:
     """The failure without secrets."""
-    return redact_fields(redactor, failure)  # type: ignore[no-any-return]
+    return redact_fields(redactor, failure)
 
 
 def _hash(redactor: Redactor, digest: str) -> str:
@@ -124,7 +125,7 @@ def _hash(redactor: Redactor, digest: str) -> str:
     return digest if redacted is data else redacted.decode("utf-8", "surrogatepass")
 
 
-def _data(redactor: Redactor, data: object) -> Any:
+def _data(redactor: Redactor, data: object) -> object:
     """Content in base64. Looked at as it was before: in the middle of base64, a handle would spoil the rest."""
     if not isinstance(data, str):
         return data
@@ -279,17 +280,16 @@ def _told_apart(env: CallEnvironment[ActiveCall], name: str, value: object) -> s
 
 def redact_event(run: ActiveCall, event: CallNote) -> CallNote | None:
     """A report of a running call without secrets; None when all of it is held back for now."""
-    redactor: Redactor = run.env.redactor  # type: ignore[assignment]
+    redactor = run.env.redactor
+    assert redactor is not None
     if isinstance(event, CallOutput):
         return _output(run, redactor, event)
-    redacted: CallNote = redact_fields(redactor, event)
-    return redacted
+    return redact_fields(redactor, event)
 
 
 def _output(run: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutput | None:
     if not isinstance(event.text, str) or not isinstance(event.stream, str):
-        whole: CallOutput = redact_fields(redactor, event)
-        return whole
+        return redact_fields(redactor, event)
     event = redact_fields(redactor, event, but=_STREAMED)
     if run.streams is None:
         run.streams = {}

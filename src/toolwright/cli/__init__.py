@@ -4,6 +4,7 @@ Only `main` is here, so that it can name the missing extra when its packages are
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 _NEEDED = ("rich", "typer")
@@ -26,7 +27,7 @@ def main() -> None:
         app(prog_name="toolwright")
 
 
-def _run_for_a_program(app: Any) -> NoReturn:
+def _run_for_a_program(app: Callable[..., Any]) -> NoReturn:
     """Run a command with --json: usage errors are JSON, too."""
     from toolwright.cli.exits import BAD_INPUT, error_json
 

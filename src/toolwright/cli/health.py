@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from socketserver import TCPServer, ThreadingMixIn
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from toolwright import jsonx
@@ -16,6 +16,9 @@ from toolwright.background.worker import Worker
 from toolwright.cli.exits import BadInput
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.background_run import OVER
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 PATIENCE = 5.0
 """Seconds that a loop and a store may take to answer, and a client to ask."""
@@ -161,7 +164,7 @@ class _Handler(WSGIRequestHandler):
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
-    def __init__(self, family: int, address: Any, app: Any) -> None:
+    def __init__(self, family: int, address: Any, app: WSGIApplication) -> None:
         self.address_family = family
         super().__init__(address, _Handler)
         self.set_app(app)

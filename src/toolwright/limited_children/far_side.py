@@ -102,7 +102,7 @@ def main() -> None:
         link.send(failure)
 
 
-def _first(end: socket.socket) -> Any:
+def _first(end: socket.socket) -> dict[str, Any] | None:
     """The first message, which is JSON: where other packages are is not known yet."""
     import json
 
@@ -113,7 +113,8 @@ def _first(end: socket.socket) -> Any:
             if not byte:
                 return None
             line += byte
-    return json.loads(line)
+    setup: dict[str, Any] = json.loads(line)
+    return setup
 
 
 def _load(name: str) -> Callable[[Any, Link], Any]:

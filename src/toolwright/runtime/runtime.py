@@ -65,6 +65,12 @@ class Runtime:
         self.log: Any = parts.shared.call_log
         """The records of calls."""
 
+    def __repr__(self) -> str:
+        parts = self._parts
+        store = "in memory" if parts.storage.store is None else f"over {type(parts.storage.store).__name__}"
+        closed = ", closed" if parts.shared.lifetime.closed else ""
+        return f"<Runtime {store}: {len(self.tools.snapshot())} tools, {len(parts.sessions.all())} sessions{closed}>"
+
     # --- opening and closing
 
     @staticmethod

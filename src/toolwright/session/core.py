@@ -298,7 +298,7 @@ class SessionCore:
                 id=intent.key.call_id,
                 name=intent.tool if find(tools, intent.tool_id) is None else intent.tool_id,
                 arguments=intent.arguments,
-                source=intent.source,  # type: ignore[arg-type]
+                source=intent.source,
             )
             for intent in intents
         ]

@@ -13,7 +13,7 @@ import apsw
 
 from toolwright.crash_seams import Mode, crash_seams
 from toolwright.errors import ToolwrightError
-from toolwright.stores.contracts.store import Store
+from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.testing.inside_program import crash_point, writing
 
 POINTS = (
@@ -116,7 +116,7 @@ class Crashing:
         if what is None:
             return found
 
-        async def use(*given: Any, **options: Any) -> Any:
+        async def use(*given: Any, **options: object) -> object:
             times = len(given[0]) if name == "finish_all" else 1  # each of its calls passes the points
             for _ in range(times):
                 crash_point(f"before {what}")
@@ -131,7 +131,7 @@ class Crashing:
 class CrashingServices:
     """The services of a store, of which background runs have crash points."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: BackgroundStores) -> None:
         self.inner = inner
         self.processes = Crashing(inner.processes, RUN_VERBS)
 
@@ -189,7 +189,7 @@ def _tool_code(invoke: Callable[..., Any], mode: Mode) -> Callable[..., Any]:
 
 
 def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-    async def run(*given: Any, **options: Any) -> Any:
+    async def run(*given: object, **options: object) -> object:
         crash_point("before the tool runs")
         try:
             return await invoke(*given, **options)
@@ -200,7 +200,7 @@ def _enclosed(invoke: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 
 
 def _enclosed_sync(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*given: Any, **options: Any) -> Any:
+    def run(*given: object, **options: object) -> object:
         crash_point("before the tool runs")
         try:
             return invoke(*given, **options)

@@ -357,7 +357,7 @@ class _FakeServices:
         pool: ChildPool = self._double("limited_children")
         return pool
 
-    def open_child(self, name: str) -> Any:
+    def open_child(self, name: str) -> object:
         return self._double("open_child")(name)
 
     def _double(self, name: str) -> Any:
@@ -406,7 +406,7 @@ class _FakeServices:
         ask = model if not hasattr(model, "complete") else model.complete
         call = self._call
 
-        async def answer(messages: Any, options: dict[str, Any]) -> Any:
+        async def answer(messages: list[Any], options: dict[str, Any]) -> object:
             request = ModelRequest(call.session, messages, options, call.call_id, self._name, call.scope)
             self._recorded.questions.append(request)
             given = ask(request)

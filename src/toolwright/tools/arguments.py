@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, KeysView, Mapping
 from typing import Any, TypeVar, cast, overload
 
+from toolwright import jsonx
 from toolwright.errors import InvalidArguments
 from toolwright.tools.validation_messages import ArgumentProblem, json_path, listed, preview
 
@@ -32,10 +33,12 @@ def _named(kind: type) -> str:
 class Arguments:
     """The arguments of one call. A null counts as absent, and true is not an integer."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_secret", "_values")
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], secret: str | None = None) -> None:
+        """`secret` is the parameter whose value is never shown."""
         self._values = values
+        self._secret = secret
 
     def require(self, name: str, kind: type[T]) -> T:
         """Return the value of `name`; a missing or wrong one is a failure that the model reads.
@@ -107,12 +110,22 @@ class Arguments:
         return self._values.keys()
 
     def __repr__(self) -> str:
-        return f"Arguments({dict(self._values)!r})"
+        return f"Arguments({hide_secret(self._values, self._secret)!r})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The arguments as plain data; a placeholder stands for the one that the tool declares secret."""
+        shown: dict[str, Any] = jsonx.decode(jsonx.encode(hide_secret(self._values, self._secret)))
+        return shown
 
 
 HIDDEN = "[secret]"
 """The placeholder of an argument that its tool declares secret."""
 _HIDDEN = re.compile(r"\[secret(?: #[0-9a-f]{16})?\]")
+
+
+def hide_secret(arguments: Mapping[str, Any], secret: str | None) -> dict[str, Any]:
+    """A copy of the arguments of a call, with the placeholder in place of the one that its tool declares secret."""
+    return {name: HIDDEN if name == secret else value for name, value in arguments.items()}
 
 
 def is_hidden(value: object) -> bool:

@@ -56,7 +56,7 @@ def require_same_input(name: str, own: Mapping[str, Any], other: Mapping[str, An
         )
 
 
-def _shape(schema: object) -> Any:
+def _shape(schema: object) -> object:
     """A schema without its descriptions."""
     if isinstance(schema, list):
         return [_shape(item) for item in schema]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from toolwright.errors import CapabilityError
+from toolwright.plain_data import code_name
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.function import as_tool
 from toolwright.tools.registry import Catalogue, Snapshot, ToolRegistry, ToolSource
@@ -56,6 +57,26 @@ class Capability:
             raise CapabilityError(f"The capability {self.name!r} has prompt={self.prompt!r:.200}; use text")
         object.__setattr__(self, "tools", tuple(as_tool(tool) for tool in self.tools))
 
+    def to_json(self) -> dict[str, Any]:
+        """The capability as plain data: tools, hooks and other code by name.
+
+        Of the settings it shows numbers and truth values, and of any other the type: a text may hold a password.
+        """
+        return {
+            "name": self.name,
+            "tools": [tool.name for tool in self.tools],
+            "prompt": self.prompt,
+            "before": list(map(code_name, self.before)),
+            "after": list(map(code_name, self.after)),
+            "settings": {
+                name: value if value is None or isinstance(value, (bool, int, float)) else type(value).__name__
+                for name, value in self.settings.items()
+            },
+            "requires": [one if isinstance(one, str) else one.name for one in self.requires],
+            "comes_with": None if self.comes_with is None else code_name(self.comes_with),
+            "unusable": self.unusable,
+        }
+
 
 Lookup = Callable[[str], Capability]
 
@@ -83,7 +104,7 @@ def activate(
     given = list(tools()) if waiting else []
     while waiting:
         have = [*given, *(tool.definition for one in choice.active.values() for tool in one.tools)]
-        come = [one for one in waiting if any(one.comes_with(definition) for definition in have)]  # type: ignore[misc]
+        come = [one for one in waiting if one.comes_with is not None and any(map(one.comes_with, have))]
         if not come:
             break
         waiting = [one for one in waiting if one not in come]

@@ -7,7 +7,7 @@ the interpreter's lock. So the forms are counted when a tool is defined, and arg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -54,9 +54,9 @@ class CheckingCost(msgspec.Struct, frozen=True):
             return True  # The check will report it.
         return self.fits_value(value, most)
 
-    def fits_value(self, value: Any, most: int) -> bool:
+    def fits_value(self, value: object, most: int) -> bool:
         """The same for a value that was decoded."""
-        inside = list(value.values()) if isinstance(value, dict) else [value]
+        inside: Iterable[Any] = list(value.values()) if isinstance(value, dict) else [value]
         waiting = [(inside, 1)]
         while waiting:
             items, factor = waiting.pop()
@@ -75,7 +75,7 @@ class CheckingCost(msgspec.Struct, frozen=True):
         return True
 
 
-def cost_of_core_schema(schema: Any) -> CheckingCost | None:
+def cost_of_core_schema(schema: Mapping[str, Any]) -> CheckingCost | None:
     """The cost of checking a value by a core schema of pydantic; None if each part costs little.
 
     The fields of the whole are not counted: there is one of it.
@@ -88,9 +88,10 @@ def cost_of_json_schema(schema: object) -> CheckingCost | None:
     """The cost of describing the problems of a value by a JSON Schema; None where nesting multiplies nothing."""
 
     def children(node: _Node, _: dict[str, _Node]) -> Iterator[_Node]:
-        yield from _json_children(node, schema)
+        yield from _json_children(node, whole)
 
-    cost = _Graph(schema, children, _json_count).cost(lambda node: 0)
+    whole: _Node = schema if isinstance(schema, dict) else {}  # true and false have no parts
+    cost = _Graph(whole, children, _json_count).cost(lambda node: 0)
     return cost if cost is not None and cost.multiplies else None
 
 
@@ -235,7 +236,7 @@ def _core_fields(node: _Node) -> int:
 # --- JSON Schema
 
 
-def _json_children(node: _Node, root: object) -> Iterator[_Node]:
+def _json_children(node: _Node, root: _Node) -> Iterator[_Node]:
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         if isinstance(node.get(keyword), str):
             yield _referred(node[keyword], root)
@@ -248,11 +249,11 @@ def _json_children(node: _Node, root: object) -> Iterator[_Node]:
             yield from (item for item in value if isinstance(item, dict))
 
 
-def _referred(reference: str, root: Any) -> _Node:
+def _referred(reference: str, root: _Node) -> _Node:
     """The target of a reference; the whole schema if it is not found, so that it counts as containing itself."""
     if not reference.startswith("#/"):
-        return root  # type: ignore[no-any-return]
-    place = root
+        return root
+    place: Any = root
     for step in unquote(reference[2:]).split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(place, list) and name.isdecimal() and int(name) < len(place):
@@ -260,7 +261,7 @@ def _referred(reference: str, root: Any) -> _Node:
         elif isinstance(place, dict) and name in place:
             place = place[name]
         else:
-            return root  # type: ignore[no-any-return]
+            return root
     return place if isinstance(place, dict) else root
 
 

@@ -151,12 +151,12 @@ def _add(
     makers.append(make)
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     """A value as part of a name, the same for equal values; None when it has no such form."""
-    kind: Any = type(value)
-    if kind is float and value.is_integer():
+    if type(value) is float and value.is_integer():
         return str(int(value))  # 1.0 and 1 are one number in JSON.
     # A value whose text is its address has another name each time.
+    kind = type(value)
     nameless = value is None or (kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__)
     return None if nameless else str(value)
 

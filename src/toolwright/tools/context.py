@@ -150,6 +150,9 @@ class ToolContext(Generic[Deps]):
         self.parent_call_id = parent_call_id
         self.prepared = prepared
 
+    def __repr__(self) -> str:
+        return f"<ToolContext of {self.tool!r}, call {self.call_id!r}, attempt {self.attempt} of {self.max_attempts}>"
+
     @property
     def cancelled(self) -> bool:
         """True once the call was cancelled or ran out of time; a long loop in a thread should look at it."""

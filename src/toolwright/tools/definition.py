@@ -13,6 +13,7 @@ from msgspec import Struct, convert, structs
 from msgspec.structs import force_setattr, replace
 
 from toolwright.errors import PolicyError, ToolDefinitionError
+from toolwright.plain_data import plain_data
 from toolwright.tools.claims import Concurrency, Resource
 from toolwright.tools.names import is_mapped
 from toolwright.tools.retry import NEVER, RetryPolicy
@@ -90,6 +91,10 @@ class Hints(Struct, frozen=True, kw_only=True):
     def repeatable(self) -> bool:
         """True when running a call twice does no harm."""
         return self.readonly or self.idempotent
+
+    def to_json(self) -> dict[str, Any]:
+        """The hints as plain data."""
+        return plain_data(self)
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):

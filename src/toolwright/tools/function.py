@@ -300,7 +300,7 @@ def _function_body(function: Callable[..., Any], signature: Signature) -> Body:
 
 
 def _background_body(
-    name: str, input_schema: Mapping[str, Any], local_names: Any, function: Callable[..., Any]
+    name: str, input_schema: Mapping[str, Any], local_names: Mapping[str, Any] | None, function: Callable[..., Any]
 ) -> Body:
     """The body of a function for the background runs of a tool, whose parameters are those of the tool."""
     from toolwright.tools.signature import read_signature

@@ -173,6 +173,8 @@ def define(
     timeout = options.get("timeout")
     if timeout is not None and not isinstance(timeout, (int, float)):
         raise ToolDefinitionError(f"Tool {name!r} has timeout {timeout!r}; use a number of seconds above 0")
+    # Without these, the hints and capabilities decide.
+    stated: dict[str, Any] = {option: options[option] for option in ("approval", "on_crash") if option in options}
     return ToolDefinition(
         name=name,
         id=options.get("id") or id,
@@ -189,14 +191,13 @@ def define(
         category=options.get("category"),
         hints=hints,
         capabilities=capabilities,
-        approval=options.get("approval"),  # type: ignore[arg-type]
         timeout=timeout,
         retry=retry,
         concurrency=_concurrency(options, hints, name),
         isolation=options.get("isolation", "none"),
-        on_crash=options.get("on_crash"),  # type: ignore[arg-type]
         deferral=options.get("deferral", "auto"),
         events=_events(options.get("events"), name),
+        **stated,
     )
 
 

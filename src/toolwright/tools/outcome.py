@@ -17,7 +17,7 @@ from msgspec.structs import force_setattr
 from toolwright import jsonx
 from toolwright.errors import ToolwrightError
 from toolwright.large_json import decode_text
-from toolwright.plain_data import instant_text
+from toolwright.plain_data import instant_text, plain_data
 
 if TYPE_CHECKING:
     from toolwright.tools.service_protocols import AttachmentInfo
@@ -229,6 +229,10 @@ class Success(Struct, frozen=True):
     attachments: Sequence[Attachment | AttachmentInfo] = ()
     metadata: Mapping[str, Any] | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The value, and all that comes with it, as plain data."""
+        return plain_data(self)
+
 
 class Pending(Struct, frozen=True, gc=False):
     """Return it from a tool whose result comes later, from outside. `deadline` is seconds from now."""
@@ -240,11 +244,19 @@ class Pending(Struct, frozen=True, gc=False):
         if after is not None and (type(after) not in (int, float) or not 0 <= after < float("inf")):
             raise ToolwrightError(f"Pending deadline {after!r:.200} is not usable; use seconds from now, 0 or more")
 
+    def to_json(self) -> dict[str, Any]:
+        """The deadline, in seconds from now, as plain data."""
+        return {"deadline": self.deadline}
+
 
 class ConnectionRequired(Struct, frozen=True, gc=False):
     """Return it from a tool that needs the session connected to a provider first."""
 
     provider: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The provider as plain data."""
+        return plain_data(self)
 
 
 class Decision(Struct, frozen=True, gc=False, omit_defaults=True):

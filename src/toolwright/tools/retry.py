@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from toolwright.errors import PolicyError
+from toolwright.plain_data import plain_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class RetryPolicy:
         """Seconds to wait after the given attempt (from 1) failed."""
         grown = min(self.max_delay, self.base_delay * self.factor ** min(attempt - 1, 64))
         return min(self.max_delay, grown * (1 + self.jitter * (2 * uniform() - 1)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The policy as plain data; exceptions are shown by their names."""
+        return {**plain_data(self), "on": [kind.__qualname__ for kind in self.on]}
 
 
 NEVER = RetryPolicy()

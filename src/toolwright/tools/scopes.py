@@ -81,6 +81,9 @@ class ScopedRegistry(Catalogue):
         finally:
             self.pop(layer)
 
+    def __repr__(self) -> str:
+        return f"<ScopedRegistry: {len(self.snapshot())} tools, {self.depth} layers over {type(self._base).__name__}>"
+
 
 class RegistryView(Catalogue):
     """Tools of another source as seen through a change: filtered, prefixed, renamed or overridden."""

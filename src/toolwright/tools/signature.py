@@ -352,7 +352,8 @@ def _validator(adapter: TypeAdapter[Any], schema: dict[str, Any], owner: str) ->
 
     def validate(raw: bytes) -> dict[str, Any]:
         try:
-            return validate_json(raw)  # type: ignore[no-any-return]
+            arguments: dict[str, Any] = validate_json(raw)
+            return arguments
         except ValidationError as error:
             raise InvalidArguments(_problems_of(error, raw, schema)) from None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Unpa
 
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.errors import ToolDefinitionError
 from toolwright.tools.arguments import Arguments
 from toolwright.tools.body import Body, Invoke, MakeBody, Mode, Validate
@@ -46,6 +47,10 @@ class Screened(NamedTuple):
 
     shown: bytes
     failure: Failure
+
+    def to_json(self) -> dict[str, Any]:
+        """The failure and the arguments as the record has them, as plain data."""
+        return {"shown": jsonx.decode(self.shown), "failure": self.failure.to_json()}
 
 
 Screen = Callable[[bytes], Screened | None]
@@ -250,7 +255,7 @@ class Tool(Generic[P, R]):
         schema = dict(input_schema) if isinstance(input_schema, Mapping) else input_schema
         if isinstance(schema, bool):
             raise ToolDefinitionError(f"Tool {name!r} has input_schema={schema!r}; use a dict, or None for any object")
-        make_body = functools.partial(_handler_body, name, compile_schema(schema, owner=name))
+        make_body = functools.partial(_handler_body, name, compile_schema(schema, owner=name), options.get("secret"))
         body = make_body(handler)
         made = cls(
             define(
@@ -296,7 +301,7 @@ class Tool(Generic[P, R]):
                 f"Tool {name!r} has a run_background that is not of the form run_background(arguments, context); "
                 "write it so, or leave it out"
             )
-        body = _object_body(compile_schema(definition.input_schema, owner=name), run)
+        body = _object_body(compile_schema(definition.input_schema, owner=name), definition.secret, run)
         made = cls(
             definition,
             validate=body.validate,
@@ -309,7 +314,7 @@ class Tool(Generic[P, R]):
             function=run,
         )
         if background is not None:
-            made._set_background(_object_body(body.validate, background))
+            made._set_background(_object_body(body.validate, definition.secret, background))
         return made
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -334,26 +339,26 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name!r}>"
 
 
-def _handler_body(name: str, validate: Validate, handler: Callable[..., Any]) -> Body:
+def _handler_body(name: str, validate: Validate, secret: str | None, handler: Callable[..., Any]) -> Body:
     """The body of a handler of a raw schema."""
     if not callable(handler):
         raise ToolDefinitionError(f"Tool {name!r} has the handler {handler!r}, which cannot be called")
     wants_context = _takes_context(handler, name)
     return Body(
         validate,
-        (lambda arguments, context: handler(Arguments(arguments), context))
+        (lambda arguments, context: handler(Arguments(arguments, secret), context))
         if wants_context
-        else (lambda arguments, context: handler(Arguments(arguments))),
+        else (lambda arguments, context: handler(Arguments(arguments, secret))),
         "async" if is_async(handler) else "thread",
         wants_context,
         handler,
     )
 
 
-def _object_body(validate: Validate, run: Callable[..., Any]) -> Body:
+def _object_body(validate: Validate, secret: str | None, run: Callable[..., Any]) -> Body:
     """The body of a method of an object."""
     mode: Mode = "async" if is_async(run) else "thread"
-    return Body(validate, lambda arguments, context: run(Arguments(arguments), context), mode, True, run)
+    return Body(validate, lambda arguments, context: run(Arguments(arguments, secret), context), mode, True, run)
 
 
 def _refuse_deps_elsewhere(definition: ToolDefinition, needs: frozenset[str]) -> None:

@@ -143,7 +143,7 @@ def _read_fields(part: Part, kind: type[Struct], expected: str) -> dict[str, Any
 @cache
 def _readers(kind: type[Struct]) -> dict[str, tuple[Callable[[Part], Any], bool]]:
     hints = get_type_hints(kind, {**vars(outcomes), "AttachmentInfo": Any})
-    untold: frozenset[str] = kind.untold  # type: ignore[attr-defined]
+    untold: frozenset[str] = getattr(kind, "untold")  # noqa: B009 - a struct in general has none
     return {
         field.name: (_reader(field.name, hints[field.name]), field.required or hints[field.name] is str)
         for field in structs.fields(kind)
@@ -182,7 +182,7 @@ def _reader(name: str, hint: object) -> Callable[[Part], Any]:
 _NEVER_EMPTY = frozenset({"call_id", "media_type", "code"})
 
 
-def _read_struct(part: Part, kind: type[Struct]) -> Any:
+def _read_struct(part: Part, kind: type[Struct]) -> object:
     return kind(**_read_fields(part, kind, f"a {kind.__name__.lower()}"))
 
 

@@ -194,7 +194,7 @@ async def test_whoever_decides_has_a_name(open_runtime, wrong):
         for decide in (runtime.approve, runtime.deny):
             with pytest.raises(ToolwrightError, match="does not say who decides"):
                 await decide(key, by=wrong)
-            with pytest.raises(ToolwrightError, match="is no pattern"):
+            with pytest.raises(ToolwrightError, match="is not a pattern"):
                 await decide(key, always="*")
         batch.cancel()
         await batch.settled()

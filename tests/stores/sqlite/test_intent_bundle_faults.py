@@ -128,7 +128,7 @@ async def test_a_bundle_that_says_nothing_any_more_goes_even_if_the_first_batch_
 ):
     await store.journal.begin(intents())
     await store.journal.finish_all(ended(range(MANY)))
-    with pytest.raises(StoreError, match="no longer this worker's"):
+    with pytest.raises(StoreError, match="no longer holds the run"):
         await store.journal.begin(intents(1, scope=f"{RUN_SCOPE}p1"))
     await let_write(store, False)
     with pytest.raises(StoreError):

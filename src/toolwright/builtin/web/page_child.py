@@ -11,8 +11,11 @@ import contextlib
 import re
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
+
+if TYPE_CHECKING:
+    from bs4 import Tag
 
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([a-z0-9_:.-]{1,40})", re.ASCII | re.IGNORECASE)
 _META = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([a-z0-9_:.-]{1,40})", re.IGNORECASE)
@@ -136,7 +139,7 @@ def read_page(html: str, form: str, base: str) -> dict[str, Any]:
     return {"title": title[:300], "content": _tidy(content[:most]), "truncated": len(content) > most}
 
 
-def _make_whole(element: Any, attribute: str, base: str) -> None:
+def _make_whole(element: Tag, attribute: str, base: str) -> None:
     """Make a link absolute, and drop one that leads nowhere but into the page's own code or data."""
     try:
         link = urljoin(base, str(element.get(attribute, "")).strip())

@@ -8,7 +8,7 @@ no cookie, no referrer, and no credential.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpcore
@@ -46,7 +46,7 @@ class Answer(Struct, frozen=True):
     target: Target
     status: int
     headers: Mapping[str, str]
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     redirects: int
 
 
@@ -135,7 +135,7 @@ async def _find(target: Target, manners: Manners) -> list[Address]:
 
 async def _ask(
     target: Target, addresses: list[Address], manners: Manners, open_things: AsyncExitStack
-) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+) -> tuple[int, dict[str, str], AsyncGenerator[bytes, None]]:
     """Send the request and read the head of the response. Everything that it opens is closed with `open_things`."""
     pool = httpcore.AsyncConnectionPool(
         ssl_context=manners.ssl_context,
@@ -161,7 +161,7 @@ async def _ask(
     return response.status, found, _body(response, target.host)
 
 
-async def _body(response: httpcore.Response, host: str) -> AsyncIterator[bytes]:
+async def _body(response: httpcore.Response, host: str) -> AsyncGenerator[bytes, None]:
     async with mapped(host):
         async for chunk in response.aiter_stream():
             yield chunk

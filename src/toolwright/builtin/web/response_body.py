@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ class Body(Struct, frozen=True):
     truncated: bool
 
 
-async def read_body(chunks: AsyncIterator[bytes], headers: Mapping[str, str], limit: int) -> Body:
+async def read_body(chunks: AsyncGenerator[bytes, None], headers: Mapping[str, str], limit: int) -> Body:
     """Read a body up to a limit, which holds for the bytes on the wire and for the unpacked bytes.
 
     Raises:
@@ -56,7 +56,7 @@ async def read_body(chunks: AsyncIterator[bytes], headers: Mapping[str, str], li
     content = bytearray()
     received = 0
     # The generator is ours to close: with it goes the connection, and with that an endless body.
-    async with aclosing(chunks):  # type: ignore[type-var]
+    async with aclosing(chunks):
         async for chunk in chunks:
             received += len(chunk)
             room = limit + 1 - len(content)

@@ -44,9 +44,9 @@ class RobotRules:
         rules = RobotFileParser(site)
         async with request(read_url(site), self._manners, _anything) as answer:
             if answer.status >= 500:
-                rules.disallow_all = True  # type: ignore[attr-defined]
+                rules.parse(["User-agent: *", "Disallow: /"])
             elif answer.status >= 400:
-                rules.allow_all = True  # type: ignore[attr-defined]
+                rules.parse([])
             else:
                 body = await read_body(answer.chunks, answer.headers, _MOST_BYTES)
                 lines = body.content.decode("utf-8", "replace").splitlines()

@@ -141,7 +141,7 @@ async def put_question(run: ActiveCall, question: Question, opened: Opened) -> R
     return await env.effects.enter(call, fresh=True).wait(wait, opened)
 
 
-async def _subject(run: ActiveCall, tool: Tool, shown: object) -> Any:
+async def _subject(run: ActiveCall, tool: Tool, shown: object) -> object:
     """The subject of a call, as plain data: from its tool, or from its definition where that fails."""
     found = subject_of(tool.definition, shown)
     if tool.subject is not None and isinstance(shown, dict):

@@ -14,8 +14,9 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 _HEADER = struct.Struct(">Q")
 _LONGEST = 2_000_000
@@ -79,7 +80,7 @@ class _Services:
         self.cancelled = False
 
     @property
-    def deps(self) -> Any:
+    def deps(self) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' has no deps of its app; drop the isolation")
 
     def now(self) -> float:
@@ -102,26 +103,26 @@ class _Services:
         for start in range(0, max(len(text), 1), _LONGEST):
             self._report(Output(self.job, _written(stream), _written(text[start : start + _LONGEST])))
 
-    def run_nested(self, calls: object) -> Any:
+    def run_nested(self, calls: object) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' cannot call other tools; drop the isolation")
 
-    def service(self, name: str) -> Any:
+    def service(self, name: str) -> NoReturn:
         raise RuntimeError(f"a tool with isolation='process' has no {name} of its session; drop the isolation")
 
     @property
-    def limited_children(self) -> Any:
+    def limited_children(self) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' has no children of its own; drop the isolation")
 
-    def shell_rules(self) -> Any:
+    def shell_rules(self) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' does not see the policy's rules; drop the isolation")
 
     def refused_by(self, rule: str) -> None:
         raise RuntimeError("a tool with isolation='process' does not see the policy's rules; drop the isolation")
 
-    def open_child(self, name: str) -> Any:
+    def open_child(self, name: str) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' cannot open sessions; drop the isolation")
 
-    async def complete(self, *args: object) -> Any:
+    async def complete(self, *args: object) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' cannot ask the model; drop the isolation")
 
     def wait_key(self, kind: str, name: str) -> str:
@@ -132,7 +133,7 @@ class _Services:
         self._report(Key(self.job))
         return self.completion_key
 
-    async def step(self, *args: object) -> Any:
+    async def step(self, *args: object) -> NoReturn:
         raise RuntimeError("a tool with isolation='process' has no steps, sleeps, waits or events; drop the isolation")
 
     sleep = wait = receive = emit = step
@@ -194,7 +195,7 @@ class _Jobs:
         # Else the answer is on its way, and the parent waits for it.
 
 
-def _result_of(code: bytes, services: _Services) -> Any:
+def _result_of(code: bytes, services: _Services) -> object:
     function, arguments, facts = pickle.loads(code)
     context = None
     if facts is not None:
@@ -215,7 +216,7 @@ def _written(text: object) -> Any:
     return text if text is None else str(text)[:_LONGEST].encode("utf-8", "backslashreplace").decode()
 
 
-async def _await(awaitable: Any) -> Any:
+async def _await(awaitable: Awaitable[object]) -> object:
     return await awaitable
 
 

@@ -213,7 +213,7 @@ def bounded(failure: Failure) -> Failure:
     return replace(failure, **changes)
 
 
-def _of_outcome(outcome: ToolOutcome) -> Any:
+def _of_outcome(outcome: ToolOutcome) -> Encoded | ConnectionRequired | Failure:
     """The result of a tool that returns the outcome of another call."""
     if outcome.status == "success":
         return Encoded(outcome.payload, outcome.raw_output, outcome.images, outcome.attachments, outcome.metadata)

@@ -329,7 +329,7 @@ class ProcessPool:
         self._idle.clear()
 
 
-def _result(message: Value | Failed | Waits | Unconnected | Raised) -> Any:
+def _result(message: Value | Failed | Waits | Unconnected | Raised) -> object:
     if isinstance(message, Value):
         metadata = None if message.metadata is None else bounded_json("Success metadata", message.metadata)
         return Encoded(bytes(message.payload), message.raw_output, message.images, message.attachments, metadata)
@@ -359,7 +359,7 @@ def _pickler() -> Any:
         uses: connections and locks that can't be copied, and data that should not be.
         """
 
-        def reducer_override(self, thing: object) -> Any:
+        def reducer_override(self, thing: object) -> object:
             if isinstance(thing, FunctionType) and (place := _place_of(thing)) is not None:
                 return far_side.wrapped, place
             return super().reducer_override(thing)

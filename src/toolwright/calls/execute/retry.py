@@ -32,11 +32,11 @@ def before_another(run: ActiveCall, ended: Failure | ConnectionRequired) -> Coro
     return None
 
 
-async def _stop(run: ActiveCall) -> Any:
+async def _stop(run: ActiveCall) -> object:
     return cancelled(run)
 
 
-async def _pause(run: ActiveCall, failure: Failure) -> Any:
+async def _pause(run: ActiveCall, failure: Failure) -> object:
     """Wait for the time of the retry policy, or of the failure itself."""
     delay = failure.retry_after
     if delay is None:
@@ -53,7 +53,7 @@ async def _pause(run: ActiveCall, failure: Failure) -> Any:
     return None
 
 
-async def _connect(run: ActiveCall, provider: str) -> Any:
+async def _connect(run: ActiveCall, provider: str) -> object:
     """Wait for a connection, without a slot."""
     run.expired = False
     run.phase = RETRYING

@@ -7,6 +7,7 @@ picture goes beside the value, from where each provider shows it as a picture, a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -50,7 +51,7 @@ def _collect(value: object, found: dict[int, Image | Attachment]) -> None:
         _collect(item, found)
 
 
-def _replaced(value: object, words: dict[int, str]) -> Any:
+def _replaced(value: object, words: dict[int, str]) -> object:
     if isinstance(value, (Image, Attachment)):
         return words[id(value)]
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -62,7 +63,7 @@ def _replaced(value: object, words: dict[int, str]) -> Any:
     return changed if any(changed[name] is not item for name, item in named.items()) else value
 
 
-def _parts(value: object) -> Any:
+def _parts(value: object) -> Iterable[object]:
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
     named = value if isinstance(value, dict) else _fields(value)

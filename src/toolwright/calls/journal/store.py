@@ -76,7 +76,7 @@ class StoreJournal:
                 job = asyncio.ensure_future(self._take_back(run))
                 # When it is done, and no earlier: an earlier answer of the store may be that it belongs to this
                 # process.
-                job.add_done_callback(lambda _, run=run: self._drop(run))  # type: ignore[misc]
+                job.add_done_callback(functools.partial(self._drop, run))
                 try:
                     await job
                 except StoreError:
@@ -189,7 +189,7 @@ class StoreJournal:
             run.crashes = entry.crashes
             run.pending_before = entry.pending
 
-    def _drop(self, run: ActiveCall) -> None:
+    def _drop(self, run: ActiveCall, _: object = None) -> None:
         if run.key is not None and self._live.get(run.key) is run:
             del self._live[run.key]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
@@ -79,7 +80,9 @@ async def _run_before_hooks(
             entry.payload = found
 
 
-async def _asked(entry: PreparedCall, source: str, seconds: float, function: Any, *args: Any) -> Any:
+async def _asked(
+    entry: PreparedCall, source: str, seconds: float, function: Callable[..., Any], *args: object
+) -> object:
     try:
         async with asyncio.timeout(seconds):
             return await invoke(function, *args)

@@ -351,8 +351,8 @@ def _not_utf8(text: str | bytes | bytearray) -> int:
     """The first byte that is not part of any character."""
     try:
         text.encode() if isinstance(text, str) else text.decode()
-    except UnicodeError as error:
-        start: int = error.start  # type: ignore[attr-defined]
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
+        start = error.start
         return len(text[:start].encode()) if isinstance(text, str) else start
     return 0
 

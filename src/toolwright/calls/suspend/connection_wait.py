@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall
@@ -24,7 +23,7 @@ from toolwright.tools.outcome import ConnectionRequired
 _LABEL = "connection:"
 
 
-async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[float | None], None]) -> Any:
+async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[float | None], None]) -> object:
     """Wait until the session is connected again; None to run the call again, else its end.
 
     `opened` is called when there is something to wait for.

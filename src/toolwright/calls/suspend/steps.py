@@ -152,11 +152,13 @@ def _shown(run: ActiveCall, failure: Failure) -> Failure:
     return failure if redactor is None else redact_failure(redactor, failure)
 
 
-def _policy(run: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: Any, do: Callable[[], Any]) -> StepPolicy:
+def _policy(run: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: object, do: Callable[[], Any]) -> StepPolicy:
     if on_crash is None:
         return "rerun" if run.plan.tool.definition.hints.repeatable else "fail"
-    if on_crash in ("rerun", "fail"):
-        return on_crash  # type: ignore[no-any-return]
+    if on_crash == "rerun":
+        return "rerun"
+    if on_crash == "fail":
+        return "fail"
     if on_crash == "ask":
         # Where the policy asks nobody, it ends as it would without a crash policy of its own.
         return AskPerson(functools.partial(_ask, run, name)) if run.owner.policy.on_ask == "wait" else "fail"

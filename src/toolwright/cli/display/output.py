@@ -35,7 +35,7 @@ class Screen(Console):
         if self._endless:
             self.width = ENDLESS
 
-    def print(self, *objects: Any, **options: Any) -> None:
+    def print(self, *objects: object, **options: Any) -> None:
         """Print tables and text. Without an edge, no table is stretched to it, and no line has spaces at its end."""
         if not self._endless:
             super().print(*objects, **options)

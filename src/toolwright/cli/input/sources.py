@@ -117,7 +117,7 @@ def _load(source: str, directory: Path) -> list[Tool | Capability]:
     return tools
 
 
-def _attribute(module: ModuleType, path: str, source: str) -> Any:
+def _attribute(module: ModuleType, path: str, source: str) -> object:
     thing: Any = module
     for name in path.split("."):
         try:

@@ -8,6 +8,7 @@ import os
 import time
 import zipfile
 from pathlib import Path
+from typing import IO
 
 from toolwright import jsonx
 from toolwright.errors import ArchiveError
@@ -67,11 +68,11 @@ def _remove_left(path: Path) -> None:
                 os.close(number)
 
 
-def _fill(file: object, session: str, rows: SessionRows, now: float) -> dict[str, int]:
+def _fill(file: IO[bytes], session: str, rows: SessionRows, now: float) -> dict[str, int]:
     counts: dict[str, int] = {}
     hashes: dict[str, None] = {}
     # Readers refuse the wider format of archives of 4 GiB and more, so that none is written.
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as archive:  # type: ignore[call-overload]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as archive:
         for table in TABLES:
             counts[table] = 0
             with archive.open(_member(f"{table}.jsonl"), "w") as out:

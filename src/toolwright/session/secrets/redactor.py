@@ -315,7 +315,7 @@ class KnownSecrets:
         # It stands across the parts of the value, or is one that has no letters to change, such as `true`.
         return jsonx.encode(self.text(redacted.decode()))
 
-    def value(self, value: object) -> Any:
+    def value(self, value: object) -> object:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -329,7 +329,7 @@ class KnownSecrets:
             return {self.value(key): self.value(each) for key, each in value.items()}
         return self._shown(value)
 
-    def _shown(self, value: object) -> Any:
+    def _shown(self, value: object) -> object:
         """A value that a tool reports and that is not JSON: unchanged if its text has no secret, else its redacted
         text."""
         try:

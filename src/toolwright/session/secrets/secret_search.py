@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import NoReturn
 
 from toolwright.errors import SecretsError
 from toolwright.session.secrets.encodings import Forms, forms
@@ -302,7 +303,7 @@ class Scrubber:
         return b"".join(given)
 
 
-def require_library() -> Any:
+def require_library() -> ModuleType:
     """The library that searches for many texts at once.
 
     Raises:

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import hmac
 import secrets
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -18,6 +18,9 @@ from toolwright.calls.redact import SEALED
 from toolwright.errors import SecretsError
 from toolwright.session.secrets.master_keys import SIZE, KeyProvider
 from toolwright.stores.contracts.sessions import Sealed, SecretStore
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _NONCE = 12
 _FINGERPRINTS = ("", "key of fingerprints")  # no session has this id
@@ -153,7 +156,7 @@ def _decrypt(key: bytes, data: bytes, bound: bytes, session: str, name: str, mas
         ) from None
 
 
-def _cipher(key: bytes) -> Any:
+def _cipher(key: bytes) -> AESGCM:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:

@@ -8,7 +8,7 @@ import builtins
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolwright.session.secrets.redactor import KnownSecrets
     from toolwright.stores.contracts.sessions import SecretStore
 
+Media = TypeVar("Media", Image, Attachment)
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -91,7 +92,7 @@ class Attachments:
         await self._known.load(self._secrets)
         contents: dict[str, str | None] = {}
 
-        async def fill(item: Any) -> Any:
+        async def fill(item: Media) -> Media:
             if item.hash is None:
                 return item
             if item.hash not in contents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from toolwright import jsonx
 from toolwright.calls.redact import off_loop
@@ -67,7 +67,7 @@ class Messages:
         mark = self._marker.mark("messages.append", *digests)
         first, at = await self._store.append_messages(self._session, new, self._clock.now(), self._room, mark)
         return [
-            Message(number, one.sender, jsonx.decode(one.content), jsonx.decode(one.metadata), at)  # type: ignore[arg-type]
+            Message(number, one.sender, jsonx.decode(one.content), jsonx.decode(one.metadata), at)
             for number, one in enumerate(new, first)
         ]
 
@@ -95,7 +95,7 @@ class Messages:
             size = len(data) + len(about)
             data = await off_loop(size, redactor.json, data)
             about = to_json("metadata", await off_loop(size, redactor.value, jsonx.decode(about)))
-        return NewMessage(sender, data, about)
+        return NewMessage(cast("Sender", sender), data, about)
 
     async def list(self, *, after: int = 0, limit: int | None = None) -> builtins.list[Message]:
         """The messages beyond a number, in order, all or the first `limit`.
@@ -113,7 +113,7 @@ class Messages:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
             rows = await self._store.list_messages(self._session, after, page)
             found += [
-                Message(number, sender, jsonx.decode(content), jsonx.decode(about), at)  # type: ignore[arg-type]
+                Message(number, sender, jsonx.decode(content), jsonx.decode(about), at)
                 for number, sender, content, about, at in rows
             ]
             if len(rows) < page:

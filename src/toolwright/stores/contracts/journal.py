@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 Cursor: TypeAlias = str
@@ -56,7 +57,7 @@ class Intent(Struct, frozen=True, gc=False):
     tool: str
     tool_id: str
     arguments: bytes
-    source: str
+    source: CallSource
     parent: str | None
     queued_at: float
     rerun: bool = False

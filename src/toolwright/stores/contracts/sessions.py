@@ -7,14 +7,16 @@ clients that a session hands out are in `session/services`; the sealing of secre
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, NamedTuple, Protocol
+from functools import partial
+from typing import IO, Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from toolwright.argument_checks import require_count, unusable
 from toolwright.errors import ServiceError
+from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.journal import CallKey
-from toolwright.tools.service_protocols import AttachmentInfo, FileInfo, KeyInfo
+from toolwright.tools.service_protocols import AttachmentInfo, FileInfo, KeyInfo, Sender
 
 
 class Mark(Struct, frozen=True, gc=False):
@@ -58,6 +60,10 @@ class Room(Struct, frozen=True, gc=False):
                 "quota",
             )
 
+    def to_json(self) -> dict[str, Any]:
+        """The room as plain data."""
+        return plain_data(self)
+
 
 class Quotas(Struct, frozen=True, kw_only=True):
     """How much each session may store. Sizes in bytes.
@@ -81,6 +87,10 @@ class Quotas(Struct, frozen=True, kw_only=True):
                 require_count("quota file_bytes", given, 0)
             elif not isinstance(given, Room):
                 raise unusable(f"quota {name}", given, "Room(entries=…, bytes=…)")
+
+    def to_json(self) -> dict[str, Any]:
+        """The quotas as plain data."""
+        return plain_data(self)
 
 
 PIECE = 1024 * 1024
@@ -106,7 +116,7 @@ class Content:
             view = memoryview(self._memory)
             return (view[start : start + PIECE] for start in range(0, self.size, PIECE))
         self._file.seek(0)
-        return iter(lambda file=self._file: file.read(PIECE), b"")  # type: ignore[misc]
+        return iter(partial(self._file.read, PIECE), b"")
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -195,7 +205,7 @@ class KeyValueStore(Protocol):
 class NewMessage(NamedTuple):
     """A message before it has a number. Content and metadata are JSON."""
 
-    sender: str
+    sender: Sender
     content: bytes
     metadata: bytes
 
@@ -215,7 +225,9 @@ class MessageStore(Protocol):
         """
         ...
 
-    async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
+    async def list_messages(
+        self, session: str, after: int, limit: int
+    ) -> list[tuple[int, Sender, bytes, bytes, float]]:
         """Number, sender, content, metadata and instant of those beyond `after`, in order."""
         ...
 

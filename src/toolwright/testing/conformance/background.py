@@ -10,7 +10,7 @@ from toolwright.stores.contracts.background_run import BackgroundRun, Options, R
 from toolwright.stores.contracts.run_store import Claimed, Ending, Limits, Renewal, RunStore
 from toolwright.stores.contracts.schedule import Schedule, Timing
 from toolwright.stores.contracts.schedule_store import Firing
-from toolwright.stores.contracts.sessions import Quotas
+from toolwright.stores.contracts.sessions import Mark, Quotas
 from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.testing.conformance.cases import Database
 from toolwright.testing.conformance.controllers import raised
@@ -57,7 +57,7 @@ class TimedRuns:
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._processes, verb)
 
-    async def register(self, new: Sequence[Registration], limits: Limits, mark: Any) -> list[str]:
+    async def register(self, new: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
         """Register runs at the instant of the last of them."""
         CASE_CLOCK.at = new[-1].at if new else CASE_CLOCK.at
         return await self._processes.register(new, limits, mark)

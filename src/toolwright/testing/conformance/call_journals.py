@@ -166,7 +166,7 @@ async def a_call_that_lacked_a_connection_runs_once_there_is_one(runtime: Runtim
     ran: list[int] = []
 
     @tool
-    async def post(ctx: ToolContext) -> Any:
+    async def post(ctx: ToolContext) -> object:
         ran.append(1)
         return ConnectionRequired("mail") if len(ran) < 2 else "posted"
 
@@ -185,7 +185,7 @@ async def a_completed_call_is_replayed_with_what_completed_it(runtime: Runtime) 
     keys: list[str] = []
 
     @tool
-    async def order(ctx: ToolContext) -> Any:
+    async def order(ctx: ToolContext) -> object:
         keys.append(ctx.completion_key())
         return Pending()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolwright.effects.controller import EffectController
@@ -35,7 +35,7 @@ async def _left(task: asyncio.Future[Any]) -> None:
     await asyncio.wait((task,))
 
 
-async def _refused(work: Any) -> str:
+async def _refused(work: Awaitable[object]) -> str:
     return (await raised(KeyRefused, work)).why
 
 

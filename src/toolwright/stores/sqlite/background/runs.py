@@ -293,7 +293,7 @@ def read_run(connection: apsw.Connection, id: str) -> BackgroundRun | None:
     return None if row is None else to_run(row)
 
 
-def to_run(row: Any) -> BackgroundRun:
+def to_run(row: tuple[Any, ...]) -> BackgroundRun:
     """The run of a row of `COLUMNS`."""
     fields = dict(zip(_NAMES, row, strict=True))
     state, progress, outcome = fields.pop("state"), fields["progress"], fields["outcome"]

@@ -78,7 +78,8 @@ class SqliteTriggerStore:
                         "each occurrence its own",
                         "conflict",
                     )
-                return jsonx.decode(before[1])  # type: ignore[no-any-return]
+                started: list[str] = jsonx.decode(before[1])
+                return started
             if _select(connection, "topic = ?", occurrence.topic) != list(known):
                 return None
             for start in starts:
@@ -98,7 +99,7 @@ def _select(connection: apsw.Connection, where: str, *values: str) -> list[Trigg
     return [_trigger(row) for row in connection.execute(query, values)]
 
 
-def _trigger(row: Any) -> Trigger:
+def _trigger(row: tuple[Any, ...]) -> Trigger:
     session, id, topic, pattern, tool, arguments, payload_as, title, options, created_at, authority = row
     how = _options(options)
     return Trigger(

@@ -29,6 +29,7 @@ from toolwright.stores.sqlite.core.codec import KEY, columns_of, insert, one, pa
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Writer
+from toolwright.tools.call import CallSource
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 
@@ -43,7 +44,7 @@ class CallRow(NamedTuple):
     tool: str
     tool_id: str
     arguments: bytes
-    source: str
+    source: CallSource
     parent: str | None
     queued_at: float
     owner: str

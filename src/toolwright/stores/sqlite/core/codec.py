@@ -62,13 +62,13 @@ def unpacker(type: type[T]) -> Callable[[bytes], T]:
     return msgspec.msgpack.Decoder(type, ext_hook=_read_extension).decode
 
 
-def _read_extension(code: int, data: memoryview) -> Any:
+def _read_extension(code: int, data: memoryview) -> object:
     if code != _LARGE_INTEGER:
         raise ValueError(f"an extension of the kind {code} is not known")
     return int(bytes(data))
 
 
-def _encodable(value: object) -> Any:
+def _encodable(value: object) -> object:
     if isinstance(value, int) and not _LEAST <= value <= _MOST:
         return msgspec.msgpack.Ext(_LARGE_INTEGER, str(value).encode())
     if isinstance(value, str):

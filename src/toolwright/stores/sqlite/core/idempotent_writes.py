@@ -107,7 +107,8 @@ class Changes:
                 query = f"SELECT payload FROM effects WHERE {KEY} AND label = ?"
                 known = one(connection, query, (*mark.call, mark.label))
                 if known is not None:
-                    return msgspec.msgpack.decode(known)  # type: ignore[no-any-return]
+                    earlier: T = msgspec.msgpack.decode(known)
+                    return earlier
                 if self._owner is not None and not is_mine(connection, self._owner, mark.call):
                     return StoreError(f"The call {mark.call.call_id!r} is no longer this process's; it changes nothing")
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -134,7 +135,8 @@ def _find(connection: apsw.Connection, session: str, path: str) -> FileInfo | No
 def _info(
     path: str, directory: int, size: int, digest: bytes | None, readonly: int, created: float, updated: float
 ) -> FileInfo:
-    return FileInfo(path, directory != 0, size, digest and digest.hex(), readonly != 0, created, updated)  # type: ignore[arg-type]
+    hash = None if digest is None else digest.hex()
+    return FileInfo(path, directory != 0, size, hash, readonly != 0, created, updated)
 
 
 def _make_directories(connection: apsw.Connection, session: str, path: str, at: float) -> None:
@@ -212,7 +214,7 @@ def _scan(connection: apsw.Connection, session: str, path: str, after: Portion |
 _SIZE_NOW = "SELECT size FROM files WHERE session = ? AND path = ?"
 
 
-def _pieces(connection: apsw.Connection, digest: bytes, number: int) -> Any:
+def _pieces(connection: apsw.Connection, digest: bytes, number: int) -> Iterator[tuple[Any, ...]]:
     return connection.execute(
         "SELECT content, number FROM blobs WHERE digest = ? AND number >= ? ORDER BY number", (digest, number)
     )

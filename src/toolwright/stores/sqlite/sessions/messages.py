@@ -10,6 +10,7 @@ import apsw
 from toolwright.stores.contracts.sessions import Mark, NewMessage, Room
 from toolwright.stores.sqlite.core.codec import one
 from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.tools.service_protocols import Sender
 
 
 class SqliteMessageStore:
@@ -29,7 +30,9 @@ class SqliteMessageStore:
         number, appended = await self._changes.change(mark, work)
         return number, appended
 
-    async def list_messages(self, session: str, after: int, limit: int) -> list[tuple[int, str, bytes, bytes, float]]:
+    async def list_messages(
+        self, session: str, after: int, limit: int
+    ) -> list[tuple[int, Sender, bytes, bytes, float]]:
         query = (
             "SELECT number, sender, content, metadata, at FROM messages"
             " WHERE session = ? AND number > ? ORDER BY number LIMIT ?"
