@@ -80,9 +80,11 @@ async def test_huge_arguments_of_a_program_or_a_tool_are_refused_before_they_are
         ([{"id": 1, "name": "some name"}] * 19_000, True),
         ([1.5] * (5 * MIB), False),
         ([[]] * MIB, False),
+        ({"text": "x" * (23 * MIB)}, True),
         ({"text": "x" * (100 * MIB)}, False),
+        ({"text": "\n" * (10 * MIB)}, False),
     ],
-    ids=["text", "numbers", "rows", "too many numbers", "too many lists", "too long a text"],
+    ids=["text", "numbers", "rows", "too many numbers", "too many lists", "long text", "too long a text", "escapes"],
 )
 async def test_a_large_result_of_a_step_leaves_the_loop_alone(loop_watch, tmp_path, value, fits):
     @tool

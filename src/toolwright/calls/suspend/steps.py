@@ -39,10 +39,17 @@ from toolwright.stores.contracts.waits import Wait, WaitKey
 from toolwright.tools.outcome import Failure, ToolError, encodable
 from toolwright.tools.tool import is_async
 
+MOST_BYTES = 24 * 1024 * 1024
+"""How long the JSON of a step's result may be. The files that one script of `bash` may change fit into it."""
 MOST_CONTAINERS = 20_000
 """How many lists and objects the inputs or the result of a step may have: these are decoded on the event loop."""
 MOST_ITEMS = 200_000
 """How many items and fields these may have in all."""
+MOST_ESCAPES = 4_000_000
+"""How many escaped characters, such as line ends, a result may have: these take the decoder longest."""
+_LIMITS = (
+    f"{MOST_BYTES} bytes, {MOST_CONTAINERS} lists and objects, {MOST_ITEMS} items, {MOST_ESCAPES} escaped characters"
+)
 KeyKind = Literal["completion", "event", "signal"]
 
 
@@ -103,14 +110,14 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
     if isinstance(result, Failure):
         raise EffectFailed(_shown(run, result))
     try:
-        return await sealed(run.env, name, await _encoded(result, run.owner.policy.max_output_bytes))
+        return await sealed(run.env, name, await _encoded(result))
     except SecretsError:
         raise
     except TooLong as error:
         failure = Failure(
             category="resource_limit",
             code="output_too_long",
-            message=f"The step {name!r} returned more than a step may return ({_limits(run)}); return less, or write "
+            message=f"The step {name!r} returned more than a step may return ({_LIMITS}); return less, or write "
             "it to a file and return its path",
             source="runtime",
         )
@@ -123,7 +130,7 @@ async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs
         raise EffectFailed(failure) from error
 
 
-async def _encoded(result: object, most: int) -> bytes:
+async def _encoded(result: object) -> bytes:
     """The JSON of a step's return value. For a large value it is made in a thread, piece by piece.
 
     Raises:
@@ -131,9 +138,11 @@ async def _encoded(result: object, most: int) -> bytes:
     """
     if is_small(result):
         return jsonx.encode(result)
-    payload = await asyncio.to_thread(encode_in_pieces, result, most)
+    payload = await asyncio.to_thread(encode_in_pieces, result, MOST_BYTES)
     if not await asyncio.to_thread(has_few_parts, payload, MOST_CONTAINERS, MOST_ITEMS):
         raise TooManyParts
+    if await asyncio.to_thread(payload.count, b"\\") > MOST_ESCAPES:
+        raise TooLong(len(payload))
     return payload
 
 
@@ -141,10 +150,6 @@ async def _decoded(payload: bytes) -> Any:
     if len(payload) > PIECE and payload.startswith(b'"'):
         return await asyncio.to_thread(decode_text, payload)
     return jsonx.decode(payload)
-
-
-def _limits(run: ActiveCall) -> str:
-    return f"{run.owner.policy.max_output_bytes} bytes, {MOST_CONTAINERS} lists and objects, {MOST_ITEMS} items"
 
 
 def _shown(run: ActiveCall, failure: Failure) -> Failure:
