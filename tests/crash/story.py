@@ -57,7 +57,7 @@ class Story:
             given, nth = self._given(plan, way), self._chance.randint(1, 25)
             if "taken back" in point:
                 nth = 1
-            elif "let go" in point:  # which happens to the last call of a program that comes to its end
+            elif "released" in point:  # which happens to the last call of a program that comes to its end
                 given["batches"], nth = 2, 1
             self._hear(self._kit.kill_at(point, agent, nth=nth, **given))
             self.kills[point] += 1

@@ -110,7 +110,7 @@ async def main():
 def test_a_hundred_mib_go_in_and_out_in_little_memory(crashes):
     program = """
 import hashlib, resource
-from toolwright.session.services.quotas import Quotas
+from toolwright import Quotas
 
 MIB = 1024 * 1024
 

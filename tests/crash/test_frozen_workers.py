@@ -131,7 +131,7 @@ def test_what_a_thawed_worker_writes_is_refused_and_the_others_result_stands(cra
         assert other.hear() == "by the second"
         other.wait()
 
-    assert "'r' cannot go on here" in refused or "'r' was taken over" in refused
+    assert "'r' cannot continue here" in refused or "'r' was taken over" in refused
     frozen.tell("go on with something else")
     assert frozen.hear() == ["by the second", "quick"]
     frozen.wait()

@@ -18,7 +18,7 @@ ALL_POINTS = [
     *(point for point in POINTS if " wait " not in point and "taken back" not in point),
     *INSIDE,
 ]
-DRAINED = ("handed back", "worker leaves", "let go")
+DRAINED = ("handed back", "worker leaves", "released")
 """Points that only a worker which is drained passes."""
 
 

@@ -109,7 +109,7 @@ async def test_what_a_child_started_dies_with_it(pool):
         ("nest", 20_000, "depth", "nested too deeply"),
         ("long_answer", 3 * MB, "too_large", "more than"),
         ("lie", None, "too_large", "announced"),
-        ("no_message", None, "died", "no message"),
+        ("no_message", None, "died", "not a message"),
     ],
 )
 async def test_a_child_that_fails_fails_its_request_and_no_other(pool, name, request_, code, says):
