@@ -126,7 +126,10 @@ def is_within(value: object, most_bytes: int, most_parts: int) -> bool:
                 continue
             elif kind is dict or isinstance(item, Mapping):
                 most_parts -= len(item)
-                waiting += ((item.keys(), 0), (item.values(), depth + 1))
+                for key in item:
+                    if isinstance(key, str):
+                        most_bytes -= len(key)
+                waiting.append((item.values(), depth + 1))
             elif isinstance(item, list | tuple | set | frozenset):
                 most_parts -= len(item)
                 if item:

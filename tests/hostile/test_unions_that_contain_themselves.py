@@ -98,7 +98,7 @@ async def test_many_parts_of_several_forms_are_refused_before_they_are_checked(l
         session = runtime.session("s")
         await settled(session, loop_watch)
         for kind in ("long", "neither"):
-            outcome = await session.call("take", parts=[{"kind": kind, "size": 1}] * 19_000)
+            outcome = await session.call("take", parts=[{"kind": kind, "size": 1}] * 9_500)
             assert outcome.failure is not None
             assert "in too many parts" in outcome.failure.message
             await asyncio.sleep(0)

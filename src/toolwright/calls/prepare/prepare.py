@@ -24,7 +24,7 @@ EMPTY = b"{}"
 _SOURCES = frozenset(("model", "user", "tool", "schedule", "host"))
 _FIELDS = frozenset(ToolCall.__struct_fields__)
 _KEPT = 10_000
-MOST_CONTAINERS = 20_000
+MOST_CONTAINERS = 10_000
 """How many lists and objects the arguments of a call may have: they are checked on the event loop."""
 MOST_ITEMS = 50_000
 """How many items and fields these may have in all."""
