@@ -21,6 +21,8 @@ MOST_STALL = 0.05
 """Seconds for which a loop may not turn."""
 TICK = 0.002
 """Seconds between two looks at the clocks. A stall is measured to within this."""
+REFERENCE = 0.0038
+"""Seconds of CPU for `slowness` on a core that nobody else slows down."""
 SAMPLE = 0.02
 """Seconds between two looks at where the loop's thread is, for the message of a test that fails."""
 
@@ -87,6 +89,17 @@ class LoopWatch:
             frame = sys._current_frames().get(self._thread)
             if frame is not None and "selectors.py" not in frame.f_code.co_filename:
                 self._seen = "".join(traceback.format_stack(frame)[-12:])
+
+
+def slowness() -> float:
+    """How many times slower than usual this core is now, from 1 to 3: a core that others share takes more CPU time."""
+    times = []
+    for _ in range(5):
+        began, total = time.thread_time(), 0
+        for number in range(100_000):
+            total += number & 7
+        times.append(time.thread_time() - began)
+    return min(max(1.0, sorted(times)[2] / REFERENCE), 3.0)
 
 
 @contextmanager

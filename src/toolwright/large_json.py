@@ -126,6 +126,8 @@ def is_within(value: object, most_bytes: int, most_parts: int) -> bool:
                 continue
             elif kind is dict or isinstance(item, Mapping):
                 most_parts -= len(item)
+                if most_parts < 0:
+                    return False
                 for key in item:
                     if isinstance(key, str):
                         most_bytes -= len(key)

@@ -83,7 +83,7 @@ async def test_a_union_that_contains_itself_takes_some_levels_and_one_with_a_dis
     async with fail_after(60), Runtime.open(tools=[count_parts, count_named]) as runtime:
         session = runtime.session("s")
         assert (await session.call("count_parts", root=nested(7, "group", "item"))).ok
-        many = {"kind": "group", "parts": [nested(1, "group", "item")] * 500}
+        many = {"kind": "group", "parts": [nested(1, "group", "item")] * 350}
         assert (await session.call("count_parts", root=many)).ok
         assert (await session.call("count_named", root=nested(55, "named", "counted"))).ok
 
@@ -98,7 +98,7 @@ async def test_many_parts_of_several_forms_are_refused_before_they_are_checked(l
         session = runtime.session("s")
         await settled(session, loop_watch)
         for kind in ("long", "neither"):
-            outcome = await session.call("take", parts=[{"kind": kind, "size": 1}] * 9_500)
+            outcome = await session.call("take", parts=[{"kind": kind, "size": 1}] * 6_000)
             assert outcome.failure is not None
             assert "in too many parts" in outcome.failure.message
             await asyncio.sleep(0)

@@ -15,7 +15,7 @@ import msgspec
 
 from toolwright import jsonx
 
-MOST_TYPED = 50_000
+MOST_TYPED = 35_000
 """How many attempts the check of typed arguments may take, by the estimate: some 30 to 50 ms."""
 MOST_LISTED = 5_000
 """The same where each problem of a value is described by the forms that it does not have, which takes longer."""
