@@ -80,7 +80,7 @@ class CallTicket(Ticket):
         self.lane.add(call)
 
     def rejoined(self) -> None:
-        """The call has its slots again, and its time begins anew."""
+        """The call has its slots again: its timeout starts from zero."""
         call = self.call
         slot, call.slot = call.slot, None
         if slot is not None and not slot.done():

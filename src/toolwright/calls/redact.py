@@ -315,7 +315,7 @@ _STREAMED = frozenset({"text"})
 
 
 def publish(env: CallEnvironment[ActiveCall], run: ActiveCall, event: CallNote) -> None:
-    """Tell whoever watches what a call reports, without secrets."""
+    """Publish a report of a call to the subscribers of events, without secrets."""
     if env.redactor is not None:
         redacted = redact_event(run, event)
         if redacted is None:

@@ -73,11 +73,11 @@ class Ticket(Claimant):
         raise NotImplementedError
 
     def start(self) -> None:
-        """Called by the schedule when the ticket's turn has come."""
+        """Called by the admission when the call may start."""
         raise NotImplementedError
 
     def rejoined(self) -> None:
-        """Called by the schedule when a ticket that paused has its slots again."""
+        """Called by the admission when a paused ticket has its slots again."""
         raise NotImplementedError
 
     def refuse_deadlock(self, others: list[str]) -> None:
@@ -411,7 +411,7 @@ class Gate:
         self._runtime.courteous.discard(ticket)
 
     def avoid_deadlock(self, ticket: Ticket, others: list[str] | None) -> None:
-        """Look whether a ticket that begins to wait can ever go on; drop courtesies or refuse it when it can not."""
+        """Check that a waiting ticket can continue at some time; if it cannot, drop courtesies or refuse it."""
         runtime, parent, limit = self._runtime, ticket.parent, ticket.waiting_in
         favours = bool(runtime.courteous) or runtime.favoured is not None
         if limit is not None and parent is not None and not favours:
