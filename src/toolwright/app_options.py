@@ -19,8 +19,8 @@ from toolwright.errors import ToolwrightError
 from toolwright.session.secrets.master_keys import KeyProvider
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.capability import Capability, activate, require_capability
+from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
-from toolwright.tools.session_protocols import ModelClient
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes the async context manager that a process is inside of while it has the app open; its value is `ctx.deps`."""

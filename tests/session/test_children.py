@@ -7,7 +7,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Policy, RetryPolicy, Rule, Runtime, ToolCall, ToolContext, ToolError, tool
 from toolwright.errors import ServiceError
-from toolwright.tools.session_protocols import ModelRequest
+from toolwright.tools.model import ModelRequest
 
 
 @tool(readonly=True)

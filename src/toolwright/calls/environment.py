@@ -20,8 +20,9 @@ from toolwright.event_bus import Channel
 from toolwright.limited_children import ChildPool
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import ToolCall
+from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.session_protocols import ModelClient, SessionView
+from toolwright.tools.session_protocols import SessionView
 
 NO_LIFESPAN: Any = object()
 """In the place of dependencies, where the app has no lifespan: None may be the value of one."""

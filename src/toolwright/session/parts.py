@@ -30,8 +30,8 @@ from toolwright.session.secrets.vault import Vault
 from toolwright.session.tool_catalogue import Late
 from toolwright.stores.contracts.sessions import Quotas
 from toolwright.stores.contracts.store import BackgroundStores
+from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolSource
-from toolwright.tools.session_protocols import ModelClient
 from toolwright.tools.tool import Tool
 
 

@@ -39,8 +39,8 @@ from toolwright.stores.sqlite.sessions.services import SqliteServiceStores
 from toolwright.testing.clock import FakeClock
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import Deps, ToolContext
+from toolwright.tools.model import ModelClient, ModelRequest
 from toolwright.tools.outcome import Failure, Success, ToolError, ToolOutcome
-from toolwright.tools.session_protocols import ModelClient, ModelRequest
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool, is_async
 

@@ -1,4 +1,4 @@
-"""A tool's view of its session as a whole: the session, its tools, its model. Owns the protocols of these.
+"""A tool's view of its session as a whole: the session and its tools. Owns the protocols of these.
 
 The stored data of a session is in `service_protocols`, and its background work in `background_protocols`.
 """
@@ -8,10 +8,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
-
-from msgspec import Struct
-
-from toolwright.plain_data import plain_data
 
 if TYPE_CHECKING:
     from toolwright.tools.call import ToolCall
@@ -150,30 +146,4 @@ class CatalogueClient(Protocol):
 
     async def reveal(self, names: Iterable[str]) -> None:
         """Show the model these in full from now on, also after a restart."""
-        ...
-
-
-class ModelRequest(Struct, frozen=True):
-    """A tool's request to the model of its session. `options` are the tool's arguments beside the messages.
-
-    `call_id` and `tool` name the call that asks, so that its tokens can be counted as its own; `scope` is its batch's.
-    """
-
-    session: str
-    messages: list[Any]
-    options: dict[str, Any]
-    call_id: str = ""
-    tool: str = ""
-    scope: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The request as plain data."""
-        return plain_data(self)
-
-
-class ModelClient(Protocol):
-    """The model that tools may ask. A `ToolError` with `retry` is not recorded; any other result is."""
-
-    async def complete(self, request: ModelRequest) -> object:
-        """The answer, as something that has a JSON form."""
         ...

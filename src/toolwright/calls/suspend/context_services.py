@@ -25,9 +25,9 @@ from toolwright.limited_children import ChildPool
 from toolwright.stores.contracts.journal import CallKey
 from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.context import ToolContext
+from toolwright.tools.model import Answer, ModelRequest
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.schema import summarise
-from toolwright.tools.session_protocols import ModelRequest
 from toolwright.tools.shell_rules import ShellRule
 from toolwright.tools.tool import Tool
 
@@ -172,9 +172,10 @@ class RunServices:
             options = await off_loop(size, run.env.redactor.value, options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
-            return await model.complete(
+            answer = await model.complete(
                 ModelRequest(run.env.session_id, messages, options, run.call_id, run.name, run.owner.scope)
             )
+            return answer.text if isinstance(answer, Answer) else answer
 
         # Asked again after a crash: that costs, and changes nothing.
         return await durable.step(run, f"complete:{name}", ask, (messages, options), "rerun")

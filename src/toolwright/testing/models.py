@@ -1,0 +1,92 @@
+"""Models for tests and demos, which need no provider: a script of answers, and a function that answers.
+
+Both are `Model`s. Their answers are streamed word by word, so that a program under test sees deltas.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from toolwright.errors import ToolwrightError
+from toolwright.tools.call import ToolCall
+from toolwright.tools.model import Answer, Delta, ModelRequest, TextDelta, to_answer
+
+Given: TypeAlias = str | Sequence[ToolCall] | Answer
+"""An answer as a test writes it: a text, a list of calls, or an `Answer`."""
+_WORD = re.compile(r"\S+\s*|\s+")
+
+
+class FunctionModel:
+    """A model that is a function: it takes the `ModelRequest`, and returns a text, a list of calls or an `Answer`."""
+
+    provider = "function"
+
+    def __init__(self, function: Callable[[ModelRequest], Awaitable[Given] | Given], *, name: str = "function") -> None:
+        if not callable(function):
+            raise ToolwrightError(f"FunctionModel({function!r:.200}) is not usable; give a function of the request")
+        self._function = function
+        self.name = name
+
+    async def complete(self, request: ModelRequest) -> Answer:
+        """The answer of the function."""
+        given = self._function(request)
+        return to_answer(await given if inspect.isawaitable(given) else given, f"{self.provider}:{self.name}")
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+        """The same, word by word."""
+        answer = await self.complete(request)
+        for word in _WORD.findall(answer.text):
+            yield TextDelta(word)
+        yield answer
+
+    def __repr__(self) -> str:
+        return f"<FunctionModel {self.name!r}>"
+
+
+class ScriptedModel:
+    """A model that gives prepared answers, in order. Each session has the script from its beginning.
+
+    The answer is chosen by the number of answers that the conversation has already, so that a turn which continues in
+    another process continues in the script. Beyond the end of the script, a model that was made anew gives its answers
+    from the first one: a program that continues a turn may be given only the rest of the script.
+
+    `requests` are the requests it was sent, for a test to look at.
+    """
+
+    provider = "scripted"
+
+    def __init__(self, answers: Iterable[Given], *, name: str = "script") -> None:
+        self.name = name
+        spec = f"{self.provider}:{name}"
+        self._answers = [to_answer(list(each) if isinstance(each, tuple) else each, spec) for each in answers]
+        self._given: Counter[str] = Counter()
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest) -> Answer:
+        """The next answer of the script.
+
+        Raises:
+            ToolwrightError: the script has ended.
+        """
+        self.requests.append(request)
+        given, self._given[request.session] = self._given[request.session], self._given[request.session] + 1
+        for position in (request.number, given):
+            if position < len(self._answers):
+                return self._answers[position]
+        raise ToolwrightError(
+            f"The script has {len(self._answers)} answers, and session {request.session!r} asks for another; add one"
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
+        """The same, word by word."""
+        answer = await self.complete(request)
+        for word in _WORD.findall(answer.text):
+            yield TextDelta(word)
+        yield answer
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel {self.name!r}: {len(self._answers)} answers>"
