@@ -230,7 +230,9 @@ class Place(BaseModel):
 
 @pytest.mark.promise("TURN-05")
 async def test_an_answer_in_a_form_is_validated_and_asked_for_again_with_the_error(place, open_runtime):
-    model = ScriptedModel(["Bonn", '```json\n{"city": "Bonn", "people": "many"}\n```', '{"city": "Bonn", "people": 330}'])
+    model = ScriptedModel(
+        ["Bonn", '```json\n{"city": "Bonn", "people": "many"}\n```', '{"city": "Bonn", "people": 330}']
+    )
     runtime = await open_runtime(place, model=model)
     outcome = await runtime.session("s").ask("Where?", answer=Place)
     assert outcome.value == Place(city="Bonn", people=330)
