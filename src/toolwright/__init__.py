@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         ToolOutcome,
     )
     from toolwright.tools.registry import ToolRegistry
-    from toolwright.tools.retry import RetryPolicy
+    from toolwright.tools.retry_policy import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
@@ -90,6 +90,7 @@ _HOMES = {
     "PolicySettings": "toolwright.calls.policy",
     "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
+    "Quota": "toolwright.stores.contracts.sessions",
     "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
     "RegistryError": "toolwright.errors",
@@ -97,8 +98,7 @@ _HOMES = {
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "Resolved": "toolwright.session.inbox",
-    "RetryPolicy": "toolwright.tools.retry",
-    "Quota": "toolwright.stores.contracts.sessions",
+    "RetryPolicy": "toolwright.tools.retry_policy",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
