@@ -149,7 +149,7 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "capabilities": (_is(Iterable, Capability), "a list of names or Capability(...)"),
     "automatic": (_or_none(_is(Iterable)), "a list of Capability(...)"),
     "model": (
-        lambda given: given is None or (isinstance(given, str) and bool(given)) or _has("complete")(given),
+        lambda given: given is None or _is_model_name(given) or _has("complete")(given),
         "a name such as 'openai:gpt-5', or an object with an async complete(request)",
     ),
     "instructions": (_is(str), "text"),
@@ -161,6 +161,10 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     ),
 }
 """For each option: a test of its value, and the advice for a value that fails it."""
+
+
+def _is_model_name(given: object) -> bool:
+    return isinstance(given, str) and all(given.partition(":"))
 
 
 def _is_lifespan(given: object) -> bool:

@@ -238,16 +238,19 @@ async def test_an_answer_in_a_form_is_validated_and_asked_for_again_with_the_err
     assert outcome.value == Place(city="Bonn", people=330)
     assert outcome.model_calls == 3
     assert "people" in model.requests[2].messages[-1].text
-    assert model.requests[0].answer_schema["properties"].keys() == {"city", "people"}
+    schema = model.requests[0].answer_schema
+    assert schema is not None
+    assert schema["properties"].keys() == {"city", "people"}
     short = await runtime.session("t").ask("Where?", answer=Place, budget=Budget(model_calls=1))
     assert (short.status, short.limit, short.value) == ("out_of_budget", "model_calls", None)
 
 
 @pytest.mark.promise("TURN-03")
 async def test_messages_that_come_meanwhile_are_queued_in_their_order(place, open_runtime):
-    go, order = asyncio.Event(), []
+    begun, go, order = asyncio.Event(), asyncio.Event(), []
 
     async def slow(request: Any) -> str:
+        begun.set()
         order.append(request.messages[-1].text)
         await go.wait()
         return f"Re: {request.messages[-1].text}"
@@ -256,8 +259,7 @@ async def test_messages_that_come_meanwhile_are_queued_in_their_order(place, ope
     session = runtime.session("s")
     turns = [await session.start_turn(text) for text in ("one", "two", "three")]
     async with fail_after(5):
-        while not order:
-            await asyncio.sleep(0)
+        await begun.wait()
         assert [info.state for info in await session.turns()] == ["queued", "queued", "running"]
         go.set()
         outcomes = [await turn for turn in turns]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.errors import TurnError
-from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Room
+from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Quota
 from toolwright.stores.contracts.turns import (
     ENDED,
     Advance,
@@ -41,7 +41,7 @@ class MemoryTurnStore:
         self._steering: dict[str, builtins.list[Steering]] = {}
         self._ended: builtins.list[str] = []
 
-    async def add(self, new: NewTurn, room: Room) -> TurnRecord:
+    async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
         known = self._turns.get(new.id)
         if known is not None:
             if (known.session, known.message) != (new.session, new.message):
@@ -65,7 +65,7 @@ class MemoryTurnStore:
         queue.append(new.id)
         return turn if len(queue) > 1 or new.anywhere else self._take(turn, new.at)
 
-    async def claim(self, session: str, at: float, room: Room) -> TurnRecord | None:
+    async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
         queue = self._queues.get(session)
         return self._take(self._turns[queue[0]], at) if queue else None
 
@@ -96,7 +96,7 @@ class MemoryTurnStore:
             rows += [(number, *message, 0.0) for number, message in enumerate(unwritten, last + 1) if number > after]
         return rows
 
-    async def advance(self, advance: Advance, room: Room) -> bool:
+    async def advance(self, advance: Advance, quota: Quota) -> bool:
         turn = self._turns.get(advance.id)
         if turn is None or turn.token != advance.token or turn.ended_at is not None:
             return False
@@ -105,7 +105,7 @@ class MemoryTurnStore:
             self._unwritten.setdefault(session, []).extend(advance.messages)
         ended = advance.state in ENDED
         if (ended or advance.state == "waiting") and session in self._unwritten:
-            await self._messages().append_messages(session, self._unwritten.pop(session), advance.at, room, None)
+            await self._messages().append_messages(session, self._unwritten.pop(session), advance.at, quota, None)
         self._turns[advance.id] = replace(
             self._turns[advance.id],
             state=advance.state,

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from toolwright.stores.contracts.sessions import NewMessage, Room
+from toolwright.stores.contracts.sessions import NewMessage, Quota
 from toolwright.tools.service_protocols import Sender
 from toolwright.tools.turn_protocols import TurnState
 
@@ -109,7 +109,7 @@ class TurnStore(Protocol):
     owner is the next to be claimed. A verb that its owner repeats after `StoreUnavailable` gives the same result.
     """
 
-    async def add(self, new: NewTurn, room: Room) -> TurnRecord:
+    async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
         """Queue a turn, and begin it at once if it is the first unfinished one of its session and this owner may.
 
         A turn of the same id and content is returned as it is.
@@ -120,7 +120,7 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def claim(self, session: str, at: float, room: Room) -> TurnRecord | None:
+    async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
         """Take the first unfinished turn of a session, if no living owner has it; None otherwise.
 
         A turn that had not begun is begun: its message is appended to the history. A turn of this owner is given again,
@@ -137,7 +137,7 @@ class TurnStore(Protocol):
         """The messages of a session beyond a number, in order, with all that its turns appended."""
         ...
 
-    async def advance(self, advance: Advance, room: Room) -> bool:
+    async def advance(self, advance: Advance, quota: Quota) -> bool:
         """Write the next state of a turn. False when another owner has claimed it since."""
         ...
 

@@ -9,7 +9,7 @@ import apsw
 
 from toolwright import jsonx
 from toolwright.errors import TurnError
-from toolwright.stores.contracts.sessions import NewMessage, Room
+from toolwright.stores.contracts.sessions import NewMessage, Quota
 from toolwright.stores.contracts.turns import (
     ENDED,
     EVENT_GAP,
@@ -40,7 +40,7 @@ class SqliteTurnStore:
         self._owner = owner or "memory"
         self._place = place
 
-    async def add(self, new: NewTurn, room: Room) -> TurnRecord:
+    async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
         def work(connection: apsw.Connection) -> TurnRecord:
             known = _find(connection, new.id)
             if known is not None:
@@ -65,16 +65,16 @@ class SqliteTurnStore:
             head = _read(connection.execute(_HEAD, (new.session,)).fetchone())
             if new.anywhere or head is None or head.id != new.id:
                 return turn
-            return self._take(connection, head, new.at, room)
+            return self._take(connection, head, new.at, quota)
 
         return await self._changes.attempt(work)
 
-    async def claim(self, session: str, at: float, room: Room) -> TurnRecord | None:
+    async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
         def work(connection: apsw.Connection) -> TurnRecord | None:
             head = _read(connection.execute(_HEAD, (session,)).fetchone())
             if head is None or not self._is_free(connection, head):
                 return None
-            return self._take(connection, head, at, room)
+            return self._take(connection, head, at, quota)
 
         return await self._changes.attempt(work)
 
@@ -99,10 +99,10 @@ class SqliteTurnStore:
     def _dead(self, connection: apsw.Connection, owners: set[str]) -> set[str]:
         return set() if self._place is None or not owners else dead_among(owners, connection, self._place)
 
-    def _take(self, connection: apsw.Connection, head: TurnRecord, at: float, room: Room) -> TurnRecord:
+    def _take(self, connection: apsw.Connection, head: TurnRecord, at: float, quota: Quota) -> TurnRecord:
         if head.started_at is None:
             message = NewMessage("user", head.message, jsonx.encode({"turn": head.id}))
-            put_messages(connection, head.session, [message], at, room)
+            put_messages(connection, head.session, [message], at, quota)
         row = connection.execute(
             "UPDATE turns SET state = 'running', owner = ?, token = token + 1, started_at = coalesce(started_at, ?),"
             f" events = CASE WHEN started_at IS NULL THEN events ELSE (events / {EVENT_GAP} + 1) * {EVENT_GAP} END"
@@ -115,7 +115,7 @@ class SqliteTurnStore:
     async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:
         return await list_messages(self._changes, session, after, limit)
 
-    async def advance(self, advance: Advance, room: Room) -> bool:
+    async def advance(self, advance: Advance, quota: Quota) -> bool:
         def work(connection: apsw.Connection) -> bool:
             ended = advance.at if advance.state in ENDED else None
             connection.execute(
@@ -139,7 +139,7 @@ class SqliteTurnStore:
                 _write_events(connection, advance.id, advance.events)
             if advance.messages:
                 session = one(connection, "SELECT session FROM turns WHERE id = ?", (advance.id,))
-                put_messages(connection, session, advance.messages, advance.at, room)
+                put_messages(connection, session, advance.messages, advance.at, quota)
             return True
 
         return await self._changes.attempt(work)
