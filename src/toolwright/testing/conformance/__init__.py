@@ -7,6 +7,7 @@ about work in the background are for stores that keep it, and a collection of th
 `docs/writing-a-store.md`. Nothing here needs pytest.
 """
 
+from toolwright.testing.conformance.any_text import TEXT
 from toolwright.testing.conformance.background import CASE_CLOCK
 from toolwright.testing.conformance.background_runs import PROCESSES
 from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
@@ -20,7 +21,9 @@ from toolwright.testing.conformance.leases import LEASES
 from toolwright.testing.conformance.limits import LIMITS
 from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.model import play_random_verbs
+from toolwright.testing.conformance.neighbours import NEIGHBOURS, NeighbourCase
 from toolwright.testing.conformance.owners import OWNERS
+from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
 from toolwright.testing.conformance.run_events import HAPPENINGS
 from toolwright.testing.conformance.schedules import SCHEDULES
@@ -31,7 +34,7 @@ from toolwright.testing.conformance.time_and_waits import OUTSIDE
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *DECISIONS, *ARRIVALS)
+CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *DECISIONS, *ARRIVALS, *TEXT)
 """All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
     *PROCESSES,
@@ -63,12 +66,15 @@ __all__ = [
     "HAPPENINGS",
     "LEASES",
     "LIMITS",
+    "NEIGHBOURS",
     "OUTSIDE",
     "OWNERS",
     "PROCESSES",
+    "REPEATED",
     "REPLAY",
     "SCHEDULES",
     "TAKEOVERS",
+    "TEXT",
     "TRIGGERS",
     "WAITS",
     "CallJournalCase",
@@ -77,6 +83,7 @@ __all__ = [
     "Controllers",
     "Database",
     "InMemory",
+    "NeighbourCase",
     "OverStore",
     "play_random_verbs",
 ]
