@@ -112,10 +112,10 @@ class JournalStore(Protocol):
     and only the owner of an unfinished call may write to it. Requests are carried out and answered in their order.
 
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome. After
-    `StoreUnavailable` it is not known whether the store wrote, and the owner may repeat every verb with the same values.
-    Repeated, `begin` finds the calls as this owner's own, unfinished and not `cut_off`; the others write nothing new and
-    give the answer that the first one would have given: `keep`, `start`, `finish`, `finish_all`, `forget`, `release`
-    and `reopen`.
+    `StoreUnavailable` it is not known whether the store wrote, and the owner may repeat every verb with the same
+    values. Repeated, `begin` finds the calls as this owner's own, unfinished and not `cut_off`. The other verbs write
+    nothing new, and give the answer that was lost: `keep`, `start`, `finish`, `finish_all`, `forget`, `release` and
+    `reopen`.
 
     Text (sessions, scopes, ids, names, labels) may have any character, U+0000 included, and comes back as it was.
     """

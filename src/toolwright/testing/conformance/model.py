@@ -32,7 +32,19 @@ _OFTEN = {
     "effects": 2,
     "finish_all": 2,
 }
-_ONCE = ("start", "finish", "forget", "release", "reopen", "cancel_waits", "waiting", "signal", "signals", "remembered", "end")
+_ONCE = (
+    "start",
+    "finish",
+    "forget",
+    "release",
+    "reopen",
+    "cancel_waits",
+    "waiting",
+    "signal",
+    "signals",
+    "remembered",
+    "end",
+)
 
 
 class _Owner:
