@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         ToolOutcome,
     )
     from toolwright.tools.registry import ToolRegistry
-    from toolwright.tools.retry import RetryPolicy
+    from toolwright.tools.retry_policy import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
@@ -97,7 +97,7 @@ _HOMES = {
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "Resolved": "toolwright.session.inbox",
-    "RetryPolicy": "toolwright.tools.retry",
+    "RetryPolicy": "toolwright.tools.retry_policy",
     "Room": "toolwright.stores.contracts.sessions",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",

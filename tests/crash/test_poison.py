@@ -143,7 +143,7 @@ async def main():
             (outcome,) = await batch
             say(outcome.value)
         else:
-            while batch.runs[0].phase.name != "RUNNING":
+            while batch.calls[0].phase.name != "RUNNING":
                 await asyncio.sleep(0.01)
 """
 
