@@ -12,7 +12,7 @@ from toolwright.testing.conformance.any_text import TEXT
 from toolwright.testing.conformance.archives import ARCHIVES
 from toolwright.testing.conformance.attachments import ATTACHMENTS
 from toolwright.testing.conformance.background import CASE_CLOCK
-from toolwright.testing.conformance.background_runs import PROCESSES
+from toolwright.testing.conformance.background_runs import RUNS
 from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
@@ -33,24 +33,24 @@ from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
 from toolwright.testing.conformance.resources import RESOURCES
-from toolwright.testing.conformance.run_events import HAPPENINGS
+from toolwright.testing.conformance.run_events import RUN_EVENTS
 from toolwright.testing.conformance.schedules import SCHEDULES
 from toolwright.testing.conformance.secrets import SECRETS
 from toolwright.testing.conformance.services_and_calls import SERVICES_AND_CALLS
-from toolwright.testing.conformance.session_wide import DECISIONS
-from toolwright.testing.conformance.signals import ARRIVALS
+from toolwright.testing.conformance.session_wide import SESSION_WIDE
+from toolwright.testing.conformance.signals import SIGNALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
-from toolwright.testing.conformance.time_and_waits import OUTSIDE
+from toolwright.testing.conformance.time_and_waits import TIME_AND_WAITS
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *DECISIONS, *ARRIVALS, *TEXT)
+CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT)
 """All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
-    *PROCESSES,
+    *RUNS,
     *LIMITS,
     *LEASES,
-    *HAPPENINGS,
+    *RUN_EVENTS,
     *ENDINGS,
     *TAKEOVERS,
     *SCHEDULES,
@@ -69,12 +69,11 @@ SERVICE_CASES: tuple[Case, ...] = (
     *ARCHIVES,
 )
 """All cases for the session services of a store that has `services`."""
-CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *OUTSIDE)
+CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
 """All that are about controllers."""
 
 __all__ = [
     "ARCHIVES",
-    "ARRIVALS",
     "ATTACHMENTS",
     "BACKGROUND_CASES",
     "CALLS",
@@ -83,29 +82,30 @@ __all__ = [
     "CASE_CLOCK",
     "CONNECTIONS",
     "CONTROLLER_CASES",
-    "DECISIONS",
     "EFFECTS",
     "ENDINGS",
     "FILES",
     "FIRINGS",
-    "HAPPENINGS",
     "KEY_VALUES",
     "LEASES",
     "LIMITS",
     "MESSAGES",
     "NEIGHBOURS",
-    "OUTSIDE",
     "OWNERS",
-    "PROCESSES",
     "REPEATED",
     "REPLAY",
     "RESOURCES",
+    "RUNS",
+    "RUN_EVENTS",
     "SCHEDULES",
     "SECRETS",
     "SERVICES_AND_CALLS",
     "SERVICE_CASES",
+    "SESSION_WIDE",
+    "SIGNALS",
     "TAKEOVERS",
     "TEXT",
+    "TIME_AND_WAITS",
     "TRIGGERS",
     "WAITS",
     "CallJournalCase",

@@ -17,7 +17,7 @@ from toolwright.stores.contracts.archives import (
     Row,
     SecretRow,
     SessionRows,
-    SessionSink,
+    SessionWriter,
     Table,
     Usage,
 )
@@ -58,11 +58,11 @@ def copied(rows: SessionRows) -> tuple[dict[Table, list[Row]], bytes]:
     return {table: list(rows.rows(table)) for table in TABLES}, b"".join(rows.blob(HASH))
 
 
-def fill(sink: SessionSink) -> str:
+def fill(target: SessionWriter) -> str:
     """Write one row of each service."""
     for table, row in ROWS.items():
-        sink.add(table, row)
-    sink.add_blob(HASH, iter([b"con", b"tent"]))
+        target.add(table, row)
+    target.add_blob(HASH, iter([b"con", b"tent"]))
     return "filled"
 
 
@@ -96,11 +96,11 @@ async def a_session_that_is_filled_is_as_if_it_had_always_been_here(database: Da
 async def a_session_is_filled_whole_or_not_at_all(database: Database) -> None:
     services = await open_services(database)
 
-    def fail(sink: SessionSink) -> None:
-        fill(sink)
-        assert sink.usage("files") == Usage(1, 7)
-        assert sink.usage("connections") == Usage(1, 4)
-        assert sink.usage("messages") == Usage(1, 9)
+    def fail(target: SessionWriter) -> None:
+        fill(target)
+        assert target.usage("files") == Usage(1, 7)
+        assert target.usage("connections") == Usage(1, 4)
+        assert target.usage("messages") == Usage(1, 9)
         raise LookupError("the archive ends here")
 
     await raised(Exception, services.archives.fill_session("new", fail, False))
@@ -112,11 +112,11 @@ async def a_row_that_is_there_twice_is_refused(database: Database) -> None:
     services = await open_services(database)
     refused: list[Table] = []
 
-    def twice(sink: SessionSink) -> None:
-        fill(sink)
+    def twice(target: SessionWriter) -> None:
+        fill(target)
         for table, row in ROWS.items():
             try:
-                sink.add(table, row)
+                target.add(table, row)
             except ValueError:
                 refused.append(table)
 
@@ -142,8 +142,8 @@ async def a_store_knows_the_keys_that_its_secrets_are_sealed_by(database: Databa
     services = await open_services(database)
     await services.secrets.set_secret("s1", "token", sealed(), 100.0, WIDE, None)
 
-    def known(sink: SessionSink) -> tuple[bool, bool]:
-        return sink.knows_master("key-1"), sink.knows_master("key-2")
+    def known(target: SessionWriter) -> tuple[bool, bool]:
+        return target.knows_master("key-1"), target.knows_master("key-2")
 
     assert await services.archives.fill_session("new", known, False) == (True, False)
 

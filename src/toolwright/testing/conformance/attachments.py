@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.stores.contracts.sessions import PIECE, Room
+from toolwright.stores.contracts.sessions import PIECE, Quota
 from toolwright.testing.conformance.background import refusal
 from toolwright.testing.conformance.cases import Database, cases
 from toolwright.testing.conformance.session_services import WIDE, content, marked, open_services, services_of
@@ -60,13 +60,13 @@ async def content_of_another_session_is_not_there(database: Database) -> None:
 
 async def a_session_has_no_more_attachments_than_it_may(database: Database) -> None:
     attachments = (await open_services(database)).attachments
-    room = Room(2, 6)
-    await attachments.put_attachment("s1", b"123", "n", "t/x", 100.0, room, None)
-    assert await refusal(attachments.put_attachment("s1", b"1234", "n", "t/x", 100.0, room, None)) == "quota"
+    quota = Quota(2, 6)
+    await attachments.put_attachment("s1", b"123", "n", "t/x", 100.0, quota, None)
+    assert await refusal(attachments.put_attachment("s1", b"1234", "n", "t/x", 100.0, quota, None)) == "quota"
     assert await attachments.get_attachment("s1", digest(b"1234")) is None
-    await attachments.put_attachment("s1", b"456", "n", "t/x", 100.0, room, None)
-    await attachments.put_attachment("s1", b"456", "again", "t/x", 100.0, room, None)
-    assert await refusal(attachments.put_attachment("s1", b"", "n", "t/x", 100.0, room, None)) == "quota"
+    await attachments.put_attachment("s1", b"456", "n", "t/x", 100.0, quota, None)
+    await attachments.put_attachment("s1", b"456", "again", "t/x", 100.0, quota, None)
+    assert await refusal(attachments.put_attachment("s1", b"", "n", "t/x", 100.0, quota, None)) == "quota"
 
 
 async def an_attachment_under_a_mark_is_put_once(database: Database) -> None:

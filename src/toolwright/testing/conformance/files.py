@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.sessions import PIECE, FilesStore, Portion, Room
+from toolwright.stores.contracts.sessions import PIECE, FilesStore, Portion, Quota
 from toolwright.testing.conformance.background import refusal
 from toolwright.testing.conformance.cases import Database, cases
 from toolwright.testing.conformance.session_services import (
@@ -148,17 +148,17 @@ async def _scanned(files: FilesStore, path: str) -> dict[str, bytes]:
 
 async def a_session_has_no_more_files_than_it_may(database: Database) -> None:
     files = (await open_services(database)).files
-    few, small = Room(2, 1_000), Room(10, 5)
-    await files.write_file("s1", "/d/a", content(b"123"), writing(room=few), None)
-    assert await refusal(files.write_file("s1", "/b", content(b"1"), writing(room=few), None)) == "quota"
+    few, small = Quota(2, 1_000), Quota(10, 5)
+    await files.write_file("s1", "/d/a", content(b"123"), writing(quota=few), None)
+    assert await refusal(files.write_file("s1", "/b", content(b"1"), writing(quota=few), None)) == "quota"
     assert await refusal(files.make_directory("s1", "/e", 100.0, few, None)) == "quota"
-    assert await refusal(files.write_file("s1", "/d/a", content(b"123456"), writing(room=small), None)) == "quota"
+    assert await refusal(files.write_file("s1", "/d/a", content(b"123456"), writing(quota=small), None)) == "quota"
     assert await files.find_file("s1", "/b") is None
     found = await files.read_file("s1", "/d/a")
     assert found is not None
     assert found[1] == b"123"
-    await files.write_file("s1", "/d/a", content(b"12345"), writing(room=small), None)
-    await files.write_file("s2", "/a", content(b"12345"), writing(room=small), None)
+    await files.write_file("s1", "/d/a", content(b"12345"), writing(quota=small), None)
+    await files.write_file("s2", "/a", content(b"12345"), writing(quota=small), None)
 
 
 async def a_change_of_files_under_a_mark_is_made_once(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.stores.contracts.sessions import Room
+from toolwright.stores.contracts.sessions import Quota
 from toolwright.testing.conformance.any_text import NEAR, ODD
 from toolwright.testing.conformance.background import refusal
 from toolwright.testing.conformance.cases import Database, cases
@@ -54,15 +54,15 @@ async def a_value_is_deleted_once(database: Database) -> None:
 
 async def a_session_has_no_more_values_than_it_may(database: Database) -> None:
     kv = (await open_services(database)).kv
-    room = Room(2, 10)
-    await kv.set_value("s1", "a", b"12345", 100.0, room, None)
-    assert await refusal(kv.set_value("s1", "b", b"123456", 100.0, room, None)) == "quota"
-    await kv.set_value("s1", "b", b"12345", 100.0, room, None)
-    assert await refusal(kv.set_value("s1", "c", b"", 100.0, room, None)) == "quota"
-    assert await refusal(kv.set_value("s1", "a", b"123456", 100.0, room, None)) == "quota"
+    quota = Quota(2, 10)
+    await kv.set_value("s1", "a", b"12345", 100.0, quota, None)
+    assert await refusal(kv.set_value("s1", "b", b"123456", 100.0, quota, None)) == "quota"
+    await kv.set_value("s1", "b", b"12345", 100.0, quota, None)
+    assert await refusal(kv.set_value("s1", "c", b"", 100.0, quota, None)) == "quota"
+    assert await refusal(kv.set_value("s1", "a", b"123456", 100.0, quota, None)) == "quota"
     assert (await kv.get_value("s1", "a"), await kv.get_value("s1", "c")) == (b"12345", None)
     await kv.delete_value("s1", "a", None)
-    await kv.set_value("s1", "c", b"12345", 100.0, room, None)
+    await kv.set_value("s1", "c", b"12345", 100.0, quota, None)
 
 
 async def a_change_of_values_under_a_mark_is_made_once(database: Database) -> None:
@@ -82,7 +82,7 @@ async def a_change_of_values_under_a_mark_is_made_once(database: Database) -> No
 async def a_change_that_is_refused_has_no_mark(database: Database) -> None:
     store = await database.open()
     kv, mark = services_of(store).kv, await marked(store)
-    assert await refusal(kv.set_value("s1", "k", b"1", 100.0, Room(0, 0), mark)) == "quota"
+    assert await refusal(kv.set_value("s1", "k", b"1", 100.0, Quota(0, 0), mark)) == "quota"
     await kv.set_value("s1", "k", b"1", 200.0, WIDE, mark)
     assert await kv.list_keys("s1", "") == [KeyInfo("k", 200.0, 200.0)]
 

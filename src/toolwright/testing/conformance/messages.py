@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Room
+from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Quota
 from toolwright.testing.conformance.background import refusal
 from toolwright.testing.conformance.cases import Database, cases
 from toolwright.testing.conformance.session_services import WIDE, marked, open_services, services_of
@@ -58,11 +58,11 @@ async def of_many_who_append_at_once_each_gets_numbers_of_its_own(database: Data
 
 async def messages_beyond_the_quota_are_refused_all_together(database: Database) -> None:
     messages = (await open_services(database)).messages
-    room = Room(3, 10_000)
-    await messages.append_messages("s1", [said("1"), said("2")], 100.0, room, None)
-    assert await refusal(messages.append_messages("s1", [said("3"), said("4")], 100.0, room, None)) == "quota"
-    assert await refusal(messages.append_messages("s1", [said("x" * 100)], 100.0, Room(9, 50), None)) == "quota"
-    assert await messages.append_messages("s1", [said("3")], 100.0, room, None) == (3, 100.0)
+    quota = Quota(3, 10_000)
+    await messages.append_messages("s1", [said("1"), said("2")], 100.0, quota, None)
+    assert await refusal(messages.append_messages("s1", [said("3"), said("4")], 100.0, quota, None)) == "quota"
+    assert await refusal(messages.append_messages("s1", [said("x" * 100)], 100.0, Quota(9, 50), None)) == "quota"
+    assert await messages.append_messages("s1", [said("3")], 100.0, quota, None) == (3, 100.0)
 
 
 async def messages_under_a_mark_are_appended_once(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.stores.contracts.sessions import Mark, ResourceRow, ResourceStore, Room
+from toolwright.stores.contracts.sessions import Mark, Quota, ResourceRow, ResourceStore
 from toolwright.testing.conformance.background import refusal
 from toolwright.testing.conformance.cases import Database, cases
 from toolwright.testing.conformance.session_services import WIDE, marked, open_services, services_of
@@ -17,11 +17,13 @@ async def put(
     at: float = 100.0,
     session: str = "s1",
     metadata: bytes = b"{}",
-    room: Room = WIDE,
+    quota: Quota = WIDE,
     mark: Mark | None = None,
 ) -> tuple[float, float]:
     """Write a resource."""
-    created, updated = await resources.upsert_resource(session, id, kind, f"The {id}", status, metadata, at, room, mark)
+    created, updated = await resources.upsert_resource(
+        session, id, kind, f"The {id}", status, metadata, at, quota, mark
+    )
     return created, updated
 
 
@@ -75,12 +77,12 @@ async def a_resource_is_deleted_once(database: Database) -> None:
 
 async def a_session_has_no_more_resources_than_it_may(database: Database) -> None:
     resources = (await open_services(database)).resources
-    room = Room(1, 10)
-    await put(resources, "r1", room=room)
-    assert await refusal(put(resources, "r2", room=room)) == "quota"
-    assert await refusal(put(resources, "r1", metadata=b'{"a":"long"}', room=room)) == "quota"
+    quota = Quota(1, 10)
+    await put(resources, "r1", quota=quota)
+    assert await refusal(put(resources, "r2", quota=quota)) == "quota"
+    assert await refusal(put(resources, "r1", metadata=b'{"a":"long"}', quota=quota)) == "quota"
     assert [row[0] for row in await resources.list_resources("s1", None, None)] == ["r1"]
-    await put(resources, "r2", session="s2", room=room)
+    await put(resources, "r2", session="s2", quota=quota)
 
 
 async def a_change_of_resources_under_a_mark_is_made_once(database: Database) -> None:

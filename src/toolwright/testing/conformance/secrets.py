@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolwright.stores.contracts.sessions import Room
+from toolwright.stores.contracts.sessions import Quota
 from toolwright.testing.conformance.background import refusal
 from toolwright.testing.conformance.cases import Database, cases
 from toolwright.testing.conformance.session_services import WIDE, marked, open_services, sealed, services_of
@@ -30,9 +30,9 @@ async def a_secret_is_deleted_once(database: Database) -> None:
 
 async def a_session_has_no_more_secrets_than_it_may(database: Database) -> None:
     secrets = (await open_services(database)).secrets
-    await secrets.set_secret("s1", "a", sealed(), 100.0, Room(1, 1_000), None)
-    assert await refusal(secrets.set_secret("s1", "b", sealed(), 100.0, Room(1, 1_000), None)) == "quota"
-    assert await refusal(secrets.set_secret("s1", "a", sealed(b"x" * 100), 100.0, Room(9, 50), None)) == "quota"
+    await secrets.set_secret("s1", "a", sealed(), 100.0, Quota(1, 1_000), None)
+    assert await refusal(secrets.set_secret("s1", "b", sealed(), 100.0, Quota(1, 1_000), None)) == "quota"
+    assert await refusal(secrets.set_secret("s1", "a", sealed(b"x" * 100), 100.0, Quota(9, 50), None)) == "quota"
     assert await secrets.all_secrets("s1") == [("a", sealed())]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-from toolwright.stores.contracts.sessions import PIECE, Content, Mark, Room, Sealed, Writing
+from toolwright.stores.contracts.sessions import PIECE, Content, Mark, Quota, Sealed, Writing
 from toolwright.stores.contracts.store import BackgroundStores, Store
 from toolwright.testing.conformance.cases import Database, call, intent
 
-WIDE = Room(1_000, 100 * PIECE)
-"""Room for all that a case writes."""
+WIDE = Quota(1_000, 100 * PIECE)
+"""A quota for all that a case writes."""
 
 
 def services_of(store: Store) -> BackgroundStores:
@@ -38,12 +38,12 @@ def content(data: bytes) -> Content:
 def writing(
     at: float = 100.0,
     *,
-    room: Room = WIDE,
+    quota: Quota = WIDE,
     expected: str | None = None,
     readonly: bool | None = None,
     host: bool = False,
 ) -> Writing:
-    return Writing(at, room, expected, readonly, host)
+    return Writing(at, quota, expected, readonly, host)
 
 
 def sealed(text: bytes = b"value", master: str = "key-1") -> Sealed:
