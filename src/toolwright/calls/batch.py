@@ -283,7 +283,7 @@ class Batch(BatchState):
         return self._watchers
 
     def _is_quiet(self) -> bool:
-        unfinished = self._without_outcome()
+        unfinished = self.unfinished
         if not all(
             call.waiting or (call.ticket is not None and call.ticket.state in ("blocked", "gate"))
             for call in unfinished
