@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolwright.errors import ToolwrightError
 from toolwright.plain_data import plain_data
@@ -223,7 +224,7 @@ def to_answer(given: object, model: str = "") -> Answer:
         ModelError: it is none of these.
     """
     if isinstance(given, Answer):
-        return given
+        return given if given.model or not model else replace(given, model=model)
     if isinstance(given, str):
         return Answer(text=given, model=model)
     if isinstance(given, list | tuple) and all(isinstance(call, ToolCall) for call in given):
