@@ -286,7 +286,7 @@ async def test_no_part_of_a_report_on_a_tracked_run_shows_a_secret(stage: Stage,
     await gone.report(output=secret[10:])
     await gone.cancel(secret)
     texts += [str((await each.refresh()).to_json()) for each in (run, other, gone)]
-    texts += [await session.files.read(each.process.log_path) for each in (run, other, gone)]
+    texts += [await session.files.read(each.to_json()["log_path"]) for each in (run, other, gone)]
     texts += [str(await session.messages.list()), str(await session.resources.list())]
     assert [text for text in texts if secret in text] == []
     assert "first [secret:key] last" in await run.log()
