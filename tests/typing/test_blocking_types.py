@@ -19,6 +19,7 @@ from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
 from toolwright.session.services.resources import Resources
 from toolwright.session.tool_catalogue import SessionCatalogue
+from toolwright.turns.turns import Turn
 
 PAIRS = {
     "BlockingAttachments": Attachments,
@@ -35,10 +36,12 @@ PAIRS = {
     "BlockingSecrets": Secrets,
     "BlockingSession": Session,
     "BlockingSubscription": Subscription,
+    "BlockingTurn": Turn,
 }
 NAMES = {kind.__name__: name for name, kind in PAIRS.items()} | {
     "RunClient": "BlockingRun",
     "ScheduleClient": "BlockingSchedule",
+    "TurnClient": "BlockingTurn",
 }
 LEFT_OUT = {"BlockingRuntime": {"open", "open_blocking", "worker", "drain"}, "BlockingSubscription": {"push"}}
 """Names without use on a blocking object: an opening, what a worker's program needs, and what the runtime uses."""
@@ -64,7 +67,13 @@ def plain(annotation: str) -> str:
 def test_a_blocking_class_has_the_signatures_of_its_async_class(name):
     declared, real = public(getattr(blocking_types, name)), public(PAIRS[name])
     shared = declared.keys() & real.keys()
-    assert declared.keys() - shared <= {"id", "policy", "tools", "log"}  # attributes, which a class does not have
+    assert declared.keys() - shared <= {
+        "id",
+        "policy",
+        "tools",
+        "log",
+        "session_id",
+    }  # attributes, which a class does not have
     for method in shared:
         ours, theirs = declared[method], real[method]
         if isinstance(theirs, property):
