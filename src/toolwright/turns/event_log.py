@@ -14,10 +14,12 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.events import AnyEvent
 from toolwright.stores.contracts.turns import EventChunk
-from toolwright.tools.turn_protocols import TurnEvent
+from toolwright.tools.model import Answer
+from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.turn_protocols import TurnEvent, TurnOutcome
 
-Source: TypeAlias = Mapping[str, Any] | AnyEvent
-"""The data of an event: a mapping, or the event of a call, whose JSON form is made when it is needed."""
+Source: TypeAlias = Mapping[str, Any] | AnyEvent | Answer | ToolOutcome | TurnOutcome
+"""The data of an event: a mapping, or a value that it is made of when somebody reads it."""
 MOST = 20_000
 """How many events are remembered here; a store has them all."""
 REMEMBERED = 2_000
@@ -114,6 +116,19 @@ class TurnLog:
 def _data(data: Source) -> Mapping[str, Any]:
     if isinstance(data, Mapping):
         return data
+    if isinstance(data, Answer):
+        return {
+            "text": data.text,
+            "calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in data.calls],
+            "stop": data.stop,
+            "model": data.model,
+            "usage": {name: value for name, value in data.usage.to_json().items() if value},
+        }
+    if isinstance(data, ToolOutcome):
+        return {"call_id": data.call_id, "tool": data.tool, "status": data.status}
+    if isinstance(data, TurnOutcome):
+        told = {name: getattr(data, name) for name in ("status", "text", "limit", "code", "reason")}
+        return {name: value for name, value in told.items() if value} | {"usage": data.usage.to_json()}
     told = data.to_json()
     for name in ("kind", "session", "batch", "at", "scope"):
         told.pop(name, None)

@@ -624,7 +624,7 @@ class Turn:
         turns = self._turns
         reason = encodable(require_text("reason", reason))
         outcome = TurnOutcome(turn_id=self.id, session=self.session_id, status="cancelled", reason=reason)
-        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome.to_json()))
+        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome))
         if record is None:
             return False
         active = turns.active(self.session_id)
