@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -108,6 +108,8 @@ class TurnRun:
         self._answer = None if record.answer is None else read_answer(record.answer)
         self._stored_answer = record.answer
         self._units: list[NewMessage] = []
+        self.signalled = record.started_at != record.created_at
+        """True when there may be messages for it, or a request to stop, in the store."""
         self._pictures = False
         self._offered: tuple[ToolDefinition, ...] = ()
         self._offered_of: Snapshot | None = None
@@ -159,6 +161,11 @@ class TurnRun:
             timer = self._clock.call_at(self._begun + left, self.stop, "seconds", "The time of the turn is used up")
         try:
             return await self._loop()
+        except ServiceError as error:  # such as no room for another message
+            if self.batch is not None:
+                await self.batch.settled()
+            self._stored_answer, self._units = None, []
+            return await self._end("failed", code=error.code, reason=str(error))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -237,7 +244,6 @@ class TurnRun:
         self._answer = answer
         if answer.calls:
             self._stored_answer = written
-            await self._write("running")
         return None
 
     async def _ask_within_time(self, conversation: list[Item]) -> tuple[Answer, bytes]:
@@ -287,6 +293,9 @@ class TurnRun:
 
     async def _take_signals(self, conversation: list[Item]) -> None:
         """Take the messages that were sent to the turn since the last model call, and a request to stop."""
+        if not self.signalled:
+            return
+        self.signalled = False
         signals = await self._setting.store.signals(self.id, self._progress.steered)
         for number, text in signals.steering:
             self._progress.steered = number
@@ -327,9 +336,7 @@ class TurnRun:
         try:
             batch = self.batch
             if batch is None:
-                self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
-                if self._stopped is not None:
-                    batch.cancel(self._stopped[1])
+                self.batch = batch = await self._record_and_start(answer, scope)
             outcomes = await batch.wait() if batch.done else await batch.quiet()
         finally:
             if push is not None:
@@ -340,6 +347,26 @@ class TurnRun:
             for outcome in outcomes:
                 self._log.add("call.finished", outcome)
         return outcomes
+
+    async def _record_and_start(self, answer: Answer, scope: str) -> Batch:
+        """Record the answer of the model, and start its calls.
+
+        The answer is written together with the intents of its calls, and before them: a started batch asks for its
+        intents to be written one turn of the loop later.
+        """
+        recorded = self._record.answer is not None and self._stored_answer == self._record.answer
+        if not recorded and not self._setting.durable:
+            await self._write("running")
+        batch = self._core.start_turn_batch(list(answer.calls), scope)
+        if self._stopped is not None:
+            batch.cancel(self._stopped[1])
+        if not recorded and self._setting.durable:
+            try:
+                await self._write("running")
+            except BaseException:
+                batch.cancel("the answer of the model could not be recorded")
+                raise
+        return batch
 
     async def _suspend(self) -> TurnOutcome:
         """The turn waits for something outside, and holds nothing but its batch until then."""
@@ -376,6 +403,8 @@ class TurnRun:
             return await self._end("failed", code="truncated", reason="The answer was cut at its longest length")
         if not answer.text.strip() and not answer.images:
             return await self._end("failed", code="empty_answer", reason=EMPTY)
+        if await self._is_steered():
+            return None
         form = self._setting.form
         if form is None:
             return await self._end("answered", images=answer.images)
@@ -386,6 +415,13 @@ class TurnRun:
             self._log.add("answer.refused", {"reason": str(error)})
             return None
         return await self._end("answered", value=value)
+
+    async def _is_steered(self) -> bool:
+        """True when a message was sent to the turn that the model has not seen: it is asked again with that."""
+        if not self.signalled and not self._setting.durable:
+            return False
+        self.signalled = bool((await self._setting.store.signals(self.id, self._progress.steered)).steering)
+        return self.signalled
 
     # --- the end
 
@@ -404,7 +440,6 @@ class TurnRun:
         try:
             await self._write(status, outcome)
         except ServiceError as error:  # such as no room for another message
-            self._units = []
             outcome = self._outcome("failed", code=error.code, reason=str(error))
             await self._write("failed", outcome)
         self._log.end()
@@ -427,6 +462,11 @@ class TurnRun:
         )
 
     async def _write(self, state: TurnState, outcome: TurnOutcome | None = None) -> None:
+        if not await self._submit(state, outcome):
+            raise self._lost()
+
+    def _submit(self, state: TurnState, outcome: TurnOutcome | None = None) -> Awaitable[bool]:
+        """Ask the store to write the state of the turn, with the units that are complete."""
         progress = self._progress
         advance = Advance(
             id=self.id,
@@ -441,9 +481,11 @@ class TurnRun:
             events=self._log.take(),
             outcome=None if outcome is None else jsonx.encode(replace(outcome, calls=())),
         )
-        if not await self._setting.store.advance(advance, self._core.shared.quotas.messages):
-            raise LostTurn(f"The turn {self.id!r} is worked on by another process now")
         self._units = []
+        return self._setting.store.advance(advance, self._core.shared.quotas.messages)
+
+    def _lost(self) -> LostTurn:
+        return LostTurn(f"The turn {self.id!r} is worked on by another process now")
 
 
 async def history(store: TurnStore, session: str) -> list[Message]:
