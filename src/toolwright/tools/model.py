@@ -217,6 +217,19 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class HoldsConnections(Protocol):
+    """A model with connections, which are kept between requests while somebody holds it, as an open runtime does."""
+
+    def hold(self) -> None:
+        """Keep the connections of this event loop from now on, once they are made."""
+        ...
+
+    async def release(self) -> None:
+        """Close the connections, unless somebody else holds them."""
+        ...
+
+
 def to_answer(given: object, model: str = "") -> Answer:
     """What a model gave as an `Answer`: a text is an answer, and a list of calls is one that calls tools.
 
