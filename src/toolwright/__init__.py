@@ -52,9 +52,9 @@ if TYPE_CHECKING:
         ToolError,
         ToolOutcome,
     )
-    from toolwright.tools.registry import ToolRegistry
+    from toolwright.tools.registry import ScopedRegistry, ToolRegistry
+    from toolwright.tools.registry_views import filtered, overridden, prefixed, renamed
     from toolwright.tools.retry_policy import RetryPolicy
-    from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
 
@@ -103,7 +103,7 @@ _HOMES = {
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
     "ScheduleOptions": "toolwright.tools.background_protocols",
-    "ScopedRegistry": "toolwright.tools.scopes",
+    "ScopedRegistry": "toolwright.tools.registry",
     "Screened": "toolwright.tools.tool",
     "Session": "toolwright.session.session",
     "SpawnOptions": "toolwright.tools.background_protocols",
@@ -124,11 +124,11 @@ _HOMES = {
     "ToolwrightError": "toolwright.errors",
     "TriggerOptions": "toolwright.tools.background_protocols",
     "Unfinished": "toolwright.session.recovery",
-    "filtered": "toolwright.tools.scopes",
-    "overridden": "toolwright.tools.scopes",
+    "filtered": "toolwright.tools.registry_views",
+    "overridden": "toolwright.tools.registry_views",
     "path": "toolwright.tools.claims",
-    "prefixed": "toolwright.tools.scopes",
-    "renamed": "toolwright.tools.scopes",
+    "prefixed": "toolwright.tools.registry_views",
+    "renamed": "toolwright.tools.registry_views",
     "resource": "toolwright.tools.claims",
     "tool": "toolwright.tools.function",
     "tools_of": "toolwright.tools.function",

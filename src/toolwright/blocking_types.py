@@ -28,8 +28,7 @@ from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions,
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.registry import ToolRegistry, ToolSource
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, ToolRegistry, ToolSource
 from toolwright.tools.service_protocols import (
     AttachmentInfo,
     Connection,

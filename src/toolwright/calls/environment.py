@@ -15,7 +15,7 @@ from toolwright.calls.journal.contract import CallJournal, CallT
 from toolwright.calls.redactor import Keeper, Redactor
 from toolwright.calls.schedule.admission import Admission
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.journal_controller import JournaledController
+from toolwright.effects.step_replay import JournaledController
 from toolwright.event_bus import Channel
 from toolwright.limited_children import ChildPool
 from toolwright.stores.contracts.journal import CallKey

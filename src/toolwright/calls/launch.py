@@ -13,9 +13,9 @@ from contextvars import copy_context
 from typing import Any
 
 from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, OwnerBatch, about
+from toolwright.calls.authorise.approvals import wait_again, wait_for_approval
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import find_loops
-from toolwright.calls.authorise.wait_before_run import wait_again, wait_for_approval
 from toolwright.calls.conclude import end_now
 from toolwright.calls.execute.cancel import cancel, start_time
 from toolwright.calls.execute.failures import deadlocked, lacks_secrets
@@ -272,7 +272,7 @@ class Launch:
                     end_now(call, call.outcome)
                     continue
                 if verdict is not None and batch.stop_reason is None:
-                    wait_for_approval(call, verdict, self._launch)
+                    wait_for_approval(call, verdict.rule, verdict.reason, self._launch)
                     continue
             elif plan.allowed_by:
                 call.decided_by = plan.allowed_by

@@ -13,8 +13,8 @@ from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal
 from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
-from toolwright.effects.journal_controller import JournaledController
 from toolwright.effects.memory import MemoryStore
+from toolwright.effects.step_replay import JournaledController
 from toolwright.session.secrets.master_keys import KeyProvider, default_keys
 from toolwright.session.secrets.vault import Vault
 from toolwright.stores.contracts.store import BackgroundStores, Store

@@ -22,7 +22,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import CallLog
 from toolwright.calls.schedule.admission import Limit, RuntimeOrder
 from toolwright.clock import Clock, Deadlines
-from toolwright.effects.journal_controller import JournaledController
+from toolwright.effects.step_replay import JournaledController
 from toolwright.errors import RuntimeClosed, ToolwrightError
 from toolwright.event_bus import EventHub
 from toolwright.limited_children import ChildPool

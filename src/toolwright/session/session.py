@@ -38,7 +38,7 @@ from toolwright.tools.background_protocols import (
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry
 from toolwright.tools.service_protocols import Connection
 
 

@@ -1,4 +1,5 @@
-"""A person's approval. Owns the request and the meaning of an answer for the call; does not own when a call must ask.
+"""A person's approval. Owns the wait of a call for it before it runs, the request, and the meaning of an answer for the
+call; does not own when a call must ask, nor taking the answer (`session/inbox.py`).
 
 A request is bound to the exact arguments of one call: its key names the call and its arguments. It is stored like any
 wait, so that it survives a restart, and the first answer decides.
@@ -9,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 import msgspec
@@ -18,23 +18,26 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from toolwright import jsonx
-from toolwright.calls.active_call import ActiveCall, call_fields
+from toolwright.calls.active_call import ASKING, NEW, UNRECORDED, ActiveCall, Past, call_fields
 from toolwright.calls.authorise.argument_patterns import decides
-from toolwright.calls.execute.exception_failures import invalid
+from toolwright.calls.conclude import lose
+from toolwright.calls.execute.cancel import cancel
+from toolwright.calls.execute.failures import interrupted
 from toolwright.calls.hooks import invoke
-from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected, validate
-from toolwright.calls.redact import shown_arguments
-from toolwright.calls.suspend.suspend import enter, say_waiting
-from toolwright.effects.controller import EffectController, Opened
-from toolwright.errors import InvalidArguments, StoreError, ToolwrightError
+from toolwright.calls.journal.crash_policy import give_up
+from toolwright.calls.prepare.prepare import read_arguments, validate
+from toolwright.calls.redact import shown_arguments, written_arguments
+from toolwright.calls.suspend.connection_wait import wait_for_connection
+from toolwright.calls.suspend.suspend import enter, park, say_waiting
+from toolwright.effects.controller import Opened
+from toolwright.errors import StoreError
 from toolwright.plain_data import plain_data
 from toolwright.stores.contracts.waits import Remembered, Resolution, Wait, WaitKey, WaitKind
-from toolwright.tools.arguments import HIDDEN, is_hidden
+from toolwright.tools.arguments import is_hidden
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import Decision, Failure, Verdict, encodable
+from toolwright.tools.outcome import Decision, Failure, Verdict
 from toolwright.tools.subject import Subject, bounded, subject_of
 from toolwright.tools.tool import Tool
-from toolwright.tools.validation_messages import json_path
 
 log = logging.getLogger("toolwright.calls")
 
@@ -80,35 +83,125 @@ class Question(Struct, frozen=True):
     """A request about a call: by which rule, why, and for how long."""
 
     kind: WaitKind
-    name: str
+    name: str | None
     rule: str
     reason: str | None
     seconds: float | None
 
 
-def about_arguments(raw: bytes) -> str:
-    """A name for exactly these arguments: another question has another one."""
-    return jsonx.digest(raw)[:32]
+class Said(Struct, omit_defaults=True):
+    """The parts of a decision: other arguments, and the pattern of later calls that it applies to."""
+
+    arguments: dict[str, Any] | None = None
+    always: dict[str, Any] | None = None
 
 
-def asked_about(wait: Wait) -> tuple[str, str]:
-    """The name and the id of the tool that a request is about."""
-    asked = jsonx.decode(wait.detail, type=_Asked)
-    return asked.tool, asked.tool_id
+class Asked(Struct):
+    """The parts of a request, as it is stored."""
+
+    tool: str
+    tool_id: str
+    arguments: Any
+    rule: str
+    reason: str | None
+    secret: str | None = None
+    subject: Subject | None = None
 
 
-def asked_by(wait: Wait) -> tuple[str, str | None]:
-    """The rule that a request was made by, and its reason."""
-    asked = jsonx.decode(wait.detail, type=_Asked)
-    return asked.rule, asked.reason
+# --- a call that waits before it runs
+
+
+Resume = Callable[[ActiveCall], None]
+"""Sets a call on its way, once it waits no longer."""
+
+
+def wait_for_approval(call: ActiveCall, rule: str, reason: str | None, resume: Resume) -> None:
+    """Ask a person whether a call may run; if so, it continues."""
+    _wait(call, _asked(call, "approval", None, rule, reason, resume))
+
+
+def wait_again(call: ActiveCall, past: Past, resume: Resume) -> bool:
+    """True for a call that a crash cut off where it waits again: for its completion, a connection, or a person."""
+    if not past.waited:
+        return False
+    waited = past.waited.pop(0)
+    if waited.kind == "completion":
+        call.attempt = 1
+        park(call, None)
+    elif waited.kind == "connection":
+        call.attempt, call.ran = 1, True
+        _wait(call, _connected(call, waited.name, resume))
+    elif waited.kind == "crash":
+        reason = "it was cut off by a crash and may have run; approve to run it again"
+        _wait(call, _asked(call, "crash", waited.name, "on_crash", reason, resume))
+    else:
+        assert waited.request is not None
+        # By which rule it was asked, perhaps only its batch knew: it does not run without the answer.
+        asked = jsonx.decode(waited.request.detail, type=Asked)
+        call.decided_by = asked.rule
+        wait_for_approval(call, asked.rule, asked.reason, resume)
+    return True
+
+
+def _wait(call: ActiveCall, until: Coroutine[Any, Any, None]) -> None:
+    call.phase = ASKING
+    call.asking = call.env.loop.create_task(until)
+    call.env.hold_task(call.asking)
+
+
+async def _asked(
+    call: ActiveCall, kind: WaitKind, name: str | None, rule: str, reason: str | None, resume: Resume
+) -> None:
+    try:
+        failure = await ask_approval(call, Question(kind, name, rule, reason, call.owner.policy.approval_timeout))
+    except Exception as fault:  # the journal's: a call that could not be asked about must not run
+        _stop_for(call, fault)
+        return
+    _stop_asking(call)
+    if kind == "approval":
+        call.asked = True
+    if failure is not None and kind == "crash":
+        give_up(call, failure)
+    elif failure is not None:
+        call.fail(failure)
+    resume(call)
+
+
+async def _connected(call: ActiveCall, provider: str, resume: Resume) -> None:
+    """Continue the wait for a connection of a call that was cut off, then let it run."""
+    try:
+        ended = await wait_for_connection(call, provider, functools.partial(say_waiting, call, "connection", provider))
+    except Exception as fault:  # the journal's: a call that could not be recorded must not run
+        _stop_for(call, fault)
+        return
+    finally:
+        call.owner.call_waits(call, False)
+    _stop_asking(call)
+    call.answer = ended
+    resume(call)
+
+
+def _stop_for(call: ActiveCall, fault: Exception) -> None:
+    _stop_asking(call)
+    lose(call, fault)
+    cancel(call, UNRECORDED)
+
+
+def _stop_asking(call: ActiveCall) -> None:
+    call.asking = None
+    if call.phase is ASKING:  # else it was stopped meanwhile
+        call.phase = NEW
+
+
+# --- the question, and its answer
 
 
 async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
     """Ask for approval of a call, and wait for the answer: None to continue, perhaps with other arguments."""
     assert call.tool is not None
-    env, key = call.env, enter(call).key
+    env = call.env
     if question.kind == "approval":
-        remembered = _matching(await env.effects.waits.remembered(key.session), call.tool.definition, call.raw)
+        remembered = _matching(await env.effects.waits.remembered(env.session_id), call.tool.definition, call.raw)
         if remembered is not None:
             call.decided_by = f"{remembered.effect} always"
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
@@ -127,7 +220,10 @@ async def put_question(call: ActiveCall, question: Question, opened: Opened) -> 
     assert call.tool is not None
     env, key, now = call.env, enter(call).key, call.env.clock.now()
     deadline = None if question.seconds is None else now + question.seconds
-    shown = jsonx.decode(shown_arguments(call))
+    written, given = written_arguments(call), shown_arguments(call)
+    # A request for approval is named by exactly these arguments: for others there is another one.
+    name = question.name or jsonx.digest(written)[:32]
+    shown = jsonx.decode(given)
     asked = {
         "tool": call.name,
         "tool_id": call.tool.definition.id,
@@ -137,8 +233,8 @@ async def put_question(call: ActiveCall, question: Question, opened: Opened) -> 
         "reason": question.reason,
         "secret": call.tool.definition.secret,
     }
-    wait = Wait(WaitKey(key, question.kind, question.name), now, deadline, jsonx.encode(asked))
-    return await env.effects.enter(key, fresh=True).wait(wait, opened)
+    wait = Wait(WaitKey(key, question.kind, name), now, deadline, jsonx.encode(asked))
+    return await env.effects.wait(wait, opened)
 
 
 async def _subject(call: ActiveCall, tool: Tool, shown: object) -> object:
@@ -170,7 +266,7 @@ def _checked(said: object) -> Subject:
 
 
 def _answer(call: ActiveCall, question: Question, resolution: Resolution) -> Failure | None:
-    call.decision, said = _told(resolution)
+    call.decision, said = decision_of(resolution)
     if resolution.status == "ok":
         return None if said.arguments is None else _edit(call, said.arguments)
     if question.kind == "crash":
@@ -207,43 +303,9 @@ def _edit(call: ActiveCall, arguments: dict[str, Any]) -> Failure | None:
     return failure
 
 
-def require_fitting(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that a person gives in the place of others and that the tool would refuse.
-
-    Raises:
-        ToolwrightError: they do not fit, with every problem.
-    """
-    secret, given = tool.definition.secret, PreparedCall()
-    hidden = secret is not None and is_hidden(arguments.get(secret))
-    failure = read_arguments(given, dict(arguments), sys.maxsize)
-    if failure is None:
-        try:
-            if tool.screen is not None and not hidden and (screened := tool.screen(given.raw)) is not None:
-                failure = screened.failure
-            else:
-                tool.validate(given.raw)
-        except InvalidArguments as error:
-            # A value that was hidden from the person is put back by the call, and a new value is not shown.
-            about_secret = () if secret is None else ("$", json_path((secret,)))
-            problems = [
-                replace(problem, message="the value does not fit", given=HIDDEN)
-                if problem.path in about_secret
-                else problem
-                for problem in error.problems
-                if not (hidden and problem.path in about_secret)
-            ]
-            failure = invalid(tool.name, InvalidArguments(problems)) if problems else None
-        except Exception as error:  # a validator may be a tool's code
-            failure = rejected(tool.name, error)
-    if failure is not None:
-        raise ToolwrightError(
-            f"Nothing was decided, and the request stays open. {failure.message}\nGive arguments that fit the tool."
-        )
-
-
-def _told(resolution: Resolution) -> tuple[Decision, _Said]:
+def decision_of(resolution: Resolution) -> tuple[Decision, Said]:
     """The decision, with the person's text about the arguments."""
-    said = jsonx.decode(resolution.payload, type=_Said | None) or _Said()
+    said = jsonx.decode(resolution.payload, type=Said | None) or Said()
     decision = Decision(
         _VERDICTS[resolution.status], resolution.at, resolution.by, resolution.reason, always=said.always is not None
     )
@@ -259,122 +321,9 @@ def _denied(call: ActiveCall, question: Question, reason: str | None) -> Failure
     )
 
 
-def interrupted(name: str, reason: str | None = None) -> Failure:
-    """The failure of a call that a crash cut off and that is not run again."""
-    return Failure(
-        category="interrupted",
-        code="interrupted",
-        message=f"Tool {name!r} was cut off by a crash: it may have run, and was not run again"
-        f"{f' ({reason})' if reason else ''}",
-        source="runtime",
-    )
-
-
-# --- for the person or program that decides
-
-
-class _Said(Struct, omit_defaults=True):
-    """The parts of a decision: other arguments, and the pattern of later calls that it applies to."""
-
-    arguments: dict[str, Any] | None = None
-    always: dict[str, Any] | None = None
-
-
-class _Asked(Struct):
-    tool: str
-    tool_id: str
-    arguments: Any
-    rule: str
-    reason: str | None
-    secret: str | None = None
-    subject: Subject | None = None
-
-
-def to_approval(controller: EffectController, wait: Wait, number: int | None = None) -> Approval:
-    """A wait as the inbox shows it; with its decision and number, where it is decided."""
-    asked = jsonx.decode(wait.detail, type=_Asked)
-    call, decision = wait.key.call, None
-    if wait.resolution is not None:
-        decision, said = _told(wait.resolution)
-        if said.arguments is not None and said.arguments != asked.arguments:
-            hidden = {asked.secret: HIDDEN} if asked.secret is not None and asked.secret in said.arguments else {}
-            decision = replace(decision, edited=True, arguments={**said.arguments, **hidden})
-    return Approval(
-        key=controller.write_key(wait.key),
-        session=call.session,
-        scope=call.scope,
-        call_id=call.call_id,
-        tool=asked.tool,
-        arguments=asked.arguments,
-        cause="crash" if wait.key.kind == "crash" else "policy",
-        rule=asked.rule,
-        reason=asked.reason,
-        requested_at=wait.opened_at or 0.0,
-        deadline=wait.deadline,
-        decision=decision,
-        subject=asked.subject or Subject("tool", asked.tool),
-        number=number,
-    )
-
-
-def approved(
-    at: float, arguments: Mapping[str, Any] | None, by: str | None, always: Mapping[str, Any] | None = None
-) -> Resolution:
-    """The resolution that lets a call run, with the arguments it asked for or with others.
-
-    Raises:
-        ToolwrightError: the arguments or the pattern have no JSON form.
-    """
-    if arguments is not None and not isinstance(arguments, Mapping):
-        raise ToolwrightError(f"The arguments {arguments!r:.200} are not an object; use a mapping")
-    try:
-        payload = jsonx.encode(_Said(None if arguments is None else dict(arguments)))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ToolwrightError(f"The arguments have no JSON form: {error}") from error
-    if always is not None:
-        payload = jsonx.encode({**jsonx.decode(payload), "always": jsonx.decode(_pattern(always))})
-    return Resolution("ok", at, payload, by=_who(by))
-
-
-def denied(at: float, reason: str | None, by: str | None, always: Mapping[str, Any] | None = None) -> Resolution:
-    """The resolution that denies a call.
-
-    Raises:
-        ToolwrightError: the pattern has no JSON form.
-    """
-    payload = b"null" if always is None else jsonx.encode({"always": jsonx.decode(_pattern(always))})
-    return Resolution("error", at, payload, reason=reason, by=_who(by))
-
-
-def _who(by: object) -> str | None:
-    if by is not None and (not isinstance(by, str) or not by):
-        raise ToolwrightError(f"by={by!r:.200} does not say who decides; use a name, or leave it out")
-    return None if by is None else encodable(by)
-
-
-def _pattern(pattern: object) -> bytes:
-    if not isinstance(pattern, Mapping):
-        raise ToolwrightError(f"always={pattern!r:.200} is not a pattern; use a mapping, {{}} for all later calls")
-    try:
-        return jsonx.canonical(dict(pattern))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ToolwrightError(f"The pattern {pattern!r:.200} has no JSON form: {error}") from error
-
-
-def remember(
-    wait: Wait, effect: Literal["allow", "deny"], pattern: Mapping[str, Any], resolution: Resolution
-) -> Remembered:
-    """The decision for later calls of the same tool whose arguments match.
-
-    Raises:
-        ToolwrightError: the pattern has no JSON form.
-    """
-    asked = jsonx.decode(wait.detail, type=_Asked)
-    written, at, reason = _pattern(pattern), resolution.at, resolution.reason
-    return Remembered(wait.key.call.session, asked.tool_id, effect, written, at, reason, resolution.by)
-
-
 def _matching(decisions: list[Remembered], tool: ToolDefinition, raw: bytes) -> Remembered | None:
+    if not decisions:
+        return None
     arguments = jsonx.decode(raw)
     found = [
         decision

@@ -103,3 +103,14 @@ def is_retried(error: BaseException, tool: Tool) -> bool:
     if isinstance(error, RaisedInChild):
         return not names_of(kinds).isdisjoint(error.classes)
     return isinstance(error, kinds)
+
+
+def interrupted(name: str, reason: str | None = None) -> Failure:
+    """The failure of a call that a crash cut off and that is not run again."""
+    return Failure(
+        category="interrupted",
+        code="interrupted",
+        message=f"Tool {name!r} was cut off by a crash: it may have run, and was not run again"
+        f"{f' ({reason})' if reason else ''}",
+        source="runtime",
+    )

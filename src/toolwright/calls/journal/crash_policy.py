@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, Past, Waited, call_fields
-from toolwright.calls.authorise.approvals import interrupted
-from toolwright.calls.execute.failures import internal
+from toolwright.calls.execute.failures import internal, interrupted
 from toolwright.calls.hooks import Answer, invoke
 from toolwright.calls.prepare.before_hooks import ANSWERS
 from toolwright.calls.suspend.connection_wait import restore_connections

@@ -86,8 +86,7 @@ class MemoryJournal:
             if isinstance(before, ActiveCall) or before.status != "connection_required":
                 self._replay(call, known)  # another batch was faster
             else:
-                known.end, call.remembered, call.past = call, True, Past("again")
-                call.past.before = before
+                known.end, call.remembered, call.past = call, True, Past("again", before=before)
 
     def _forget(self, call: ActiveCall) -> None:
         """A call did not run: the next one with its id finds the same state as this one."""

@@ -22,7 +22,7 @@ from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
 from toolwright.calls.suspend.suspend import enter, step_in, step_out
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
-from toolwright.effects.journal_controller import interrupted
+from toolwright.effects.step_replay import interrupted
 from toolwright.effects.wait_keys import expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
 from toolwright.large_json import (
