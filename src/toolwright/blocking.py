@@ -28,6 +28,7 @@ from toolwright.session.services.resources import Resources
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import SessionCatalogue
 from toolwright.tools.registry import ScopedRegistry, ToolRegistry
+from toolwright.turns.turns import Turn
 
 if TYPE_CHECKING:
     from toolwright.blocking_types import BlockingRuntime
@@ -43,6 +44,7 @@ _LIVES_THERE = (
     Run,
     ScheduleHandle,
     Subscription,
+    Turn,
     MemoryCallLog,
     ToolRegistry,
     ScopedRegistry,

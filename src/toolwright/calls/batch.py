@@ -313,7 +313,7 @@ class Batch:
         return self._watchers
 
     def _is_quiet(self) -> bool:
-        unfinished = self._without_outcome()
+        unfinished = self.unfinished
         if not all(
             call.waiting or (call.ticket is not None and call.ticket.state in ("blocked", "gate"))
             for call in unfinished

@@ -20,6 +20,7 @@ from toolwright.stores.contracts.sessions import (
     SecretStore,
 )
 from toolwright.stores.contracts.triggers import TriggerStore
+from toolwright.stores.contracts.turns import TurnStore
 from toolwright.stores.contracts.waits import WaitStore
 
 
@@ -104,10 +105,13 @@ class BackgroundStores(ServiceStores, Protocol):
     """
 
     @property
-    def processes(self) -> RunStore: ...
+    def runs(self) -> RunStore: ...
 
     @property
     def schedules(self) -> ScheduleStore: ...
 
     @property
     def triggers(self) -> TriggerStore: ...
+
+    @property
+    def turns(self) -> TurnStore: ...

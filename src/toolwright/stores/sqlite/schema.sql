@@ -335,7 +335,7 @@ CREATE INDEX unfinished_of_schedule ON processes (schedule, created_at)
     WHERE schedule IS NOT NULL AND state IN ('held', 'queued', 'running', 'waiting');
 CREATE INDEX changed_processes ON processes (changed);
 
--- What happened to processes. An event with a key is appended once.
+-- The events of runs. An event with a key is appended once.
 CREATE TABLE process_events (
     process TEXT    NOT NULL,
     number  INTEGER NOT NULL,
@@ -348,14 +348,14 @@ CREATE TABLE process_events (
 
 CREATE UNIQUE INDEX keyed_events ON process_events (process, key) WHERE key IS NOT NULL;
 
--- Sessions that may await, cancel and signal a process of another session.
+-- Sessions that may await, cancel and signal a run of another session.
 CREATE TABLE process_grants (
     process TEXT NOT NULL,
     session TEXT NOT NULL,
     PRIMARY KEY (process, session)
 ) WITHOUT ROWID;
 
--- Workers by their names, with how many processes each runs at most and until when it counts as alive.
+-- Workers by their names, with how many runs each has at most and until when it counts as alive.
 CREATE TABLE workers (
     name     TEXT    NOT NULL PRIMARY KEY,
     owner    TEXT,
@@ -395,7 +395,7 @@ CREATE TABLE firings (
     PRIMARY KEY (schedule, instant, what)
 ) WITHOUT ROWID;
 
--- What starts a process when something occurs: the topic, and what must be in its payload.
+-- What starts a run when something occurs: the topic, and what must be in its payload.
 CREATE TABLE triggers (
     session    TEXT NOT NULL,
     id         TEXT NOT NULL,
@@ -451,3 +451,44 @@ WHERE NOT EXISTS (
 
 -- What is asked by those who only read.
 CREATE VIEW every_call AS SELECT * FROM calls UNION ALL SELECT * FROM bundled_calls;
+
+-- Turns, from a message to the model's answer.
+CREATE TABLE turns (
+    id            TEXT    PRIMARY KEY,
+    session       TEXT    NOT NULL,
+    number        INTEGER NOT NULL,
+    state         TEXT    NOT NULL,
+    message       BLOB    NOT NULL,
+    options       BLOB    NOT NULL,
+    created_at    REAL    NOT NULL,
+    started_at    REAL,
+    ended_at      REAL,
+    owner         TEXT,
+    token         INTEGER NOT NULL,
+    progress      BLOB    NOT NULL,
+    answer        BLOB,
+    outcome       BLOB,
+    cancel_reason TEXT,
+    events        INTEGER NOT NULL,
+    UNIQUE (session, number)
+);
+
+-- The queue of each session, and what recovery looks at.
+CREATE INDEX unfinished_turns ON turns (session, number) WHERE ended_at IS NULL;
+
+-- The events of a turn, as they were written: one row for many events. `last` is the number of the last of them.
+CREATE TABLE turn_events (
+    turn TEXT    NOT NULL,
+    last INTEGER NOT NULL,
+    data BLOB    NOT NULL,
+    PRIMARY KEY (turn, last)
+) WITHOUT ROWID;
+
+-- Messages that were sent to a running turn.
+CREATE TABLE turn_steering (
+    turn   TEXT    NOT NULL,
+    number INTEGER NOT NULL,
+    text   TEXT    NOT NULL,
+    at     REAL    NOT NULL,
+    PRIMARY KEY (turn, number)
+) WITHOUT ROWID;

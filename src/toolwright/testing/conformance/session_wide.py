@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from toolwright.stores.contracts.waits import Refused, Remembered, Standing, WaitKey
@@ -45,7 +47,7 @@ async def the_waits_of_one_call_are_found_by_their_kind(database: Database) -> N
     assert await other.waits.waits_of(call("never"), "approval") == []
 
 
-async def what_a_person_decided_is_listed_from_the_newest_on(database: Database) -> None:
+async def decisions_are_listed_newest_first(database: Database) -> None:
     store, other = await database.open(), await database.open()
     ids = ["c1", "c2", "c3"]
     await store.journal.begin([intent(call(id)) for id in ids])
@@ -74,7 +76,7 @@ async def what_a_person_decided_is_listed_from_the_newest_on(database: Database)
     assert await store.waits.decided("s1", found[2].number, 10) == []
 
 
-async def a_revoked_session_refuses_what_comes_later(database: Database) -> None:
+async def a_revoked_session_refuses_later_waits_and_signals(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call("c1")), intent(call("done"))])
     await store.journal.begin([intent(call("c1", "s2"))])
@@ -100,7 +102,25 @@ async def a_revoked_session_refuses_what_comes_later(database: Database) -> None
     assert free == Standing(True, resolved())
 
 
-async def a_session_stays_revoked_for_whoever_opens_the_store_later(database: Database) -> None:
+async def a_wait_that_begins_while_its_session_is_revoked_is_cancelled(database: Database) -> None:
+    stores = [await database.open() for _ in range(3)]
+    keys = [call(f"c{number}") for number in range(30)]
+    for number, key in enumerate(keys):
+        await stores[number % 3].journal.begin([intent(key)])
+
+    begins = [stores[number % 3].waits.open_wait(wait(key)) for number, key in enumerate(keys)]
+    tasks = [asyncio.ensure_future(each) for each in begins[:15]]
+    revoking = asyncio.ensure_future(stores[0].waits.cancel_waits("s1", CANCELLED, revoke=True))
+    tasks += [asyncio.ensure_future(each) for each in begins[15:]]
+    began, cancelled = await asyncio.gather(*tasks), await revoking
+    # Each was resolved when it began, or was open by then and cancelled: none is left that nobody can resolve.
+    assert {each.key for each in began if each is not None and each.resolution is None} == set(cancelled)
+    assert await stores[1].waits.waiting("s1") == []
+    again = [await stores[number % 3].waits.open_wait(wait(key)) for number, key in enumerate(keys)]
+    assert [each and each.resolution for each in again] == [CANCELLED] * 30
+
+
+async def a_session_stays_revoked_when_the_store_is_opened_again(database: Database) -> None:
     first = await database.open()
     assert await first.waits.cancel_waits("s1", CANCELLED, revoke=True) == []
     await first.close()
@@ -109,7 +129,7 @@ async def a_session_stays_revoked_for_whoever_opens_the_store_later(database: Da
     assert await second.waits.open_wait(wait(call())) == replace(wait(call()), resolution=CANCELLED)
 
 
-async def a_decision_is_remembered_where_it_was_the_first(database: Database) -> None:
+async def only_the_first_decision_is_remembered(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call("c1")), intent(call("c2")), intent(call("c3"))])
     keys = [WaitKey(call(name), "approval") for name in ("c1", "c2", "c3")]
@@ -132,12 +152,13 @@ async def a_remembered_decision_outlives_the_call_it_was_made_for(database: Data
     assert await store.waits.remembered("s1") == [ALLOW]
 
 
-DECISIONS = cases(
+SESSION_WIDE = cases(
     the_waits_of_one_call_are_found_by_their_kind,
-    what_a_person_decided_is_listed_from_the_newest_on,
+    decisions_are_listed_newest_first,
     a_session_cancels_the_waits_of_its_unfinished_calls,
-    a_revoked_session_refuses_what_comes_later,
-    a_session_stays_revoked_for_whoever_opens_the_store_later,
-    a_decision_is_remembered_where_it_was_the_first,
+    a_revoked_session_refuses_later_waits_and_signals,
+    a_wait_that_begins_while_its_session_is_revoked_is_cancelled,
+    a_session_stays_revoked_when_the_store_is_opened_again,
+    only_the_first_decision_is_remembered,
     a_remembered_decision_outlives_the_call_it_was_made_for,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import apsw
 
-from toolwright.stores.contracts.sessions import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, Quota
 from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 from toolwright.tools.service_protocols import KeyInfo
 
 
@@ -23,7 +24,7 @@ class SqliteKeyValueStore:
         found: bytes | None = await self._changes.read(lambda connection: one(connection, query, (session, key)))
         return found
 
-    async def set_value(self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None) -> None:
+    async def set_value(self, session: str, key: str, value: bytes, at: float, quota: Quota, mark: Mark | None) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
                 "INSERT INTO key_values (session, key, value, created_at, updated_at)"
@@ -31,7 +32,7 @@ class SqliteKeyValueStore:
                 " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
                 (session, key, value, at),
             )
-            require_room(connection, session, "key_values", room)
+            require_quota(connection, session, "key_values", quota)
 
         await self._changes.change(mark, work)
 
@@ -43,11 +44,12 @@ class SqliteKeyValueStore:
         return await self._changes.change(mark, work)
 
     async def list_keys(self, session: str, prefix: str) -> list[KeyInfo]:
-        query = (
-            "SELECT key, created_at, updated_at FROM key_values"
-            " WHERE session = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key"
-        )
-        rows: list[Any] = await self._changes.read(
-            lambda connection: connection.execute(query, (session, prefix)).fetchall()
-        )
-        return [KeyInfo(key, created, updated) for key, created, updated in rows]
+        query = "SELECT key, created_at, updated_at FROM key_values WHERE session = ? AND key >= ? ORDER BY key"
+
+        def work(connection: apsw.Connection) -> list[KeyInfo]:
+            # Keys of one beginning follow each other. SQLite cannot compare it: its functions end text at U+0000.
+            rows: Any = connection.execute(query, (session, prefix))
+            found = (KeyInfo(key, created, updated) for key, created, updated in rows)
+            return list(itertools.takewhile(lambda each: each.key.startswith(prefix), found))
+
+        return await self._changes.read(work)
