@@ -121,7 +121,6 @@ def make_ending(
     `files` and `tell` say whether its artifacts and its message are part of it, where they are requested at all.
     """
     status, message = _status(outcome, gone)
-    summary = _cut(_summary(outcome) or message)
     files, tell = files and run.options.artifacts, tell and run.options.signal_on_completion
     evidence = b""
     if status == "abandoned":
@@ -129,12 +128,12 @@ def make_ending(
     written: list[tuple[str, bytes]] = []
     if files:
         result: Any = outcome.value if status == "completed" else {"status": status, "error": message}
-        text = json.dumps(result, indent=2, ensure_ascii=False, default=str)
-        paths = artifact_paths(run.id)
+        text, paths = json.dumps(result, indent=2, ensure_ascii=False, default=str), artifact_paths(run.id)
         written = [
             (paths["log_path"], _log(outcome, pieces, logged).encode("utf-8", "replace")),
             (paths["result_path"], text.encode("utf-8", "replace")),
         ]
+    summary = _cut(_summary(outcome) or message)
     return Ending(
         id=run.id,
         token=run.token,

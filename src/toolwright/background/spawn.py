@@ -88,10 +88,11 @@ class Runs:
             RunError: the tool cannot run in the background, there are too many runs, or something is not usable.
         """
         background, session, origin = self._background, self._session, self._origin
+        run_id = new_run_id() if id is None else require_run_id(id)
         found = backgroundable(session, tool, origin.policy)
         name, hides = found.definition.name, None if session.environment.redactor is None else session.hides
         registration = Registration(
-            id=new_run_id() if id is None else require_run_id(id),
+            id=run_id,
             session=session.id,
             tool=name,
             arguments=require_arguments(args, hides),

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text
-from toolwright.background.event_collector import STREAM, WORDS
 from toolwright.background.output import Gathered, LogText, live_tail
+from toolwright.background.run_reports import STREAM, WORDS
 from toolwright.calls.finalise.truncate import bound
 from toolwright.errors import RunError, ToolDefinitionError
 from toolwright.session.services.quotas import to_json

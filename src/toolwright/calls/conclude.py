@@ -45,20 +45,22 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
         call.env.hold_task(call.env.loop.create_task(_end_completion(call, outcome)))
         return
     env, ticket = call.env, call.ticket
-    if env.journal.concluded(call, outcome, _recorded):
-        if call.sharers:
-            _recorded(call, outcome, None)
-            return
-        if call.reports is not None:
-            _publish_rest(call)
-        call.owner.call_concluded(call, outcome, env.monotonic())
-        if ticket is not None and not ticket.done and call not in env.lingering:
-            env.admission.finish(ticket)
-            if ticket.parent is None:
-                call.ticket = None  # The two know each other, and nobody asks for either any more.
-    elif ticket is not None and not ticket.done and call not in env.lingering:
-        # Others may run meanwhile, but none that conflicts: after a crash, what came first must have come first.
+    if call.key is not None and ticket is not None and not ticket.done and call not in env.lingering:
+        # While its outcome is written others may run, but none that conflicts: after a crash, what came first must have
+        # come first.
         (env.admission.finish if ticket.claims is PARALLEL else env.admission.free_slots)(ticket)
+    if not env.journal.concluded(call, outcome, _recorded):
+        return
+    if call.sharers:
+        _recorded(call, outcome, None)
+        return
+    if call.reports is not None:
+        _publish_rest(call)
+    call.owner.call_concluded(call, outcome, env.monotonic())
+    if ticket is not None and not ticket.done and call not in env.lingering:
+        env.admission.finish(ticket)
+        if ticket.parent is None:
+            call.ticket = None  # The two know each other, and nobody asks for either any more.
 
 
 async def _end_completion(call: ActiveCall, outcome: ToolOutcome) -> None:

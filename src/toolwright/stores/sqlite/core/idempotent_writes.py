@@ -75,20 +75,15 @@ class Changes:
         clock: Clock | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
+        # The time of leases, which all processes of the machine share and which is never set. A clock for tests whose
+        # monotonic time is not the machine's has one of its own.
+        self.lease_time: Callable[[], float] = getattr(self.clock, "lease_time", self.clock.monotonic)
         self._writer = writer
         self._owner = owner
         self._open_reader = open_reader
         self._reader: Jobs | None = None
         # The result of some work that changes nothing; it sees every change that was returned before.
         self.read: Read = writer.read if open_reader is None else self._open_and_read
-
-    def lease_time(self) -> float:
-        """The clock of leases, which all processes of the machine share and which is never set.
-
-        A clock for tests whose monotonic time is not the machine's has a `lease_time` of its own.
-        """
-        time: Callable[[], float] = getattr(self.clock, "lease_time", self.clock.monotonic)
-        return time()
 
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> Changes:
