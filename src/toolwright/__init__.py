@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwright.app import App
-    from toolwright.calls.authorise.approvals import Approval
     from toolwright.calls.batch import Batch
     from toolwright.calls.hooks import Answer, HookCall, PrepareCall, ProjectedCall, ReplaceArguments
     from toolwright.calls.policy import Policy, PolicySettings, Request, Rule
     from toolwright.calls.record import CallRecord, MemoryCallLog
+    from toolwright.calls.suspend.approvals import Approval
     from toolwright.errors import (
         BatchFailed,
         CapabilityError,
@@ -68,7 +68,7 @@ _HOMES = {
     "NO_TIMEOUT": "toolwright.tools.definition",
     "Answer": "toolwright.calls.hooks",
     "App": "toolwright.app",
-    "Approval": "toolwright.calls.authorise.approvals",
+    "Approval": "toolwright.calls.suspend.approvals",
     "Arguments": "toolwright.tools.arguments",
     "Attachment": "toolwright.tools.outcome",
     "Batch": "toolwright.calls.batch",

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
-from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls

@@ -6,14 +6,14 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, about, identity
-from toolwright.calls.execute.failures import Cancelled
+from toolwright.calls.failures import Cancelled
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.redact import rest_of_output
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.waits import Resolution, WaitKey
 from toolwright.tools.claims import PARALLEL
-from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, ToolOutcome
+from toolwright.tools.outcome import CUT_OFF_EARLIER, NOT_KNOWN, RUN_BY_ANOTHER, Failure, ToolOutcome
 
 
 def end_now(call: ActiveCall, result: object) -> None:
@@ -159,3 +159,8 @@ def lose(call: ActiveCall, fault: Exception) -> None:
     if call.fault is None and not call.concluded:  # A call that was given up has its outcome: nothing is lost.
         call.fault = fault
         call.owner.store_failed(fault)
+
+
+def give_up(call: ActiveCall, failure: Failure) -> None:
+    """Let a call that had begun end by this failure: it was tried once, and may have run."""
+    call.attempt, call.ran, call.answer = 1, True, failure

@@ -13,19 +13,19 @@ from contextvars import copy_context
 from typing import Any
 
 from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, OwnerBatch, about
-from toolwright.calls.authorise.approvals import wait_again, wait_for_approval
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import find_loops
 from toolwright.calls.conclude import end_now
 from toolwright.calls.execute.cancel import cancel, start_time
-from toolwright.calls.execute.failures import deadlocked, lacks_secrets
 from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.execute.timeout import end_queue_time, limit_queue, timeout_of
+from toolwright.calls.failures import deadlocked, lacks_secrets
+from toolwright.calls.nesting import nearest_running, not_held
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
-from toolwright.calls.prepare.nesting import nearest_running, not_held
 from toolwright.calls.redact import publish, show_arguments, shown_later
 from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
+from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
 from toolwright.calls.suspend.suspend import rejoined
 from toolwright.errors import StoreError
 from toolwright.events import CallWarning

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolwright.calls.active_call import ActiveCall
-from toolwright.calls.journal.contract import CallJournal
 from toolwright.calls.journal.memory import MemoryJournal
 from toolwright.calls.journal.store import StoreJournal
+from toolwright.calls.journal_contract import CallJournal
 from toolwright.clock import Clock
 from toolwright.crash_seams import crash_seams
 from toolwright.effects.memory import MemoryStore

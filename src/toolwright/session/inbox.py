@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_count
-from toolwright.calls.authorise.approvals import (
+from toolwright.calls.exception_failures import invalid
+from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected
+from toolwright.calls.suspend.approvals import (
     Approval,
     Asked,
     Said,
     decision_of,
 )
-from toolwright.calls.execute.exception_failures import invalid
-from toolwright.calls.prepare.prepare import PreparedCall, read_arguments, rejected
 from toolwright.effects.controller import EffectController
 from toolwright.errors import InvalidArguments, KeyRefused, ToolwrightError
 from toolwright.plain_data import plain_data

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright.calls.active_call import ActiveCall, Past
-from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.replay import require_same
+from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey

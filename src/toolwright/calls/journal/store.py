@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from toolwright.calls.active_call import OVER, ActiveCall, Past, identity
-from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import require_same
+from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer

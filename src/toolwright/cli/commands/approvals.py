@@ -16,7 +16,7 @@ from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.calls.authorise.approvals import Approval
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
 from toolwright.cli.display.styles import Name, place, plain
 from toolwright.cli.display.time_format import moment, until

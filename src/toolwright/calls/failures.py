@@ -7,9 +7,9 @@ import logging
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwright.calls.execute.exception_failures import failure_told_by
-from toolwright.calls.execute.process_messages import names_of
-from toolwright.calls.execute.process_pool import ChildFailed, RaisedInChild
+from toolwright.calls.exception_failures import failure_told_by
+from toolwright.calls.pools.process_messages import names_of
+from toolwright.calls.pools.process_pool import ChildFailed, RaisedInChild
 from toolwright.errors import MachineError
 from toolwright.tools.outcome import INTERNAL_MESSAGE, Failure, told
 from toolwright.tools.tool import Tool

@@ -20,11 +20,9 @@ from msgspec.structs import replace
 from toolwright import jsonx
 from toolwright.calls.active_call import ASKING, NEW, UNRECORDED, ActiveCall, Past, call_fields
 from toolwright.calls.authorise.argument_patterns import decides
-from toolwright.calls.conclude import lose
-from toolwright.calls.execute.cancel import cancel
-from toolwright.calls.execute.failures import interrupted
+from toolwright.calls.conclude import cancelled, end_now, give_up, lose
+from toolwright.calls.failures import interrupted
 from toolwright.calls.hooks import invoke
-from toolwright.calls.journal.crash_policy import give_up
 from toolwright.calls.prepare.prepare import read_arguments, validate
 from toolwright.calls.redact import shown_arguments, written_arguments
 from toolwright.calls.suspend.connection_wait import wait_for_connection
@@ -184,7 +182,8 @@ async def _connected(call: ActiveCall, provider: str, resume: Resume) -> None:
 def _stop_for(call: ActiveCall, fault: Exception) -> None:
     _stop_asking(call)
     lose(call, fault)
-    cancel(call, UNRECORDED)
+    call.cancel_reason = call.cancel_reason or UNRECORDED
+    end_now(call, cancelled(call))
 
 
 def _stop_asking(call: ActiveCall) -> None:
