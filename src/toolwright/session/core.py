@@ -538,7 +538,7 @@ class SessionCore:
 
     def _child_of_call(self, run: ActiveCall, name: str, guard: Guard) -> ChildSession:
         """The child session of a call, under the policy of its batch."""
-        call = enter(run)
+        call = enter(run).key
         child: SessionCore | None = run.opened.get(name)
         if child is None:
             id, context = child_id(call, name, len(run.opened)), run.owner.context
