@@ -16,6 +16,7 @@ from toolwright.background.checks import (
     options_of,
     provenance_of,
     require_arguments,
+    require_no_secret,
     title_of,
 )
 from toolwright.background.handle import Run
@@ -138,6 +139,7 @@ class Runs:
             RunError: there are too many tracked runs, or something is not usable.
         """
         origin, found = self._origin, tracked_tool(name)
+        require_no_secret("name", found.name, self._session.hides)
         options = replace(options_of(None, signal_on_completion, "resume"), tracked=True)
         registration = self._registration(found, input, title, options, id)
         require_allowed(origin, self._session.id, found, registration.arguments, id=registration.id, outright=True)
@@ -150,10 +152,10 @@ class Runs:
         session, origin = self._session, self._origin
         hides = None if session.environment.redactor is None else session.hides
         return Registration(
-            id=new_run_id() if id is None else require_run_id(id),
+            id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), hides),
             session=session.id,
             tool=tool.definition.name,
-            arguments=require_arguments(args, hides),
+            arguments=require_arguments(args, hides, origin.policy),
             title=title_of(tool, title, hides),
             options=options,
             at=self._background.shared.clock.now(),

@@ -223,6 +223,7 @@ class Schedules:
             RunError: the tool cannot run in the background, or its arguments are not usable.
         """
         session, origin = self._session, self._origin
+        await session.know_secrets()
         found, now = backgroundable(session, tool, origin.policy), self._background.shared.clock.now()
         with in_words_of_a_program():
             timing = read_form(cron=cron, at=at, timezone=timezone)
@@ -230,7 +231,7 @@ class Schedules:
             id=new_schedule_id() if id is None else require_schedule_id(id),
             session=session.id,
             tool=found.name,
-            arguments=jsonx.decode(require_fitting(found, require_arguments(args, session.hides))),
+            arguments=jsonx.decode(require_fitting(found, require_arguments(args, session.hides, origin.policy))),
             title=title_of(found, title, session.hides),
             options=options_of(timeout, signal_on_completion, "resume"),
             timing=timing,
