@@ -118,10 +118,9 @@ async def test_a_paused_answer_is_sent_back_so_that_the_model_continues(open_mod
     }
 
 
-async def test_cache_writes_count_as_input(open_model_of, server):
-    model = await open_model_of(MESSAGES)
+async def test_cache_writes_count_as_input(model, dialect, server):
     usage = Usage(input=1_000, output=7, cache_read=600, cache_write=300, reasoning=3)
-    server.will(MESSAGES.reply(Answer(text="x", usage=usage)))
+    server.will(dialect.reply(Answer(text="x", usage=usage)))
     assert (await asked(model, HELLO))[1].usage == usage
     assert (await model.complete(HELLO)).usage == usage
 

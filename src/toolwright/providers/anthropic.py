@@ -125,9 +125,9 @@ class Anthropic(ProviderModel):
     def _sent(self, client: Any, body: dict[str, Any], stream: bool) -> AbstractAsyncContextManager[Any]:
         # All in `extra_body`: the library copies and converts the fields that it knows, message by message.
         create = client.messages.with_streaming_response.create
-        sent: AbstractAsyncContextManager[Any] = create(
-            messages=(), model=self.name, max_tokens=body["max_tokens"], extra_body=body
-        )
+        # With a timeout of the request, the library does not refuse long answers that are not streamed.
+        fixed = {"messages": (), "model": self.name, "max_tokens": body["max_tokens"], "timeout": client.timeout}
+        sent: AbstractAsyncContextManager[Any] = create(**fixed, extra_body=body)
         return sent
 
     def _reader(self, request: ModelRequest) -> AnswerReader:

@@ -359,6 +359,7 @@ def _usage(given: dict[str, Any]) -> Usage:
         input=count(given.get("prompt_tokens")),
         output=count(given.get("completion_tokens")),
         cache_read=count(field(given, "prompt_tokens_details", "cached_tokens")),
+        cache_write=count(field(given, "prompt_tokens_details", "cache_write_tokens")),
         reasoning=count(field(given, "completion_tokens_details", "reasoning_tokens")),
     )
 

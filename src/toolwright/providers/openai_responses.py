@@ -373,6 +373,7 @@ def _usage(given: object) -> Usage:
         input=count(field(given, "input_tokens")),
         output=count(field(given, "output_tokens")),
         cache_read=count(field(given, "input_tokens_details", "cached_tokens")),
+        cache_write=count(field(given, "input_tokens_details", "cache_write_tokens")),
         reasoning=count(field(given, "output_tokens_details", "reasoning_tokens")),
     )
 
