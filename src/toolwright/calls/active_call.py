@@ -201,6 +201,8 @@ class ActiveCall(PreparedCall):
     emitted = 0
     warned_of_report = False
     opened: Mapping[str, Any] = MappingProxyType({})
+    # How often it asked sub-agents, by attempt and question.
+    asked_agents: dict[str, int] | None = None
     # --- nesting: how many calls are above it, of which each made the next; the ids of those that it made.
     depth = 0
     made: dict[str, int] | None = None

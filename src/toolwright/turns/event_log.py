@@ -18,6 +18,8 @@ from toolwright.tools.turn_protocols import TurnEvent
 
 Source: TypeAlias = Mapping[str, Any] | AnyEvent
 """The data of an event: a mapping, or the event of a call, whose JSON form is made when it is needed."""
+NESTED = "agent."
+"""Prefix of the kinds of a sub-agent's events in the log of the turn above it."""
 MOST = 20_000
 """How many events are remembered here; a store has them all."""
 REMEMBERED = 2_000
@@ -37,11 +39,17 @@ class TurnLog:
         self._unwritten = 0
         self._waiters: list[asyncio.Future[None]] = []
         self.followers = 0
+        self._above: TurnLog | None = None
+        self._about: Mapping[str, Any] = {}
 
     @property
     def watched(self) -> bool:
         """True when somebody reads every event: the store, or a follower."""
-        return self.stored or self.followers > 0
+        return self.stored or self.followers > 0 or (self._above is not None and self._above.watched)
+
+    def tell_above(self, above: TurnLog, about: Mapping[str, Any]) -> None:
+        """Add the events to the log of the turn above, too, with some data about this one."""
+        self._above, self._about = above, about
 
     def add(self, kind: str, data: Source) -> None:
         """Add an event, and wake the followers."""
@@ -53,6 +61,11 @@ class TurnLog:
             self._events.popleft()
         if self._waiters:
             self._wake()
+        if self._above is not None and kind not in ("text", "reasoning"):
+            if kind.startswith(NESTED):
+                self._above.add(kind, data)  # of a sub-agent of this one, whose data says so
+            else:
+                self._above.add(NESTED + kind, {**_data(data), **self._about})
 
     def push(self, event: AnyEvent) -> None:
         """Add the event of a call."""
