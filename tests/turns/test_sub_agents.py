@@ -147,7 +147,7 @@ async def test_the_own_budget_of_a_sub_agent_fails_its_call_and_not_the_turn(ope
 
 
 @pytest.mark.promise("TURN-12")
-async def test_the_depth_of_sub_agents_is_bounded(open_runtime):
+async def test_the_depth_of_sub_agents_is_bounded():
     app = adder()
     for _ in range(4):
         app = App(
@@ -158,12 +158,13 @@ async def test_the_depth_of_sub_agents_is_bounded(open_runtime):
                 )
             ),
         )
-    runtime = await open_runtime(*app.tools, model=app.model)
+    runtime = await app.open()
     session = runtime.session("s")
     assert (await session.ask("?", budget=Budget(model_calls=30))).text == "The sum is 3."
     outcome = await runtime.session("t").ask("?", budget=Budget(model_calls=30, depth=3))
     assert "nested as deep as the budget" in outcome.text
     assert outcome.model_calls == 2 * 4
+    await runtime.close()
 
 
 @pytest.mark.promise("TURN-04", "TURN-12")

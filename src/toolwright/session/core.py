@@ -20,7 +20,7 @@ from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy, PolicySettings
-from toolwright.calls.redact import learn_secrets
+from toolwright.calls.redact import learn_secrets, off_loop
 from toolwright.calls.redactor import Redactor
 from toolwright.calls.schedule.admission import Admission, Limit
 from toolwright.calls.suspend.connection_wait import provider_of
@@ -564,7 +564,7 @@ class SessionCore:
 
     def _child_of_call(self, run: ActiveCall, name: str, guard: Guard, agent: AgentParts | None = None) -> ChildSession:
         """The child session of a call, under the policy of its batch; for a sub-agent, under that of its app, too."""
-        call = enter(run)
+        call = enter(run).key
         child: SessionCore | None = run.opened.get(name)
         if child is None:
             id, context = child_id(call, name, len(run.opened)), run.owner.context
@@ -611,11 +611,11 @@ class SessionCore:
         redactor = self.environment.redactor
         return redactor is not None and redactor.json(data) != data
 
-    async def redacted(self, text: str) -> str:
-        """A text that somebody outside wrote about the session, without its secrets."""
+    async def redacted(self, text: str, what: str = "reason") -> str:
+        """A text that somebody outside wrote about the session, without its secrets; `what` names it in an error."""
         await self.know_secrets()
-        redactor, text = self.environment.redactor, encodable(require_text("reason", text))
-        return text if redactor is None else redactor.text(text)
+        redactor, text = self.environment.redactor, encodable(require_text(what, text))
+        return text if redactor is None else await off_loop(len(text), redactor.text, text)
 
     async def redactor(self) -> Redactor | None:
         """Removes the secrets of the session from values; None where it has none."""
@@ -674,21 +674,7 @@ class ChildSession(SessionState):
         budget: Budget | None = None,
         answer: Any = None,
     ) -> TurnOutcome:
-        """Run a turn in the child, as part of the call that opened it, and return its outcome once it has ended.
-
-        The same question of a call that is run again after a crash is the same turn: it continues, and no model call
-        is paid for twice. While the turn waits for something outside, so does the call.
-
-        Args:
-            message: the message to the model.
-            tools: tools that the child has from now on, in place of those of the session.
-            model: the model that answers; by default that of the turn which the call is part of, or the app's.
-            budget: how much the turn may use. It never uses more than the turn above has left.
-            answer: a type for the `value` of the outcome, as for `session.ask`.
-
-        Raises:
-            TurnError: there is no model, sub-agents are nested too deeply, or something is not usable.
-        """
+        """Run a turn in the child, as a sub-agent of the call that opened it; see `ChildSessionClient.ask`."""
         run = CURRENT.get()
         if self._closed or run is None or run is not self._core.opened_by:
             raise ToolwrightError(
