@@ -21,7 +21,7 @@ from toolwright.runtime.runtime import Runtime, open_app
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.options import ToolOptions
 from toolwright.tools.registry import Catalogue
-from toolwright.tools.scopes import RegistryView
+from toolwright.tools.registry_views import RegistryView
 from toolwright.tools.tool import Tool
 from toolwright.tools.turn_protocols import Budget
 

@@ -49,8 +49,7 @@ from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource, find
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, Snapshot, ToolRegistry, ToolSource, find
 from toolwright.tools.tool import Tool
 from toolwright.tools.turn_protocols import AskOptions, Budget, TurnOutcome, TurnsClient
 
