@@ -22,7 +22,7 @@ from toolwright.session.core import AgentParts
 from toolwright.session.parts import SharedParts, TurnDefaults
 from toolwright.tools.context import ToolContext
 from toolwright.tools.definition import NO_TIMEOUT
-from toolwright.tools.model import ModelClient
+from toolwright.tools.model import HoldsConnections, ModelClient
 from toolwright.tools.options import ToolOptions
 from toolwright.tools.outcome import ToolError
 from toolwright.tools.tool import Tool
@@ -144,7 +144,11 @@ class Agents:
             return self._lifespans[lifespan][1]
 
     async def close(self) -> None:
-        """Leave the lifespans of the sub-agents, the newest first. An error of one is logged."""
+        """Release their models, and leave their lifespans, the newest first. An error of one is logged."""
+        for _, _, parts in self._made.values():
+            model = parts.shared.turn_defaults.model
+            if isinstance(model, HoldsConnections):
+                await model.release()
         for task, _ in reversed(self._lifespans.values()):
             try:
                 await task.exit()
