@@ -72,7 +72,7 @@ $(READY): pyproject.toml
 	fi
 	@echo 'Installing toolwright and its development tools into $(VENV)'
 	@$(PY) -m pip install -qq --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[cli,builtin,worker]' --group dev
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[cli,builtin,providers,worker]' --group dev
 	@touch $@
 
 # What `make docs` needs and nothing else does.

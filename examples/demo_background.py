@@ -137,7 +137,7 @@ async def survive(console: Console, desk: Path, started: dict[int, Worker]) -> N
         for message in messages:
             console.print(quoted(str(message.content)))
         console.print("The artifacts of the run, among the session's files:")
-        for path in (run.process.log_path, run.process.result_path):
+        for path in (run.record.log_path, run.record.result_path):
             console.print(Text(f"  {path}", style="cyan"))
             console.print(quoted(await session.files.read(path)))
 
@@ -206,7 +206,7 @@ async def stay_up(console: Console, desk: Path, started: dict[int, Worker]) -> N
             await asyncio.sleep(0.05)
             for cron, handle in handles.items():
                 for one in (await handle.history())[::-1][: SCHEDULES[cron]]:
-                    if (one.instant, cron) not in seen and (await session.run(one.run)).process.over:
+                    if (one.instant, cron) not in seen and (await session.run(one.run)).record.over:
                         seen[one.instant, cron] = ran = ran_for(desk, one.instant, cron)
                         console.print(instant_line(one.instant, cron, ran))
         for handle in handles.values():

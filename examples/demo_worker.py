@@ -80,7 +80,7 @@ async def survey(ctx: ToolContext, packages: list[str]) -> dict[str, object]:
 async def report(ctx: ToolContext, schedule: str) -> None:
     """Write down for which instant of which schedule this was started."""
     run = await ctx.runs.get(ctx.runs.current or "")
-    await ctx.step("note", note, f"{run.process.provenance['instant']} {schedule}")
+    await ctx.step("note", note, f"{run.record.provenance['instant']} {schedule}")
 
 
 TOOLS = [survey, report]

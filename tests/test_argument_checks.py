@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import fail_after
-from toolwright import Quotas, Room, Runtime, ToolwrightError, tool
+from toolwright import Quota, Quotas, Runtime, ToolwrightError, tool
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"tools": None}, "tools=None is not usable; use a list of tools, or a registry"),
@@ -52,10 +52,10 @@ async def test_an_option_of_a_runtime_is_refused_when_it_is_opened(options: dict
 
 
 LIMITS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: Room(-1, 5), "The room for entries -1 is not usable; use a whole number, 0 or more"),
-    (lambda: Room(5, bytes=1.5), "The room for bytes 1.5 is not usable; use a whole number, 0 or more"),  # type: ignore[arg-type]
-    (lambda: Quotas(files=5), "The quota files 5 is not usable; use Room(entries=…, bytes=…)"),  # type: ignore[arg-type]
-    (lambda: Quotas(secrets=None), "The quota secrets None is not usable; use Room(entries=…, bytes=…)"),  # type: ignore[arg-type]
+    (lambda: Quota(-1, 5), "The entries of a quota -1 is not usable; use a whole number, 0 or more"),
+    (lambda: Quota(5, bytes=1.5), "The bytes of a quota 1.5 is not usable; use a whole number, 0 or more"),  # type: ignore[arg-type]
+    (lambda: Quotas(files=5), "The quota files 5 is not usable; use Quota(entries=…, bytes=…)"),  # type: ignore[arg-type]
+    (lambda: Quotas(secrets=None), "The quota secrets None is not usable; use Quota(entries=…, bytes=…)"),  # type: ignore[arg-type]
     (lambda: Quotas(file_bytes="x"), "The quota file_bytes 'x' is not usable; use a whole number, 0 or more"),  # type: ignore[arg-type]
     (lambda: Quotas(file_bytes=True), "The quota file_bytes True is not usable; use a whole number, 0 or more"),
 ]
@@ -66,7 +66,7 @@ def test_a_quota_is_refused_when_it_is_made(make: Callable[[], Any], said: str) 
     with pytest.raises(ToolwrightError) as refused:
         make()
     assert str(refused.value) == said
-    assert Quotas(files=Room(0, 0), file_bytes=0).files.entries == 0
+    assert Quotas(files=Quota(0, 0), file_bytes=0).files.entries == 0
 
 
 Verb = Callable[[Any, Any, Any, Any], Any]

@@ -12,10 +12,10 @@ from bench.sections import (
     files,
     imports,
     peers,
-    processes,
     recovery,
     redaction,
     replay,
+    runs,
     scaling,
     waiting,
 )
@@ -36,7 +36,7 @@ SECTIONS: dict[str, Section] = {
     "waiting": waiting.section,
     "files": files.section,
     "redaction": redaction.section,
-    "processes": processes.section,
+    "runs": runs.section,
     "bash": bash.section,
 }
 

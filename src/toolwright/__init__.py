@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolwright.session.inbox import Resolved
     from toolwright.session.recovery import Recovered, Unfinished
     from toolwright.session.session import Session
-    from toolwright.stores.contracts.sessions import Quotas, Room
+    from toolwright.stores.contracts.sessions import Quota, Quotas
     from toolwright.tools.arguments import Arguments
     from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, TriggerOptions
     from toolwright.tools.call import ToolCall
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         ToolOutcome,
     )
     from toolwright.tools.registry import ToolRegistry
-    from toolwright.tools.retry import RetryPolicy
+    from toolwright.tools.retry_policy import RetryPolicy
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
@@ -90,6 +90,7 @@ _HOMES = {
     "PolicySettings": "toolwright.calls.policy",
     "PrepareCall": "toolwright.calls.hooks",
     "ProjectedCall": "toolwright.calls.hooks",
+    "Quota": "toolwright.stores.contracts.sessions",
     "Quotas": "toolwright.stores.contracts.sessions",
     "Recovered": "toolwright.session.recovery",
     "RegistryError": "toolwright.errors",
@@ -97,8 +98,7 @@ _HOMES = {
     "ReplayMismatch": "toolwright.errors",
     "Request": "toolwright.calls.policy",
     "Resolved": "toolwright.session.inbox",
-    "RetryPolicy": "toolwright.tools.retry",
-    "Room": "toolwright.stores.contracts.sessions",
+    "RetryPolicy": "toolwright.tools.retry_policy",
     "Rule": "toolwright.calls.policy",
     "Runtime": "toolwright.runtime.runtime",
     "RuntimeClosed": "toolwright.errors",
@@ -164,6 +164,7 @@ __all__ = [
     "PolicySettings",
     "PrepareCall",
     "ProjectedCall",
+    "Quota",
     "Quotas",
     "Recovered",
     "RegistryError",
@@ -172,7 +173,6 @@ __all__ = [
     "Request",
     "Resolved",
     "RetryPolicy",
-    "Room",
     "Rule",
     "Runtime",
     "RuntimeClosed",

@@ -1,4 +1,4 @@
-"""Events written down. Owns the JSON-lines sink; does not own the events."""
+"""Events in a file. Owns writing them as lines of JSON; does not own the events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolwright.private_files import append_private
 log = logging.getLogger("toolwright.events")
 
 
-class JsonLinesSink:
+class EventFile:
     """Appends each event of a subscription to a file as one line of JSON, off the event loop's thread."""
 
     def __init__(self, subscription: Subscription, path: str | Path) -> None:

@@ -6,9 +6,11 @@ import importlib.util
 from collections.abc import Iterable
 
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "anthropic": ("anthropic",),
     "bash": ("bashkit",),
     "cli": ("rich", "typer"),
     "files": ("re2",),
+    "openai": ("openai",),
     "search": ("bm25s",),
     "secrets": ("ahocorasick_rs", "cryptography"),
     "web": ("httpcore", "httpx", "markdownify"),

@@ -152,7 +152,7 @@ async def test_a_schedule_and_a_trigger_keep_what_their_starter_may_do(stage: St
     outcomes = [await stage.until(run.wait()) for run in runs]
     assert len(outcomes) >= 5
     assert all("may not run (rule 'the host says no')" in outcome.value for outcome in outcomes)
-    assert {run.process.source for run in runs} == {"schedule", "host"}
+    assert {run.record.source for run in runs} == {"schedule", "host"}
     assert bench.ran == []
 
 

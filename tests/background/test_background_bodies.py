@@ -37,7 +37,7 @@ async def test_a_background_run_uses_the_tools_own_function_for_it(stage: Stage,
     assert (await session.call("report", city="Rome")).value == "short Rome 1"
     run = await session.spawn("report", {"city": "Rome", "days": 2})
     assert (await stage.until(run.wait())).value == "long Rome 2"
-    assert run.process.tool == "report"
+    assert run.record.tool == "report"
     # A call that a run makes is no run of its own.
     run = await session.spawn("wrapper")
     assert (await stage.until(run.wait())).value == "short Oslo 1"

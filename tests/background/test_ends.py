@@ -10,7 +10,7 @@ import pytest
 from tests.background.conftest import Stage
 from toolwright import ConnectionRequired, Policy, Rule, ToolContext, ToolError, tool
 from toolwright.errors import RunError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 
 
 @tool(supports_background=True)
@@ -50,7 +50,7 @@ async def test_a_run_that_fails_leaves_why(stage: Stage, place: str | Path):
     run = await session.spawn("work", signal_on_completion=True)
     outcome = await stage.until(run.wait())
     assert outcome.failure is not None
-    assert (outcome.failure.code, run.status, run.process.status_text) == ("no_account", "failed", "Failed")
+    assert (outcome.failure.code, run.status, run.record.status_text) == ("no_account", "failed", "Failed")
     assert json.loads(await session.files.read(f"/.background/{run.id}/result.json")) == {
         "status": "failed",
         "error": "no such account",
@@ -132,7 +132,7 @@ async def test_a_long_result_is_cut_in_the_message_and_whole_in_the_file(stage: 
 async def test_artifacts_that_can_not_be_written_do_not_keep_a_run_from_ending(
     stage: Stage, place: str | Path, obstacle: str
 ):
-    quotas = Quotas(files=Room(2, 1_000)) if obstacle == "quota" else Quotas()
+    quotas = Quotas(files=Quota(2, 1_000)) if obstacle == "quota" else Quotas()
     session = (await stage.open(place, echo, quotas=quotas)).session("s")
     if obstacle == "directory":
         await session.files.make_directory("/.background/mine/result.json")
@@ -161,7 +161,7 @@ async def test_a_read_only_file_in_the_way_is_the_runtimes_to_replace(stage: Sta
 
 @pytest.mark.promise("PROC-08")
 async def test_a_message_that_can_not_be_written_does_not_cost_the_artifacts(stage: Stage, place: str | Path):
-    session = (await stage.open(place, echo, quotas=Quotas(messages=Room(1, 1_000_000)))).session("s")
+    session = (await stage.open(place, echo, quotas=Quotas(messages=Quota(1, 1_000_000)))).session("s")
     await session.messages.append("the only one", sender="user")
     run = await session.spawn("echo", signal_on_completion=True)
     outcome = await stage.until(run.wait())
@@ -175,7 +175,7 @@ async def test_a_message_that_can_not_be_written_does_not_cost_the_artifacts(sta
 
 @pytest.mark.promise("PROC-08")
 async def test_with_room_for_neither_a_run_still_ends(stage: Stage, place: str | Path):
-    none = Quotas(messages=Room(0, 0), files=Room(0, 0))
+    none = Quotas(messages=Quota(0, 0), files=Quota(0, 0))
     session = (await stage.open(place, echo, quotas=none, worker=False)).session("s")
     run = await session.spawn("echo", signal_on_completion=True)
     assert await run.cancel()
@@ -195,7 +195,7 @@ async def test_a_tool_that_returns_garbage_ends_visibly(stage: Stage, place: str
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work", signal_on_completion=True)
     outcome = await stage.until(run.wait())
-    assert run.process.over
+    assert run.record.over
     assert run.status == ("completed" if outcome.status == "success" else "failed")
     assert len(await session.messages.list()) == 1
     json.loads(await session.files.read(f"/.background/{run.id}/result.json"))
@@ -375,10 +375,10 @@ async def test_secrets_of_the_session_stay_out_of_all_that_is_kept_of_a_run(stag
         await stage.until(run.wait())
         kept = [
             await run.log(),
-            run.process.tail,
+            run.record.tail,
             repr([event async for event in run.follow()]),
             repr(run.to_json()),
-            repr(run.process),
+            repr(run.record),
             await session.files.read(f"/.background/{run.id}/result.json"),
             await session.files.read(f"/.background/{run.id}/output.log"),
             repr(await session.messages.list()),

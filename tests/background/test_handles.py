@@ -319,10 +319,10 @@ async def test_a_run_that_waits_says_so_and_says_when_it_goes_on(stage: Stage, p
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
     await stage.status(run, "waiting")
-    assert run.process.status_text == "Waiting for signal go"
+    assert run.record.status_text == "Waiting for signal go"
     await run.signal("go")
     await stage.status(run, "running")
-    assert run.process.status_text == "Running"
+    assert run.record.status_text == "Running"
     go.set()
     await stage.until(run.wait())
     told = [(event.type, event.payload) async for event in run.follow() if event.type in ("waiting", "resumed")]
@@ -479,7 +479,7 @@ def test_a_blocking_runtime_has_the_same_handles(tmp_path: Path):
         assert (types[0], types[-1]) == ("queued", "completed")
         (listed,) = session.runs()
         assert listed.log() == "[stdout] a"
-        assert session.run(run.id).process.title == "Background work"
+        assert session.run(run.id).record.title == "Background work"
         held = session.spawn("work", {"text": "c"})
         assert held.cancel("enough")
         assert held.wait(timeout=10).status == "cancelled"

@@ -125,15 +125,15 @@ async def test_runs_that_ended_long_ago_may_go(stage: Stage, file: Path):
     active = await session.spawn("endless")
     await stage.status(active, "running")
     assert await check(file) == []
-    assert (await stats(file)).processes == {"completed": 2, "cancelled": 1, "running": 1}
+    assert (await stats(file)).runs == {"completed": 2, "cancelled": 1, "running": 1}
     planned = await prune(file, between, dry_run=True)
-    assert planned.processes == 2
+    assert planned.runs == 2
     removed = await prune(file, between)
-    assert removed.processes == 2
+    assert removed.runs == 2
     assert [run.id for run in await session.runs()] == [active.id, new.id]
     assert await check(file) == []
     assert (await prune(file, stage.clock.now() + 1, sessions=["other"])) == Pruned()
-    assert (await prune(file, stage.clock.now() + 1, sessions=["s"])).processes == 1
+    assert (await prune(file, stage.clock.now() + 1, sessions=["s"])).runs == 1
     assert (await active.refresh()).status == "running"
     assert await session.files.read(f"/.background/{old.id}/result.json") == '"hi"'
 
@@ -148,11 +148,11 @@ async def test_what_stands_above_an_active_run_stays(stage: Stage, file: Path):
     session = runtime.session("s")
     parent = await session.spawn("start")
     await stage.until(parent.wait())
-    assert (await prune(file, stage.clock.now() + 1)).processes == 0
+    assert (await prune(file, stage.clock.now() + 1)).runs == 0
     (child,) = await parent.children()
     await child.cancel()
     await stage.until(child.wait())
-    assert (await prune(file, stage.clock.now() + 1)).processes == 2
+    assert (await prune(file, stage.clock.now() + 1)).runs == 2
 
 
 @pytest.mark.promise("PROC-04")

@@ -75,9 +75,9 @@ async def test_a_lease_is_renewed_for_as_long_as_the_run_takes(stage: Stage, fil
     await stage.status(run, "running")
     for _ in range(29):
         await stage.pass_time(10)
-        process = await run.refresh()
-        assert 15 <= process.lease_until - stage.clock.now() <= 30
-        assert process.token == 1
+        record = await run.refresh()
+        assert 15 <= record.lease_until - stage.clock.now() <= 30
+        assert record.token == 1
     assert (await stage.until(run.wait())).value == "done"
     assert ran == [1]
 
@@ -100,8 +100,8 @@ async def test_the_run_of_a_worker_that_is_silent_too_long_is_taken_over(pair: P
     assert 29 <= pair.other.clock.now() - begun <= 32, "not while the lease lasts, and soon after"
     assert (await pair.other.until(handle.wait())).value == "by the second"
     assert ran[0] == ran[1]
-    process = handle.process
-    assert (process.token, process.attempts) == (2, 2)
+    record = handle.record
+    assert (record.token, record.attempts) == (2, 2)
     started = [event.payload async for event in handle.follow() if event.type == "started"]
     assert [one["attempt"] for one in started] == [1, 2]
     assert started[1]["taken_over_from"] == started[0]["worker"] != started[1]["worker"]
@@ -143,8 +143,8 @@ async def test_what_a_stale_worker_writes_is_refused(pair: Pair, file: Path, how
     await pair.other.until(begun.wait())
     go.set()
     await pair.thaw(2)
-    process = await handle.refresh()
-    assert (process.token, process.status, process.progress) == (2, "running", None)
+    record = await handle.refresh()
+    assert (record.token, record.status, record.progress) == (2, "running", None)
     hold.set()
     assert (await pair.other.until(handle.wait())).value == "fresh"
     await pair.thaw(15)
@@ -179,7 +179,7 @@ async def test_a_worker_that_was_silent_but_not_replaced_goes_on(pair: Pair, fil
     assert (await run.refresh()).lease_until > pair.other.clock.now()
     go.set()
     assert (await pair.frozen.until(run.wait())).value == "done"
-    assert run.process.attempts == 1
+    assert run.record.attempts == 1
 
 
 @pytest.mark.promise("PROC-04")
@@ -262,7 +262,7 @@ async def test_a_run_that_may_not_run_again_is_abandoned_with_what_is_known(pair
     assert evidence["worker"] == worker
     assert evidence["progress"] == {"current": 3, "total": 10, "label": "copied"}
     assert evidence["output_tail"] == "[stdout] half way"
-    assert evidence["started_at"] == handle.process.started_at
+    assert evidence["started_at"] == handle.record.started_at
     assert ran == [1]
     (message,) = await there.messages.list()
     assert message.content.startswith("Background run abandoned.")
@@ -340,8 +340,8 @@ async def test_the_time_of_a_run_goes_on_when_it_is_taken_over(pair: Pair, file:
     outcome = await pair.other.until(handle.wait())
     assert outcome.failure is not None
     assert outcome.failure.category == "timeout"
-    assert handle.process.deadline == deadline
-    assert deadline <= handle.process.ended_at <= deadline + 7  # with the grace of its call
+    assert handle.record.deadline == deadline
+    assert deadline <= handle.record.ended_at <= deadline + 7  # with the grace of its call
 
 
 @pytest.mark.promise("PROC-04", "PROC-09")
@@ -405,7 +405,7 @@ async def test_a_worker_that_stops_hands_back_what_it_runs(stage: Stage, file: P
         await stage.until(first.drain(3))
     there = (await stage.open(file, work, worker=False)).session("s")
     handle = await there.run(run.id)
-    assert (handle.status, handle.process.lease_until) == ("queued", None)
+    assert (handle.status, handle.record.lease_until) == ("queued", None)
     again = await stage.open(file, work, worker=True)
     go.set()
     begun = stage.clock.now()
@@ -485,13 +485,13 @@ async def test_a_runtime_that_closes_at_any_moment_leaves_its_runs_to_the_next(s
             for _ in range(turns):
                 await asyncio.sleep(0)
         for run in runs:
-            process = await run.refresh()
-            assert (process.status, process.lease_until) == ("queued", None)
+            record = await run.refresh()
+            assert (record.status, record.lease_until) == ("queued", None)
     done.set()
     await stage.open(file, work, worker=True)
     for number, run in enumerate(runs):
         assert (await stage.until(run.wait(), most=20)).value == number
-    assert max(run.process.attempts for run in runs) > 1
+    assert max(run.record.attempts for run in runs) > 1
 
 
 @pytest.mark.promise("PROC-04")
@@ -511,9 +511,9 @@ async def test_no_worker_loses_a_run_when_the_wall_clock_is_set(stage: Stage, fi
     await stage.status(run, "running")
     stage.clock.jump(jump)
     await stage.pass_time(60)
-    process = await run.refresh()
-    assert (process.token, process.crashes) == (1, 0)
-    assert 15 <= process.lease_until - stage.clock.now() <= 30
+    record = await run.refresh()
+    assert (record.token, record.crashes) == (1, 0)
+    assert 15 <= record.lease_until - stage.clock.now() <= 30
     assert (await stage.until(run.wait())).value == "done"
     assert ran == [1]
 
@@ -537,19 +537,19 @@ async def test_a_frozen_worker_is_replaced_in_time_when_the_wall_clock_is_set(pa
 @pytest.mark.promise("PROC-04")
 async def test_a_lease_from_before_the_machine_was_started_anew_has_passed(tmp_path: Path):
     """The clock of leases begins at nothing with the machine, and what it was before says nothing."""
-    process = Registration(id="p", session="s", tool="work", arguments=b"{}", title="t", options=Options(), at=0.0)
+    registration = Registration(id="p", session="s", tool="work", arguments=b"{}", title="t", options=Options(), at=0.0)
     clock = FakeClock()
     await clock.advance(1_000_000.0)
     before = SqliteStore(tmp_path / "agent.db", clock=clock)
-    await before.services.processes.register([process], Limits(), None)
-    (first,) = await before.services.processes.claim("w1", ["work"], 1.0, 30.0, 1)
+    await before.services.runs.register([registration], Limits(), None)
+    (first,) = await before.services.runs.claim("w1", ["work"], 1.0, 30.0, 1)
     after = SqliteStore(tmp_path / "agent.db", clock=FakeClock())
-    assert await after.services.processes.work_waits("w2", ["work"], 30.0)
-    (second,) = await after.services.processes.claim("w2", ["work"], 2.0, 30.0, 1)
+    assert await after.services.runs.work_waits("w2", ["work"], 30.0)
+    (second,) = await after.services.runs.claim("w2", ["work"], 2.0, 30.0, 1)
     await before.close()
     await after.close()
 
-    assert (first.process.token, second.process.token) == (1, 2)
+    assert (first.run.token, second.run.token) == (1, 2)
 
 
 @pytest.mark.promise("PROC-02", "PROC-04")

@@ -89,7 +89,7 @@ async def test_two_workers_take_twice_as_many(stage: Stage, file: Path):
         await first.session("more").spawn("endless")
     await stage.pass_time(2)
     runs = [run for number in range(4) for run in await first.session(f"s{number}").runs()]
-    workers = [run.process.worker for run in runs]
+    workers = [run.record.worker for run in runs]
     assert sorted(workers.count(worker) for worker in set(workers)) == [2, 2]
 
 

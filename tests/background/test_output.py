@@ -33,13 +33,13 @@ async def test_the_end_of_the_output_is_shown_live(stage: Stage, place: str | Pa
 
     await stage.until_so(printed)
     end = "\n[stderr] oops\nagain"
-    assert run.process.tail == "a" * (2_048 - len(end)) + end
-    assert run.to_json()["output_tail"] == run.process.tail
+    assert run.record.tail == "a" * (2_048 - len(end)) + end
+    assert run.to_json()["output_tail"] == run.record.tail
     assert await run.log() == "[stdout] " + "a" * 3_000 + end
-    assert run.process.status == "running"
+    assert run.record.status == "running"
     go.set()
     await stage.until(run.wait())
-    assert run.process.tail.endswith("again")
+    assert run.record.tail.endswith("again")
 
 
 @pytest.mark.promise("PROC-07")
@@ -176,7 +176,7 @@ async def test_nested_calls_print_into_the_run_and_their_progress_stays_theirs(s
     session = (await stage.open(place, outer, inner)).session("s")
     run = await session.spawn("outer")
     await stage.until(run.wait())
-    assert run.process.progress.current == 1
+    assert run.record.progress.current == 1
     assert await run.log() == "[stdout] inner"
 
 
@@ -187,7 +187,7 @@ async def test_a_tool_on_a_thread_and_one_in_a_child_process_print_into_their_ru
         run = await session.spawn(name)
         assert (await stage.until(run.wait(), step=0.05)).value == name
         assert await run.log() == f"[stdout] {name}"
-        assert run.process.progress.label == "half"
+        assert run.record.progress.label == "half"
 
 
 @tool(supports_background=True)
@@ -217,10 +217,10 @@ async def test_a_tool_says_what_it_is_doing_and_its_run_shows_it(stage: Stage, p
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
     await stage.status(run, "waiting")
-    assert run.process.status_text == "Waiting for signal more"
+    assert run.record.status_text == "Waiting for signal more"
     await run.signal("more")
     await stage.status(run, "running")
-    assert run.process.status_text == "Uploading"
+    assert run.record.status_text == "Uploading"
     go.set()
     await stage.until(run.wait())
     said = [event.payload["text"] async for event in run.events() if event.type == "status"]
@@ -250,7 +250,7 @@ async def test_the_raw_output_of_a_run_is_its_log_file(stage: Stage, place: str 
     session = (await stage.open(place, work)).session("s")
     run = await session.spawn("work")
     await stage.until(run.wait())
-    log = await session.files.read(run.process.log_path)
+    log = await session.files.read(run.record.log_path)
     if length == 10:
         assert log == "x" * 10
     else:

@@ -46,7 +46,7 @@ async def test_a_worker_counts_what_it_does_and_tells_who_listens(tmp_path: Path
     told: list[tuple[str, str]] = []
     async with fail_after(20), Runtime.open(tmp_path / "agent.db", tools=[work, sit], worker=True) as runtime:
         worker = runtime.worker
-        worker.counts.listen(lambda deed, process: told.append((deed, process.id)))
+        worker.counts.listen(lambda deed, run: told.append((deed, run.id)))
         session = runtime.session("s1")
         done, left = await session.spawn("work"), await session.spawn("sit")
         await done.wait()

@@ -1,4 +1,4 @@
-"""A process is in the store before it begins, and is known by its id."""
+"""A run is in the store before it begins, and is known by its id."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ async def test_a_run_of_the_same_id_and_content_is_the_same_run(stage: Stage, pl
 async def test_an_id_that_is_another_runs_is_refused(stage: Stage, place: str | Path, other: dict[str, object]):
     session = (await stage.open(place, echo, worker=False)).session("s")
     await session.spawn("echo", {"text": "a"}, id="mine")
-    with pytest.raises(RunError, match="'mine' is that of another process") as caught:
+    with pytest.raises(RunError, match="'mine' is that of another run") as caught:
         await session.spawn("echo", **{"args": {"text": "a"}, "id": "mine", **other})
     assert caught.value.code == "conflict"
     assert len(await session.runs()) == 1
@@ -68,13 +68,13 @@ async def test_the_id_of_another_sessions_run_is_a_conflict_and_shows_nothing_of
 async def test_a_run_shows_where_it_comes_from_and_how_far_it_is(stage: Stage, place: str | Path):
     session = (await stage.open(place, echo)).session("s")
     run = await session.spawn("echo", {"text": "a"}, timeout=60)
-    queued = run.process
+    queued = run.record
     assert (queued.session, queued.tool, queued.arguments) == ("s", "echo", {"text": "a"})
     assert (queued.status, queued.status_text, queued.attempts) == ("queued", "Queued", 0)
     assert queued.provenance == {"by": "host"}
     assert queued.lease_until is None
     await stage.until(run.wait())
-    done = run.process
+    done = run.record
     assert (done.status, done.status_text, done.attempts, done.token) == ("completed", "Completed", 1, 1)
     assert done.started_at is not None
     assert done.deadline == done.started_at + 60
@@ -93,7 +93,7 @@ async def test_a_run_that_a_call_started_says_which(stage: Stage, place: str | P
     (outcome,) = await session.run_batch([{"id": "c1", "name": "start"}], scope="turn 1")
     (run,) = await session.runs()
     assert outcome.value == run.id
-    assert run.process.provenance == {  # type: ignore[attr-defined]
+    assert run.record.provenance == {  # type: ignore[attr-defined]
         "by": "call",
         "scope": "turn 1",
         "call_id": "c1",

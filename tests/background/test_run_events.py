@@ -33,9 +33,9 @@ async def test_what_happens_to_a_run_is_told_in_order_from_queued_to_its_end(sta
     assert [event.type for event in events] == ["queued", "started", "status", "output", "progress", "completed"]
     numbers = [event.number for event in events]
     assert numbers == sorted(set(numbers))
-    assert [event.process for event in events] == [run.id] * 6
+    assert [event.run for event in events] == [run.id] * 6
     assert [event.last for event in events] == [False] * 5 + [True]
-    assert events[1].payload == {"worker": run.process.worker, "attempt": 1, "taken_over_from": None}
+    assert events[1].payload == {"worker": run.record.worker, "attempt": 1, "taken_over_from": None}
     assert events[2].payload == {"text": "Running"}
     assert events[3].payload == {"stream": "stdout", "text": "hello\n"}
     assert events[4].payload == {"current": 1, "total": 2, "unit": "files", "label": "half"}
@@ -153,7 +153,7 @@ async def test_in_the_foreground_an_event_goes_to_whoever_watches(stage: Stage, 
     assert (told.name, told.payload, told.to_json()["kind"]) == ("count", 7, "call.emitted")
 
 
-def test_no_tool_declares_an_event_that_every_process_has():
+def test_no_tool_declares_an_event_that_every_run_has():
     assert frozenset(TYPES) == RESERVED_EVENTS
     for name in (*RESERVED_EVENTS, "", "Upper", "a b", "x" * 65, 5):
         with pytest.raises(ToolDefinitionError, match="event"):
@@ -243,7 +243,7 @@ async def test_progress_and_output_that_are_garbage_spoil_nothing(stage: Stage, 
     run = await session.spawn("work")
     assert (await stage.until(run.wait())).value == "fine"
     (found,) = await session.runs()
-    assert found.process.progress is None
+    assert found.record.progress is None
     assert "\\ud800 lone" in await found.log()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import fail_after
 from toolwright import Policy, ToolContext, ToolError, tool
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 
 
 @tool(supports_background=True)
@@ -116,12 +116,12 @@ async def test_whatever_it_prints_can_be_read_there(open_runtime, text):
 
 
 @pytest.mark.promise("PROC-08")
-@pytest.mark.parametrize("room", [Room(0, 10**6), Room(1, 10**6), Room(100, 10)], ids=["none", "one", "small"])
-async def test_a_session_without_room_for_it_runs_it_all_the_same(place, open_runtime, room):
-    session = (await open_runtime(place, work, quotas=Quotas(resources=room))).session("s")
+@pytest.mark.parametrize("quota", [Quota(0, 10**6), Quota(1, 10**6), Quota(100, 10)], ids=["none", "one", "small"])
+async def test_a_run_without_quota_for_its_resource_runs_all_the_same(place, open_runtime, quota):
+    session = (await open_runtime(place, work, quotas=Quotas(resources=quota))).session("s")
     for _ in range(2):
         assert (await ended(await session.spawn("work"))).value == "done"
-    assert len(await session.resources.list()) == (1 if room.entries == 1 else 0)
+    assert len(await session.resources.list()) == (1 if quota.entries == 1 else 0)
 
 
 async def test_one_that_was_removed_or_is_something_else_now_is_left_alone(open_runtime):

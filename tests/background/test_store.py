@@ -1,4 +1,4 @@
-"""The store of processes, verb by verb: who holds the newest token may write, and nobody else."""
+"""The store of runs, verb by verb: only the holder of the newest token may write."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,11 +24,11 @@ QUOTAS = Quotas()
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TimedRuns]:
     if request.param == "memory":
         services = SqliteServiceStores.in_memory(CASE_CLOCK)
-        yield TimedRuns(services.processes)
+        yield TimedRuns(services.runs)
         await services.close()
     else:
         file = SqliteStore(tmp_path / "agent.db", sync="normal", clock=CASE_CLOCK)
-        yield TimedRuns(file.services.processes)
+        yield TimedRuns(file.services.runs)
         await file.close()
 
 
@@ -37,23 +37,23 @@ def registration(id: str = "p1", *, at: float = 0.0, tool: str = "work") -> Regi
 
 
 async def claimed(store: TimedRuns, worker: str, now: float, most: int = 10) -> list[BackgroundRun]:
-    return [one.process for one in await store.claim(worker, ["work"], now, now + 30, most)]
+    return [one.run for one in await store.claim(worker, ["work"], now, now + 30, most)]
 
 
 async def twice_claimed(store: TimedRuns) -> tuple[BackgroundRun, BackgroundRun]:
-    """A process as its first worker knows it, and as the second does."""
+    """A run as its first worker knows it, and as the second does."""
     await store.register([registration()], LIMITS, None)
     (first,) = await claimed(store, "one", 0)
     (second,) = await claimed(store, "two", 31)
     return first, second
 
 
-def success(process: BackgroundRun) -> ToolOutcome:
-    return ToolOutcome(process.id, process.tool, "success", b'"fine"')
+def success(run: BackgroundRun) -> ToolOutcome:
+    return ToolOutcome(run.id, run.tool, "success", b'"fine"')
 
 
 @pytest.mark.promise("PROC-04")
-async def test_the_former_holder_can_not_end_a_process_and_the_new_one_can_once(store: TimedRuns):
+async def test_the_former_holder_cannot_end_a_run_and_the_new_one_can_once(store: TimedRuns):
     first, second = await twice_claimed(store)
     assert (first.token, second.token) == (1, 2)
     assert not await store.finish(make_ending(first, success(first), 32), QUOTAS)
@@ -93,21 +93,21 @@ async def test_a_lease_that_has_passed_is_the_holders_until_somebody_takes_it(st
 
 @pytest.mark.promise("PROC-04")
 async def test_what_a_worker_claimed_without_hearing_of_it_is_handed_back(store: TimedRuns):
-    """Its answer was lost in a fault: nobody holds the process, and its worker is alive."""
+    """Its answer was lost in a fault: nobody holds the run, and its worker is alive."""
     await store.register([registration("held"), registration("unheard")], LIMITS, None)
     await claimed(store, "one", 0)
     assert (await store.renew("one", [("held", 1)], 10, 40, 5)).lost == []
-    assert [process.id for process in await claimed(store, "one", 11)] == ["unheard"]
+    assert [run.id for run in await claimed(store, "one", 11)] == ["unheard"]
     assert (await store.renew("one", [("held", 1), ("unheard", 2)], 20, 50, 5)).lost == []
 
 
 @pytest.mark.promise("PROC-04")
-async def test_one_of_many_workers_gets_each_process(store: TimedRuns):
+async def test_one_of_many_workers_gets_each_run(store: TimedRuns):
     await store.register([registration(f"p{number}") for number in range(50)], LIMITS, None)
     found = await asyncio.gather(*(claimed(store, f"w{number}", 0, 7) for number in range(10)))
-    ids = [process.id for each in found for process in each]
+    ids = [run.id for each in found for run in each]
     assert sorted(ids) == sorted(f"p{number}" for number in range(50))
-    assert all(process.token == 1 for each in found for process in each)
+    assert all(run.token == 1 for each in found for run in each)
     assert await claimed(store, "late", 10) == []
 
 
@@ -117,9 +117,9 @@ async def test_what_was_left_is_taken_first_and_then_the_oldest(store: TimedRuns
     await claimed(store, "one", 0)
     await store.register([registration(name, at=5) for name in ("zebra", "ant", "mole")], LIMITS, None)
     await store.register([registration("foreign", at=1, tool="other")], LIMITS, None)
-    taken = [process.id for process in await claimed(store, "two", 40, 3)]
+    taken = [run.id for run in await claimed(store, "two", 40, 3)]
     assert taken == ["left", "zebra", "ant"]
-    assert [process.id for process in await claimed(store, "two", 40, 3)] == ["mole"]
+    assert [run.id for run in await claimed(store, "two", 40, 3)] == ["mole"]
     assert not await store.work_waits("two", ["work"], 40)
     assert await store.work_waits("two", ["other"], 40)
 

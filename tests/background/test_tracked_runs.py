@@ -22,7 +22,7 @@ async def deploy(where: str = "") -> str:
 async def test_a_tracked_run_is_reported_on_and_finished_once(stage: Stage, place: str | Path):
     session = (await stage.open(place, deploy)).session("s")
     run = await session.track("deploy", {"where": "prod"}, title="Deploy 1.2", signal_on_completion=True)
-    assert (run.status, run.process.tool, run.process.arguments) == ("running", "deploy", {"where": "prod"})
+    assert (run.status, run.record.tool, run.record.arguments) == ("running", "deploy", {"where": "prod"})
     assert await run.report(status="Building", progress=1, total=3, label="image", unit="steps", output="pulled\n")
     assert await run.report(output="pushed\n", stream="stderr", status="Pushing")
     assert await run.append("checked_by_qa", {"by": "ann"}, key="qa") == await run.append(
@@ -30,7 +30,7 @@ async def test_a_tracked_run_is_reported_on_and_finished_once(stage: Stage, plac
     )
     await stage.pass_time(120)  # a worker of the same tool looks for work all the time
     (listed,) = await session.runs(active=True)
-    assert (listed.status, listed.process.status_text, listed.process.worker) == ("running", "Pushing", None)
+    assert (listed.status, listed.record.status_text, listed.record.worker) == ("running", "Pushing", None)
     shown = listed.to_json()
     assert (shown["tracked"], shown["progress"]) == (
         True,
@@ -48,7 +48,7 @@ async def test_a_tracked_run_is_reported_on_and_finished_once(stage: Stage, plac
         types = [event.type async for event in run.follow()]
     assert (outcome.status, outcome.value, run.status) == ("success", {"url": "https://shop"}, "completed")
     assert types == ["tracked", "status", "output", "progress", "status", "output", "checked_by_qa", "completed"]
-    assert await session.files.read(run.process.log_path) == "[stdout] pulled\n[stderr] pushed\n"
+    assert await session.files.read(run.record.log_path) == "[stdout] pulled\n[stderr] pushed\n"
     (resource,) = await session.resources.list(kind="background_run")
     assert (resource.status, resource.metadata["summary"]) == ("completed", "1.2 is live")
     (message,) = await session.messages.list()
@@ -97,7 +97,7 @@ async def test_another_process_reports_by_the_id_of_the_run(stage: Stage, file: 
     await stage.close(first)
     following.cancel()
     handle = await second.run("deploy-7")
-    assert (handle.status, handle.process.status_text) == ("running", "Half done")
+    assert (handle.status, handle.record.status_text) == ("running", "Half done")
     assert await handle.finish(7)
     assert (await stage.until((await second.session("s").run("deploy-7")).wait())).value == 7
 
@@ -190,7 +190,7 @@ async def test_a_tool_that_tracks_work_is_under_the_rules_of_its_call(stage: Sta
         await session.track("release")
     id = (await session.call("start", name="job")).value
     run = await session.run(id)
-    assert (run.process.status_text, run.process.provenance["by"]) == ("Begun", "call")
+    assert (run.record.status_text, run.record.provenance["by"]) == ("Begun", "call")
 
 
 @pytest.mark.promise("PROC-13", "PROC-03")

@@ -31,12 +31,12 @@ async def test_a_run_that_is_cancelled_takes_all_that_it_started_with_it(stage: 
 
     await stage.until_so(grown)
     children = await root.children()
-    depths = [run.process.title.split(".")[0] for run in children]
+    depths = [run.record.title.split(".")[0] for run in children]
     assert depths == ["1", "1", "0", "0", "0", "0"], "each after its parent"
     above = {run.id for run in (root, *children)}
-    assert all(run.process.parent in above for run in children)
-    assert [run.process.parent for run in children[:2]] == [root.id] * 2
-    assert children[0].process.provenance["by"] == "call"
+    assert all(run.record.parent in above for run in children)
+    assert [run.record.parent for run in children[:2]] == [root.id] * 2
+    assert children[0].record.provenance["by"] == "call"
     await root.cancel("enough")
     outcomes = await stage.until(asyncio.gather(root.wait(), *(run.wait() for run in children)))
     assert [(outcome.status, outcome.reason) for outcome in outcomes] == [("cancelled", "enough")] * 7

@@ -44,7 +44,7 @@ async def test_what_occurs_starts_each_trigger_of_its_topic_with_the_payload(pla
     await two.on("order.cancelled", "ship")
     runs = await runtime.occur("order.created", {"id": 17}, key="order-17")
     assert await outcomes(runs) == [[{"id": 17}, True], [None, False]]
-    first, second = (run.process for run in runs)
+    first, second = (run.record for run in runs)
     assert (first.session, first.title, second.session, second.title) == ("one", "Ship it", "two", "Ship Order")
     origin = {"by": "trigger", "trigger": trigger.id, "topic": "order.created", "key": "order-17"}
     assert first.provenance == origin
@@ -347,7 +347,7 @@ async def test_a_tool_adds_triggers_and_says_what_occurs_in_its_session(place, o
     (run,) = await session.runs()
     assert [run.id] == ids
     assert await outcomes([run]) == [[{"id": 17}, False]]
-    assert (run.process.session, await other.runs()) == ("s", [])
+    assert (run.record.session, await other.runs()) == ("s", [])
 
 
 @pytest.mark.promise("PROC-10", "RETRY-02")

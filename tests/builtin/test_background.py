@@ -105,7 +105,7 @@ async def test_a_run_is_returned_at_once_with_its_id_and_where_its_artifacts_wil
     }
     async with fail_after(10):
         await gate.begun.wait()
-        assert (await session.run(id)).process.options.signal_on_completion
+        assert (await session.run(id)).record.options.signal_on_completion
         gate.open.set()
         assert (await (await session.run(id)).wait()).value == "through"
     (message,) = await session.messages.list()

@@ -11,7 +11,7 @@ from tests.support import fail_after
 from toolwright import Policy, Rule, ToolCall, ToolDefinitionError
 from toolwright.builtin.bash import STATE_KEY, BashLimits, bash, bash_tool
 from toolwright.session.services.files import Files
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 
 QUICK = BashLimits(seconds=1, commands=2_000, loops=2_000, memory=4_000_000)
 
@@ -339,7 +339,7 @@ async def test_a_name_that_a_session_can_not_have_is_refused_and_nothing_is_chan
 
 
 async def test_a_script_that_makes_too_many_files_says_how_many_were_kept(shell):
-    await shell.open(quotas=Quotas(files=Room(3, 1_000)))
+    await shell.open(quotas=Quotas(files=Quota(3, 1_000)))
     outcome = await shell.run("touch a b c d e")
     assert (outcome.failure.category, outcome.failure.code) == ("resource_limit", "quota")
     assert "Of 5 changes that the script made to files, the first 3 were kept" in outcome.text

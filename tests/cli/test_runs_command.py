@@ -39,7 +39,7 @@ def test_a_run_of_the_same_id_and_content_is_the_same(run: Run, project: Path) -
     assert len(run("runs", *DB, "--json").json) == 1
     other = run("spawn", "film", "scenes=5", "--id", "r1", *TOOLS)
     assert (other.code, other.out) == (2, "")
-    assert "'r1' is that of another process" in other.err
+    assert "'r1' is that of another run" in other.err
 
 
 @pytest.mark.promise("PROC-13")

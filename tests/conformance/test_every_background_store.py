@@ -1,4 +1,4 @@
-"""Our own stores of processes, schedules and triggers pass the suite that ships with the package."""
+"""Our own stores of runs, schedules and triggers pass the suite that ships with the package."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from toolwright.testing.conformance import (
     BACKGROUND_CASES,
     ENDINGS,
     FIRINGS,
-    HAPPENINGS,
     LEASES,
     LIMITS,
-    PROCESSES,
+    RUN_EVENTS,
+    RUNS,
     SCHEDULES,
     TAKEOVERS,
     TRIGGERS,
@@ -34,8 +34,8 @@ async def check(case: Case, database: Database) -> None:
 
 
 @pytest.mark.promise("EFF-09", "PROC-01", "PROC-03")
-@pytest.mark.parametrize("case", PROCESSES, ids=str)
-async def test_every_store_keeps_processes(case, services):
+@pytest.mark.parametrize("case", RUNS, ids=str)
+async def test_every_store_keeps_runs(case, services):
     await check(case, services)
 
 
@@ -47,25 +47,25 @@ async def test_every_store_counts_what_is_active(case, services):
 
 @pytest.mark.promise("EFF-09", "EFF-12", "PROC-04")
 @pytest.mark.parametrize("case", LEASES, ids=str)
-async def test_every_store_gives_each_process_one_worker(case, services):
+async def test_every_store_gives_each_run_one_worker(case, services):
     await check(case, services)
 
 
 @pytest.mark.promise("EFF-09", "PROC-02", "PROC-07")
-@pytest.mark.parametrize("case", HAPPENINGS, ids=str)
-async def test_every_store_keeps_what_processes_tell(case, services):
+@pytest.mark.parametrize("case", RUN_EVENTS, ids=str)
+async def test_every_store_keeps_the_events_of_runs(case, services):
     await check(case, services)
 
 
 @pytest.mark.promise("EFF-09", "PROC-08", "PROC-09")
 @pytest.mark.parametrize("case", ENDINGS, ids=str)
-async def test_every_store_ends_a_process_once(case, services):
+async def test_every_store_ends_a_run_once(case, services):
     await check(case, services)
 
 
 @pytest.mark.promise("EFF-09", "EFF-12", "PROC-04")
 @pytest.mark.parametrize("case", TAKEOVERS, ids=str)
-async def test_a_store_that_keeps_calls_and_processes_hands_both_on(case, tmp_path):
+async def test_a_store_that_keeps_calls_and_runs_hands_both_on(case, tmp_path):
     await check(case, InFile(tmp_path))
 
 
@@ -90,7 +90,7 @@ async def test_every_store_keeps_triggers_and_what_occurred(case, services):
 @pytest.mark.promise("EFF-09")
 async def test_a_store_that_keeps_calls_only_is_told_that_the_cases_are_not_for_it():
     with pytest.raises(AssertionError, match="keeps calls only"):
-        await PROCESSES[0].run(InMemory())
+        await RUNS[0].run(InMemory())
 
 
 def test_the_cases_have_names_of_their_own():

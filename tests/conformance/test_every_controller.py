@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import fail_after
-from toolwright.testing.conformance import CONTROLLER_CASES, OUTSIDE, REPLAY, OverStore
+from toolwright.testing.conformance import CONTROLLER_CASES, REPLAY, TIME_AND_WAITS, OverStore
 
 
 @pytest.mark.promise("EFF-09", "EFF-01", "EFF-02", "EFF-03", "EFF-05", "EFF-06", "EFF-12")
@@ -14,7 +14,7 @@ async def test_every_controller_does_an_effect_once(case, database):
 
 
 @pytest.mark.promise("EFF-09", "EFF-10", "EFF-12", "WAIT-02", "WAIT-05")
-@pytest.mark.parametrize("case", OUTSIDE, ids=str)
+@pytest.mark.parametrize("case", TIME_AND_WAITS, ids=str)
 async def test_every_controller_waits_for_the_outside(case, database):
     async with fail_after(20):
         await case.run(OverStore(database))

@@ -5,12 +5,12 @@ import pytest
 from tests.conformance.databases import InFile
 from tests.support import fail_after
 from toolwright.testing.conformance import (
-    ARRIVALS,
     CALLS,
     CASES,
-    DECISIONS,
     EFFECTS,
     OWNERS,
+    SESSION_WIDE,
+    SIGNALS,
     WAITS,
     play_random_verbs,
 )
@@ -46,13 +46,13 @@ async def test_every_store_keeps_waits(case, database):
 
 
 @pytest.mark.promise("EFF-09")
-@pytest.mark.parametrize("case", DECISIONS, ids=str)
+@pytest.mark.parametrize("case", SESSION_WIDE, ids=str)
 async def test_every_store_keeps_what_holds_for_a_session(case, database):
     await check(case, database)
 
 
 @pytest.mark.promise("EFF-09", "WAIT-05")
-@pytest.mark.parametrize("case", ARRIVALS, ids=str)
+@pytest.mark.parametrize("case", SIGNALS, ids=str)
 async def test_every_store_hands_on_what_comes_in(case, database):
     await check(case, database)
 

@@ -13,7 +13,7 @@ async def main():
     async with Runtime.open(store, tools=[poison], worker=True) as runtime:
         run = await runtime.session("s").spawn("poison", id="bg_poison")
         await run.wait()
-        say([run.status, run.process.crashes, run.outcome.failure.code])
+        say([run.status, run.record.crashes, run.outcome.failure.code])
 """
 
 
@@ -143,7 +143,7 @@ async def main():
             (outcome,) = await batch
             say(outcome.value)
         else:
-            while batch.runs[0].phase.name != "RUNNING":
+            while batch.calls[0].phase.name != "RUNNING":
                 await asyncio.sleep(0.01)
 """
 

@@ -148,7 +148,7 @@ def test_a_thawed_worker_takes_its_run_again_when_the_one_that_took_it_over_is_k
 
 
 class Faltering:
-    """What it is put around, but the first time it is asked for the end of a process it cannot write it."""
+    """A store of runs that fails the first time that the end of a run is to be written."""
 
     def __init__(self, inner: Any, **parts: Any) -> None:
         self._inner = inner
@@ -178,7 +178,7 @@ async def test_a_worker_that_is_alone_ends_later_what_its_store_could_not_write(
         return "done"
 
     store = SqliteStore(crashes.store)
-    services = Faltering(store.services, processes=FalteringRuns(store.services.processes))
+    services = Faltering(store.services, runs=FalteringRuns(store.services.runs))
     around: Any = Faltering(store, services=services)
     clock = HastyClock(100.0, wholly=True)
     async with fail_after(10), Runtime.open(around, tools=[work], worker=True, clock=clock) as runtime:

@@ -20,7 +20,7 @@ async def main():
             await runtime.session(name).on("order.created", "ship", id="ships", payload_as="order")
         for number in (1, 2):
             runs = await runtime.occur("order.created", {"number": number}, key=f"order-{number}")
-            say(sorted(run.process.session for run in runs))
+            say(sorted(run.record.session for run in runs))
 """
 
 

@@ -23,7 +23,7 @@ DRAINED = ("handed back", "worker leaves", "released")
 
 
 class Row(NamedTuple):
-    """A process as it stands in the file."""
+    """A run as it is stored in the file."""
 
     session: str
     parent: str | None
@@ -156,7 +156,7 @@ class WorkerStory:
         self._seen = rows
 
     def _check_events(self, connection: apsw.Connection, rows: dict[str, Row]) -> None:
-        """Each worker that takes a process says so once, and nothing follows the one event that ends it."""
+        """Each worker that takes a run says so once, and nothing follows the one event that ends it."""
         events: dict[str, list[tuple[str, Any]]] = {id: [] for id in rows}
         found: Any = connection.execute("SELECT process, type, payload FROM process_events ORDER BY process, number")
         for id, type, payload in found:

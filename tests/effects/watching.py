@@ -19,8 +19,8 @@ async def until(true: Callable[[], object]) -> None:
 
 async def until_shared(batches: Iterable[Batch]) -> None:
     """Wait until each call of the batches waits for another that has the same identity."""
-    runs = [run for batch in batches for run in batch.runs]
-    await until(lambda: all(run.shares for run in runs))
+    calls = [call for batch in batches for call in batch.calls]
+    await until(lambda: all(call.shares for call in calls))
 
 
 async def waiting(events: Subscription) -> CallWaiting:

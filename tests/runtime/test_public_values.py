@@ -21,11 +21,11 @@ from toolwright import (
     MemoryCallLog,
     Pending,
     Policy,
+    Quota,
     Quotas,
     ReplaceArguments,
     Request,
     RetryPolicy,
-    Room,
     Rule,
     Runtime,
     ScopedRegistry,
@@ -78,7 +78,7 @@ def looks(call: object) -> bool:
         (ReplaceArguments({"n": 1}), {"arguments": {"n": 1}}),
         (Pending(60), {"deadline": 60}),
         (ConnectionRequired("github"), {"provider": "github"}),
-        (Room(3, 100), {"entries": 3, "bytes": 100}),
+        (Quota(3, 100), {"entries": 3, "bytes": 100}),
         (
             RetryPolicy(attempts=3, max_delay=float("inf"), on=(TimeoutError,)),
             {
@@ -110,7 +110,7 @@ def test_the_json_form_of_a_value_has_its_fields(value: Success, told: dict[str,
 
 @pytest.mark.promise("APP-06")
 def test_the_json_form_of_quotas_and_hints_has_every_field() -> None:
-    assert Quotas(secrets=Room(1, 2)).to_json()["secrets"] == {"entries": 1, "bytes": 2}
+    assert Quotas(secrets=Quota(1, 2)).to_json()["secrets"] == {"entries": 1, "bytes": 2}
     assert Quotas().to_json().keys() == set(Quotas.__struct_fields__)
     assert Hints(readonly=True).to_json().items() >= {"readonly": True, "destructive": None}.items()
 

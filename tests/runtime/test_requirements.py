@@ -42,7 +42,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_extras_are_those_of_the_package():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    extras = {name for name in project["optional-dependencies"] if name not in ("all", "builtin")}
+    extras = {name for name in project["optional-dependencies"] if name not in ("all", "builtin", "providers")}
     assert set(EXTRAS) == extras
 
 

@@ -41,10 +41,10 @@ async def test_a_schedule_starts_its_tool_at_each_instant_with_what_was_stored(s
     await stage.pass_time(2 * TEN_MINUTES + 31)
     assert ran == [("sales", deep)] * 3
     runs = await session.runs()
-    assert [(run.status, run.process.title, run.process.schedule) for run in runs] == [
+    assert [(run.status, run.record.title, run.record.schedule) for run in runs] == [
         ("completed", "Sales", schedule.id)
     ] * 3
-    assert [run.process.provenance["instant"] for run in runs] == [
+    assert [run.record.provenance["instant"] for run in runs] == [
         "2026-06-01T09:30:00Z",
         "2026-06-01T09:20:00Z",
         "2026-06-01T09:10:00Z",

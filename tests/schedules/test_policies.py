@@ -46,7 +46,7 @@ async def test_of_missed_instants_all_fire_under_all(stage, file, work, overlap)
     assert await did(schedule) == [("1:00", "fired"), ("2:00", "fired"), ("3:00", "fired")]
     assert len(work.begun) == 3
     runs = await (stage.opened[0].session("s1")).runs()
-    assert sorted(run.process.provenance["instant"] for run in runs) == [
+    assert sorted(run.record.provenance["instant"] for run in runs) == [
         f"2026-06-01T{hour}:00:00Z" for hour in (10, 11, 12)
     ]
 
@@ -63,7 +63,7 @@ async def test_what_is_made_up_for_runs_one_after_the_other_in_the_order_of_its_
     work.go_on.set()
     await stage.pass_time(60)
     begun = [await session.run(id) for id in work.runs]
-    assert [run.process.provenance["instant"][11:16] for run in begun] == ["10:00", "11:00", "12:00"]
+    assert [run.record.provenance["instant"][11:16] for run in begun] == ["10:00", "11:00", "12:00"]
     assert (work.most, len(await schedule.history())) == (1, 3)
 
 

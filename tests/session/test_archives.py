@@ -10,7 +10,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import ConnectionRequired, Pending, ToolCall, ToolContext, jsonx, tool
 from toolwright.errors import ArchiveError, ServiceError, StoreError, ToolwrightError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 
 NOW = 1_700_000_000.0
 BLOB = b"hello\n"
@@ -298,7 +298,9 @@ SPOILT = {
     "a bomb that says its size": lambda forged: forged.file("/a", size=5_000_000),
     "too many members": lambda forged: forged.members.update({f"blobs/{n:064x}": b"" for n in range(40)}),
 }
-SMALL = Quotas(key_values=Room(5, 1_000), messages=Room(5, 10_000), files=Room(5, 10_000), attachments=Room(5, 10_000))
+SMALL = Quotas(
+    key_values=Quota(5, 1_000), messages=Quota(5, 10_000), files=Quota(5, 10_000), attachments=Quota(5, 10_000)
+)
 
 
 @pytest.mark.parametrize("what", SPOILT)

@@ -8,7 +8,7 @@ import pytest
 
 from toolwright import Image, Success, ToolCall, ToolContext, tool
 from toolwright.errors import ConversionError, ServiceError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock
 from toolwright.wire import anthropic, mcp, openai_chat, openai_responses, plain
 
@@ -78,7 +78,7 @@ async def test_an_attachment_that_is_not_usable_is_refused(place, open_runtime, 
 
 
 async def test_a_session_may_not_have_more_attachments_than_its_quota(place, open_runtime):
-    attachments = (await open_runtime(place, quotas=Quotas(attachments=Room(2, 100)))).session("s").attachments
+    attachments = (await open_runtime(place, quotas=Quotas(attachments=Quota(2, 100)))).session("s").attachments
     with pytest.raises(ServiceError, match="100 bytes") as refused:
         await attachments.put(b"x" * 101, name="a", media_type="a/b")
     assert refused.value.code == "quota"

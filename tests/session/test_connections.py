@@ -141,7 +141,7 @@ async def test_a_retry_that_is_stopped_before_it_runs_changes_nothing(place, ope
         await busy.wait()
         held_up = session.start_batch([STAR])
         for _ in range(1000):
-            if held_up.runs and (ticket := held_up.runs[0].ticket) is not None and ticket.state == "blocked":
+            if held_up.calls and (ticket := held_up.calls[0].ticket) is not None and ticket.state == "blocked":
                 break
             await asyncio.sleep(0.001)
         held_up.cancel()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolwright import Runtime
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 
 
 class Tree:
@@ -127,7 +127,7 @@ async def compare(files, tree):
 @settings(max_examples=60)
 def test_neither_of_two_sessions_sees_the_other(kind, steps, most):
     async def check(place) -> None:
-        quotas = Quotas(files=Room(most, 10_000))
+        quotas = Quotas(files=Quota(most, 10_000))
         async with Runtime.open(place, sync="normal", quotas=quotas) as runtime:
             sessions = [(runtime.session(name).files, Tree(most)) for name in ("s", "s/../t")]
             for first, change in steps:

@@ -8,7 +8,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock
 
 MIB = 1024 * 1024
@@ -184,7 +184,7 @@ async def test_content_that_is_neither_text_nor_bytes_is_refused(place, open_run
 
 @pytest.mark.promise("SES-02")
 async def test_a_session_may_not_keep_more_files_or_bytes_than_its_quota(place, open_runtime):
-    runtime = await open_runtime(place, quotas=Quotas(files=Room(4, 100), file_bytes=60))
+    runtime = await open_runtime(place, quotas=Quotas(files=Quota(4, 100), file_bytes=60))
     files = runtime.session("s").files
     await files.write("/d/a", "x" * 60)
     for use, says in (

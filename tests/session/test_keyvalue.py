@@ -4,7 +4,7 @@ import pytest
 
 from toolwright import ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock
 
 
@@ -42,7 +42,7 @@ async def test_a_key_that_is_not_usable_is_refused(place, open_runtime, key):
 
 @pytest.mark.promise("SES-03")
 async def test_a_session_may_not_keep_more_than_its_quota(place, open_runtime):
-    runtime = await open_runtime(place, quotas=Quotas(key_values=Room(2, 100)))
+    runtime = await open_runtime(place, quotas=Quotas(key_values=Quota(2, 100)))
     kv = runtime.session("s").kv
     await kv.set("a", "x" * 40)
     await kv.set("b", "x" * 40)
@@ -87,7 +87,7 @@ async def test_what_a_service_refuses_is_a_failure_that_the_model_reads(place, o
     async def store(ctx: ToolContext) -> None:
         await ctx.kv.set("a", "x" * 200)
 
-    runtime = await open_runtime(place, store, quotas=Quotas(key_values=Room(2, 100)))
+    runtime = await open_runtime(place, store, quotas=Quotas(key_values=Quota(2, 100)))
     outcome = await runtime.session("s").call("store")
     assert (outcome.failure.category, outcome.failure.code) == ("resource_limit", "quota")
     assert "100 bytes" in outcome.text

@@ -7,7 +7,7 @@ import pytest
 from tests.support import fail_after
 from toolwright import Pending, ToolCall, ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock
 
 
@@ -54,7 +54,7 @@ async def test_numbers_rise_by_one_also_where_many_append_at_once(place, open_ru
 
 @pytest.mark.promise("SES-01")
 async def test_several_messages_are_appended_together_or_not_at_all(place, open_runtime):
-    runtime = await open_runtime(place, quotas=Quotas(messages=Room(3, 10_000)))
+    runtime = await open_runtime(place, quotas=Quotas(messages=Quota(3, 10_000)))
     messages = runtime.session("s").messages
     answer = {"content": "", "sender": "assistant", "metadata": {"calls": ["c1", "c2"]}}
     added = await messages.extend([answer, {"content": "r1"}, {"content": "r2", "sender": "tool"}])
@@ -123,7 +123,7 @@ async def test_a_message_that_is_not_usable_is_refused(place, open_runtime, cont
 
 
 async def test_a_session_may_not_have_more_messages_than_its_quota(place, open_runtime):
-    runtime = await open_runtime(place, quotas=Quotas(messages=Room(2, 60)))
+    runtime = await open_runtime(place, quotas=Quotas(messages=Quota(2, 60)))
     messages = runtime.session("s").messages
     with pytest.raises(ServiceError, match="60 bytes") as refused:
         await messages.append("x" * 70, sender="user")

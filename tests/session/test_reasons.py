@@ -105,7 +105,7 @@ async def test_the_reason_for_which_a_run_is_cancelled_is_redacted_by_a_process_
     assert await run.cancel(SAID)
     told = [event.payload async for event in run.events()]
     await second.close()
-    assert run.process.cancel_reason == f"it used {HANDLE}"
+    assert run.record.cancel_reason == f"it used {HANDLE}"
     assert run.outcome is not None
     assert run.outcome.reason == f"it used {HANDLE}"
     assert {"reason": f"it used {HANDLE}"} in told

@@ -4,7 +4,7 @@ import pytest
 
 from toolwright import ToolContext, tool
 from toolwright.errors import ServiceError
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock
 
 
@@ -87,7 +87,7 @@ async def test_a_resource_that_is_not_usable_is_refused(place, open_runtime, wro
 
 
 async def test_a_session_may_not_have_more_resources_than_its_quota(place, open_runtime):
-    resources = (await open_runtime(place, quotas=Quotas(resources=Room(1, 40)))).session("s").resources
+    resources = (await open_runtime(place, quotas=Quotas(resources=Quota(1, 40)))).session("s").resources
     about = {"kind": "k", "name": "n", "status": "s"}
     await resources.upsert("a", **about)
     with pytest.raises(ServiceError, match="1 resources") as refused:

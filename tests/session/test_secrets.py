@@ -11,7 +11,7 @@ from tests.session.leaks import files_beside
 from toolwright import RetryPolicy, ToolCall, ToolContext, ToolError, tool
 from toolwright.errors import SecretsError, ServiceError
 from toolwright.session.secrets.master_keys import GivenKeys
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing import FakeClock
 
 VALUE = 'sk-live-4242/éà+"quoted"'
@@ -70,7 +70,7 @@ async def test_a_name_that_tells_the_value_is_refused(place, open_runtime):
 
 @pytest.mark.promise("SES-03")
 async def test_a_session_may_not_keep_more_secrets_than_its_quota(place, open_runtime):
-    runtime = await open_runtime(place, quotas=Quotas(secrets=Room(2, 200)))
+    runtime = await open_runtime(place, quotas=Quotas(secrets=Quota(2, 200)))
     secrets = runtime.session("s").secrets
     await secrets.set("a", "x" * 40)
     await secrets.set("b", "y" * 40)

@@ -39,7 +39,7 @@ class Background:
     @cached_property
     def store(self) -> RunStore:
         """The runs, in the store of the runtime."""
-        return self.shared.stores().processes
+        return self.shared.stores().runs
 
     @cached_property
     def watch(self) -> ChangeWatch:

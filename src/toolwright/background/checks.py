@@ -13,7 +13,7 @@ from toolwright.session.core import SessionCore
 from toolwright.session.services.quotas import to_json
 from toolwright.stores.contracts.background_run import Disposition, Options
 from toolwright.stores.contracts.run_store import Limits
-from toolwright.stores.contracts.sessions import Room
+from toolwright.stores.contracts.sessions import Quota
 from toolwright.tools.outcome import encodable
 from toolwright.tools.registry import find
 from toolwright.tools.tool import Tool
@@ -145,7 +145,7 @@ def options_of(timeout: float | None, signal_on_completion: object, disposition:
     )
 
 
-def limits_of(policy: Policy, resources: Room, *, queue: bool = False) -> Limits:
+def limits_of(policy: Policy, resources: Quota, *, queue: bool = False) -> Limits:
     """How many runs a policy allows; `resources` is the quota for showing them.
 
     With `queue`, runs beyond the limits wait, whatever the policy's setting: there is no caller to refuse.

@@ -53,9 +53,9 @@ class ClaimedRun:
         sessions: OpenSessions,
         reports: ReportWriter,
     ) -> None:
-        self.run = claimed.process
+        self.run = claimed.run
         """The run, as it was when it was claimed."""
-        self.id = claimed.process.id
+        self.id = claimed.run.id
         self._gone = claimed.before
         self._done = claimed.done
         self._store = store
@@ -63,13 +63,13 @@ class ClaimedRun:
         self._sessions = sessions
         self._reports = reports
         self._clock = shared.clock
-        self._events = EventCollector(claimed.process, shared.clock, reports.dirty, self._call_waits)
+        self._events = EventCollector(claimed.run, shared.clock, reports.dirty, self._call_waits)
         self._batch: Batch | None = None
         self._waits = False
         self._watching: asyncio.Task[None] | None = None
         self._late = False
-        self._reason: str | None = claimed.process.cancel_reason
-        self.let_gone = False
+        self._reason: str | None = claimed.run.cancel_reason
+        self.released = False
         self.ending = False
         self.faulty = False
         self.ended_as: Status | None = None
@@ -88,11 +88,11 @@ class ClaimedRun:
             if self._batch is not None:
                 self._batch.cancel(reason)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Stop it as a crash would, and leave it to another worker. A run that is about to end still ends."""
         if self.ending:
             return
-        self.let_gone = True
+        self.released = True
         if self._batch is None:
             self.task.cancel()
         else:
@@ -106,13 +106,13 @@ class ClaimedRun:
     async def _go(self) -> None:
         try:
             outcome = await self._outcome()
-            if not self.let_gone:
+            if not self.released:
                 self.ending = True
                 await self._end(outcome)
         except (StoreError, MachineError, RuntimeClosed) as fault:
             # Its worker hands it back, and the same or another one continues it.
             self.faulty = True
-            if not self.let_gone:
+            if not self.released:
                 log.warning(
                     "The run %r cannot continue here: %s",
                     self.id,

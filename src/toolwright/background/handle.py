@@ -59,7 +59,7 @@ class Run:
         return self._run.status
 
     @property
-    def process(self) -> BackgroundRun:
+    def record(self) -> BackgroundRun:
         """All that is known of the run, when it was last read."""
         return self._run
 

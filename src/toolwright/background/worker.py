@@ -100,7 +100,7 @@ class Worker:
         await self._loop
         held = list(self._held.values())
         for running in held:
-            running.let_go()
+            running.release()
         await asyncio.gather(*(running.ended() for running in held))
         held += self._faulty
         try:
@@ -114,7 +114,7 @@ class Worker:
                 extra=log_fields("worker.not_handed_back", worker=self.name),
             )
         for running in held:
-            if running.let_gone or running.faulty:
+            if running.released or running.faulty:
                 self.counts.note("handed_back", running.run)
         self._watch.ring([running.id for running in held])
 
@@ -193,28 +193,28 @@ class Worker:
         if free <= 0 or not await self._store.work_waits(self.name, tools, LEASE):
             return
         for claimed in await self._store.claim(self.name, tools, self._clock.now(), LEASE, free):
-            if claimed.process.id in self._alive:
-                await self._stop(claimed.process.id)
-            self.counts.note("started", claimed.process)
+            if claimed.run.id in self._alive:
+                await self._stop(claimed.run.id)
+            self.counts.note("started", claimed.run)
             if claimed.before is not None:
-                self.counts.note("taken_over", claimed.process)
-            running = self._held[claimed.process.id] = ClaimedRun(
+                self.counts.note("taken_over", claimed.run)
+            running = self._held[claimed.run.id] = ClaimedRun(
                 claimed, self._store, self._shared, self._sessions, self._reports
             )
-            self._alive[claimed.process.id] = running
+            self._alive[claimed.run.id] = running
             running.task.add_done_callback(partial(self._over, running))
 
     async def _stop(self, id: str) -> None:
         """Stop lost runs. The worker may claim a lost run again; but its old work would share the call."""
         before = self._alive.get(id)
         if before is not None:
-            before.let_go()
+            before.release()
             await before.ended()
 
     def _over(self, running: ClaimedRun, _: asyncio.Task[None]) -> None:
         if self._alive.get(running.id) is running:
             del self._alive[running.id]
-        if self._held.get(running.id) is running and not running.let_gone:
+        if self._held.get(running.id) is running and not running.released:
             del self._held[running.id]
             if running.faulty:
                 self._faulty.append(running)
@@ -234,7 +234,7 @@ class Worker:
                 extra=log_fields("run.lost", run_id=running.id, worker=self.name),
             )
             self.counts.note("lost", running.run)
-            running.let_go()
+            running.release()
 
     def _lose_reporter(self, report: Report) -> None:
         running = self._held.get(report.id)

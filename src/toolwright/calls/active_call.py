@@ -233,24 +233,24 @@ CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=N
 """The call whose code is running; child tasks inherit it."""
 
 
-def identity(run: ActiveCall) -> CallKey:
+def identity(call: ActiveCall) -> CallKey:
     """The identity of this execution."""
     # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
-    return run.key or CallKey(run.env.session_id, run.owner.scope, run.call_id)
+    return call.key or CallKey(call.env.session_id, call.owner.scope, call.call_id)
 
 
-def about(run: ActiveCall) -> tuple[str, str, float, str, str, str]:
+def about(call: ActiveCall) -> tuple[str, str, float, str, str, str]:
     """The fields that every event of a running call begins with."""
-    return run.env.session_id, run.owner.id, run.env.clock.now(), run.call_id, run.name, run.owner.scope
+    return call.env.session_id, call.owner.id, call.env.clock.now(), call.call_id, call.name, call.owner.scope
 
 
-def call_fields(run: ActiveCall, action: str, waits_for: str | None = None) -> dict[str, str]:
+def call_fields(call: ActiveCall, action: str, waits_for: str | None = None) -> dict[str, str]:
     """The fields of a log line about a running call."""
     return log_fields(
         action,
-        session=run.env.session_id,
-        batch=run.owner.id,
-        call_id=run.call_id,
-        tool=run.name,
+        session=call.env.session_id,
+        batch=call.owner.id,
+        call_id=call.call_id,
+        tool=call.name,
         waits_for=waits_for,
     )

@@ -39,9 +39,9 @@ class Batch(BatchState):
         "_failed_call",
         "_launch",
         "_left",
+        "_names",
         "_outcomes",
         "_prepares",
-        "_runs",
         "_watchers",
         "started_by",
     )
@@ -75,59 +75,59 @@ class Batch(BatchState):
         self._watchers: Watchers | None = None
         self._all_well = True
         self._prepares = False
-        self._runs = runs = self._prepare(calls, snapshot)
-        self._left = left = len(runs)
+        self._calls = self._prepare(calls, snapshot)
+        self._left = left = len(self._calls)
         self._outcomes: list[ToolOutcome | None] = [None] * left
 
     # --- the way of the calls
 
-    def _prepare(self, calls: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[ActiveCall]:
+    def _prepare(self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[ActiveCall]:
         env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
-        runs: list[ActiveCall] = []
+        calls: list[ActiveCall] = []
         names: list[tuple[str, str]] = []
         raws: list[bytes] = []
         seen: set[str] = set()
         at_once = None if parent is None else AtOnce()
-        if type(calls) is not list and (isinstance(calls, (str, Mapping)) or not isinstance(calls, Iterable)):
-            raise unusable("batch", calls, "a list of calls")
-        for position, given in enumerate(calls):
-            run = ActiveCall(env, self, position)
-            prepare(run, read_call(given), snapshot, seen, most)
-            raw = run.raw
-            tool = run.tool
+        if type(given) is not list and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
+            raise unusable("batch", given, "a list of calls")
+        for position, each in enumerate(given):
+            call = ActiveCall(env, self, position)
+            prepare(call, read_call(each), snapshot, seen, most)
+            raw = call.raw
+            tool = call.tool
             if tool is not None and tool.prepare is not None:
                 self._prepares = True
             given_secret = tool is not None and tool.definition.secret is not None
             if given_secret:
-                learn_secret(run, at_once=at_once)
+                learn_secret(call, at_once=at_once)
             if parent is not None:
-                run.parent_id, run.source, run.depth = parent.call_id, "tool", parent.depth + 1
-                if run.depth > self.policy.max_nesting and run.outcome is None:
-                    run.fail(nested_too_deeply(run.name, self.policy.max_nesting))
-                raw = written_arguments(run)
-                if not run.named:
-                    run.call_id = child_id(parent, run.name, raw)
+                call.parent_id, call.source, call.depth = parent.call_id, "tool", parent.depth + 1
+                if call.depth > self.policy.max_nesting and call.outcome is None:
+                    call.fail(nested_too_deeply(call.name, self.policy.max_nesting))
+                raw = written_arguments(call)
+                if not call.named:
+                    call.call_id = child_id(parent, call.name, raw)
             else:
                 if self.started_by is not None:
-                    run.parent_id = self.started_by
+                    call.parent_id = self.started_by
                 if given_secret:
-                    raw = written_arguments(run)  # a short secret could be guessed from its hash
-            runs.append(run)
-            names.append((run.call_id, run.name))
+                    raw = written_arguments(call)  # a short secret could be guessed from its hash
+            calls.append(call)
+            names.append((call.call_id, call.name))
             raws.append(raw)
-        self._calls = names
+        self._names = names
         # The same calls give the same id. What follows the first part are objects of JSON: each says where it ends.
         self.id = "batch_" + jsonx.digest(b"".join([jsonx.encode(names), *raws]))[:40]
-        return runs
+        return calls
 
     def start(self, *, at_once: bool = False) -> Batch:
         """Set every call on its way. `at_once`: tools take their first step before this returns."""
-        runs = self._runs
-        if not runs:
+        calls = self._calls
+        if not calls:
             self._ended(self)
             return self
         try:
-            admission = self.env.journal.admit(runs)
+            admission = self.env.journal.admit(calls)
         except BaseException:
             self._ended(self)
             raise
@@ -136,18 +136,18 @@ class Batch(BatchState):
         offset = clock.now() - queued
         redactor, session, recorder = env.redactor, env.session_id, self.context.recorder
         open_record = recorder.open_record
-        for run in runs:
-            tool = run.tool
+        for call in calls:
+            tool = call.tool
             plain = redactor is None and (tool is None or tool.definition.secret is None)
-            run.record = record = CallRecord(
+            call.record = record = CallRecord(
                 session,
                 id,
-                run.call_id,
-                run.name,
+                call.call_id,
+                call.name,
                 None if tool is None else tool.definition.id,
-                run.source,
-                run.parent_id,
-                run.raw if plain else NOT_SHOWN if shown_later(run) else shown_arguments(run),
+                call.source,
+                call.parent_id,
+                call.raw if plain else NOT_SHOWN if shown_later(call) else shown_arguments(call),
                 offset,
                 queued,
             )
@@ -155,8 +155,8 @@ class Batch(BatchState):
                 record.scope = scope
             open_record(record)
         if recorder.channel.pushes:
-            recorder.batch_started(id, scope, self._calls, self.started_by)
-        self._launch = launch = Launch(self, runs, self._prepares)
+            recorder.batch_started(id, scope, self._names, self.started_by)
+        self._launch = launch = Launch(self, calls, self._prepares)
         launch.start(admission, at_once)
         return self
 
@@ -179,7 +179,7 @@ class Batch(BatchState):
             watchers.tell_change()
         if self._left == 0:
             recorder.batch_finished(self.id, self.scope, self._outcomes, self._all_well)
-            self._runs.clear()
+            self._calls.clear()
             self._launch = None
             self._ended(self)
             if watchers is not None:
@@ -201,14 +201,14 @@ class Batch(BatchState):
     # --- for its owner
 
     @property
-    def runs(self) -> tuple[ActiveCall, ...]:
+    def calls(self) -> tuple[ActiveCall, ...]:
         """The calls, while they have no outcome."""
-        return tuple(self._runs)
+        return tuple(self._calls)
 
     @property
     def unfinished(self) -> list[ActiveCall]:
         """The calls that have no outcome yet; for a call that shares another's execution, that other."""
-        return [run.shares or run for run in self._without_outcome()]
+        return [call.shares or call for call in self._without_outcome()]
 
     @property
     def done(self) -> bool:
@@ -220,8 +220,8 @@ class Batch(BatchState):
         if self.stop_reason is None:
             self.stop_reason = reason = encodable(require_text("reason", reason))
             if self._launch is None or not self._launch.call_off():
-                for run in list(self._runs):
-                    cancel(run, reason)
+                for call in list(self._calls):
+                    cancel(call, reason)
 
     def __await__(self) -> Generator[Any, None, list[ToolOutcome]]:
         return self.wait().__await__()
@@ -270,7 +270,7 @@ class Batch(BatchState):
             await self._watch().until_quiet()
         if self.failed is not None:
             raise self.failed
-        pending = {run.position: ToolOutcome(run.call_id, run.name, "pending") for run in self._without_outcome()}
+        pending = {call.position: ToolOutcome(call.call_id, call.name, "pending") for call in self._without_outcome()}
         return [pending[position] if outcome is None else outcome for position, outcome in enumerate(self._outcomes)]
 
     def next_change(self) -> asyncio.Future[None]:
@@ -285,14 +285,15 @@ class Batch(BatchState):
     def _is_quiet(self) -> bool:
         unfinished = self._without_outcome()
         if not all(
-            run.waiting or (run.ticket is not None and run.ticket.state in ("blocked", "gate")) for run in unfinished
+            call.waiting or (call.ticket is not None and call.ticket.state in ("blocked", "gate"))
+            for call in unfinished
         ):
             return False
         # Where none waits itself, they are blocked by another batch, which continues.
-        return not unfinished or any(run.waiting for run in unfinished)
+        return not unfinished or any(call.waiting for call in unfinished)
 
     def _without_outcome(self) -> list[ActiveCall]:
-        return [run for run in self._runs if self._outcomes[run.position] is None]
+        return [call for call in self._calls if self._outcomes[call.position] is None]
 
 
 @coroutine

@@ -98,11 +98,11 @@ class Launch:
     `prepares` means that the tool of one has a prepare step.
     """
 
-    __slots__ = ("_above", "_batch", "_context", "_driver", "_env", "_lane", "_limits", "_prepares", "_runs")
+    __slots__ = ("_above", "_batch", "_calls", "_context", "_driver", "_env", "_lane", "_limits", "_prepares")
 
-    def __init__(self, batch: BatchState, runs: list[ActiveCall], prepares: bool) -> None:
+    def __init__(self, batch: BatchState, calls: list[ActiveCall], prepares: bool) -> None:
         self._batch = batch
-        self._runs = runs
+        self._calls = calls
         self._prepares = prepares
         self._context = context = batch.context
         self._env = context.env
@@ -114,7 +114,7 @@ class Launch:
             self._above = above = nearest_running(batch.parent)
             if above is not None:
                 limits = not_held(limits, above)
-        if len(runs) > context.policy.max_concurrency:  # else there is a slot of the batch for each
+        if len(calls) > context.policy.max_concurrency:  # else there is a slot of the batch for each
             limits = (Limit("a slot of the batch", context.policy.max_concurrency), *limits)
         self._limits = limits
 
@@ -128,7 +128,7 @@ class Launch:
             or self._context.hooks.before
             or self._prepares
             or self._env.know is not None
-            or (self._env.redactor is not None and any(map(shown_later, self._runs)))
+            or (self._env.redactor is not None and any(map(shown_later, self._calls)))
         ):
             self._driver = self._env.loop.create_task(self._drive(admission))
             self._driver.add_done_callback(functools.partial(self._driven, admission))
@@ -153,11 +153,11 @@ class Launch:
             while self._env.know is not None:
                 await self._know(self._env.know)
             if self._env.redactor is not None:
-                for run in self._runs:
-                    if shown_later(run):
-                        await show_arguments(run)
+                for call in self._calls:
+                    if shown_later(call):
+                        await show_arguments(call)
             if self._batch.stop_reason is None:
-                await self._begin(self._runs, admission)
+                await self._begin(self._calls, admission)
         except Exception as error:  # whatever it is: what could not be written down must not run
             self._start_nothing(UNRECORDED, error)
 
@@ -165,37 +165,37 @@ class Launch:
         """Read the secrets that must be redacted before anything of this session runs."""
         await know()
         self._env.know = self._env.keeper.catch_up if self._env.keeper.behind else None
-        for run in self._runs:
-            await show_arguments(run)
+        for call in self._calls:
+            await show_arguments(call)
 
-    async def _begin(self, runs: list[ActiveCall], admission: Admitting | None) -> None:
+    async def _begin(self, calls: list[ActiveCall], admission: Admitting | None) -> None:
         """Let the journal, then hooks and prepare steps see each call."""
         if admission is not None:
             await admission
         if self._prepares:
-            await self._require_secrets([run for run in runs if run.outcome is None and run.shares is None])
+            await self._require_secrets([call for call in calls if call.outcome is None and call.shares is None])
         if self._context.hooks.before or self._prepares:
             await self._run_before_hooks(
-                [run for run in runs if run.outcome is None and run.answer is None and run.shares is None]
+                [call for call in calls if call.outcome is None and call.answer is None and call.shares is None]
             )
 
-    async def _require_secrets(self, runs: list[ActiveCall]) -> None:
+    async def _require_secrets(self, calls: list[ActiveCall]) -> None:
         """End the calls whose tools require secrets that the session does not have."""
-        asking = [run for run in runs if run.tool is not None and run.tool.definition.hints.requires_secrets]
+        asking = [call for call in calls if call.tool is not None and call.tool.definition.hints.requires_secrets]
         known = await self._env.secret_names() if asking else ()
-        for run in asking:
-            assert run.tool is not None
-            names = run.tool.definition.required_secrets
+        for call in asking:
+            assert call.tool is not None
+            names = call.tool.definition.required_secrets
             missing = [name for name in names if name not in known]
             if missing or not (names or known):
-                run.fail(lacks_secrets(run.name, missing))
+                call.fail(lacks_secrets(call.name, missing))
 
-    async def _run_before_hooks(self, runs: list[ActiveCall]) -> None:
+    async def _run_before_hooks(self, calls: list[ActiveCall]) -> None:
         hooks, policy, loop = self._context.hooks.before, self._context.policy, self._env.loop
         view, batch, most, seconds = self._env.view, self._batch.id, policy.max_argument_bytes, policy.timeout
         tasks = [
-            loop.create_task(run_before_hooks(run, hooks, view=view, batch=batch, max_bytes=most, seconds=seconds))
-            for run in runs
+            loop.create_task(run_before_hooks(call, hooks, view=view, batch=batch, max_bytes=most, seconds=seconds))
+            for call in calls
         ]
         try:
             if tasks:
@@ -205,12 +205,12 @@ class Launch:
                 task.cancel()
                 self._env.hold_task(task)
             raise
-        for run, task in zip(runs, tasks, strict=True):
-            await show_arguments(run)
+        for call, task in zip(calls, tasks, strict=True):
+            await show_arguments(call)
             if not task.cancelled() and isinstance(fault := task.exception(), StoreError):
                 raise fault
             if task.cancelled() or task.exception() is not None:
-                run.fail(broken("hook", "the code before the call was cancelled"))
+                call.fail(broken("hook", "the code before the call was cancelled"))
 
     def _driven(self, admission: Admitting | None, driver: asyncio.Task[None]) -> None:
         self._driver = None
@@ -230,18 +230,18 @@ class Launch:
         batch.failed = fault or batch.failed
         batch.stop_reason = batch.stop_reason or reason
 
-    async def start_over(self, run: ActiveCall) -> None:
+    async def start_over(self, call: ActiveCall) -> None:
         """Let a call run itself that shared the execution of another, which was stopped before it ran."""
         if self._driver is not None:
             # Until its batch is on its way the call passes for shared, or it would be launched there and here.
             await asyncio.wait((self._driver,))
-        run.shares = None
+        call.shares = None
         try:
-            if not run.concluded:
-                await self._begin([run], self._env.journal.admit([run]))
+            if not call.concluded:
+                await self._begin([call], self._env.journal.admit([call]))
         except Exception as error:
             self._batch.store_failed(error)
-        self._launch(run)
+        self._launch(call)
 
     # --- the launch
 
@@ -250,49 +250,49 @@ class Launch:
         batch, context, above, lane = self._batch, self._context, self._above, self._lane
         plans, submit, policy = context.plans, context.env.admission.submit, context.policy
         siblings = None if above is None else ClaimIndex()
-        runs = list(self._runs) if again is None else [again]
+        calls = list(self._calls) if again is None else [again]
         if again is None and policy.on_loop != "ignore":
-            new = [run for run in runs if run.outcome is None and run.answer is None]
+            new = [call for call in calls if call.outcome is None and call.answer is None]
             for looping, warning in find_loops(context.loops, new, policy):
                 publish(self._env, looping, CallWarning(*about(looping), "loop", warning))
-        for run in runs:
-            tool = run.tool
-            if run.phase is not NEW or (run.shares is not None and batch.stop_reason is None):
+        for call in calls:
+            tool = call.tool
+            if call.phase is not NEW or (call.shares is not None and batch.stop_reason is None):
                 continue  # stopped by the failure of a call before it, or ended by the call it shares
-            if run.outcome is not None or run.answer is not None or tool is None:
-                end_now(run, run.outcome or run.answer)
+            if call.outcome is not None or call.answer is not None or tool is None:
+                end_now(call, call.outcome or call.answer)
                 continue
-            if run.recovered is not None and batch.stop_reason is None and wait_again(run, self._launch):
+            if call.recovered is not None and batch.stop_reason is None and wait_again(call, self._launch):
                 continue
-            plan = run.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
+            plan = call.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
             if batch.timeout is not None:
-                plan = run.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
+                plan = call.plan = plan.with_timeout(context.env.deadlines.bucket(batch.timeout))
             if plan.allowed_by is None:
-                verdict = authorise(run, context.judge, approved=run.asked)
-                if run.outcome is not None:
-                    end_now(run, run.outcome)
+                verdict = authorise(call, context.judge, approved=call.asked)
+                if call.outcome is not None:
+                    end_now(call, call.outcome)
                     continue
                 if verdict is not None and batch.stop_reason is None:
-                    wait_for_approval(run, verdict, self._launch)
+                    wait_for_approval(call, verdict, self._launch)
                     continue
             elif plan.allowed_by:
-                run.decided_by = plan.allowed_by
+                call.decided_by = plan.allowed_by
             if batch.stop_reason is not None:
-                cancel(run, batch.stop_reason)
+                cancel(call, batch.stop_reason)
                 continue
             claims = tool.claims
             if type(claims) is not tuple:
-                claims = claims(run.arguments or {})  # type: ignore[operator]
+                claims = claims(call.arguments or {})  # type: ignore[operator]
             limits = self._limits if plan.limit is None else self._limits_with(plan.limit)
-            run.ticket = ticket = CallTicket()
-            ticket.call, ticket.lane, ticket.claims, ticket.limits = run, lane, claims, limits
+            call.ticket = ticket = CallTicket()
+            ticket.call, ticket.lane, ticket.claims, ticket.limits = call, lane, claims, limits
             ticket.state, ticket.done, ticket.waited_for, ticket.waiting_in = "new", False, (), None
             if above is not None:
                 ticket.parent = above
-            run.phase = QUEUED
+            call.phase = QUEUED
             submit(ticket, siblings)
             if policy.queue_timeout is not None:
-                limit_queue(run, policy.queue_timeout)
+                limit_queue(call, policy.queue_timeout)
 
     def _limits_with(self, tool_limit: Limit) -> tuple[Limit, ...]:
         """The slots of a call whose tool has a limit; an ancestor's slot serves its nested calls too."""

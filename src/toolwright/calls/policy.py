@@ -1,4 +1,5 @@
-"""The decisions of the runtime's owner. Owns `Policy` and `Rule` and checks them; does not own judging a call."""
+"""The decisions of the runtime's owner. Owns `Policy` and `Rule`, and which of two rules comes first; does not own
+judging a call."""
 
 from __future__ import annotations
 
@@ -32,6 +33,11 @@ Approve = Literal["required", "suggested"]
 
 SOURCES: tuple[str, ...] = get_args(CallSource)
 SEVERITY: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def precedence(level: int, effect: Effect) -> tuple[int, int]:
+    """The place of a rule among those that match, the smallest first: by level, then deny, ask, allow."""
+    return -level, -SEVERITY[effect]
 
 
 class Request(Struct, frozen=True):
@@ -411,7 +417,7 @@ class Policy:
         for rule in rules:
             if not isinstance(rule, Rule):
                 raise PolicyError(f"Policy.rules holds {rule!r}; use Rule('allow' | 'ask' | 'deny', ...)")
-        ordered = sorted(rules, key=lambda rule: (-rule.level, -SEVERITY[rule.effect]))
+        ordered = sorted(rules, key=lambda rule: precedence(rule.level, rule.effect))
         object.__setattr__(self, "rules", tuple(ordered))
         if self.spill_dir is not None:
             object.__setattr__(self, "spill_dir", Path(self.spill_dir))

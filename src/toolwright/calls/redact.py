@@ -158,29 +158,29 @@ def _is_text(content: bytes) -> bool:
 # --- the arguments of a call
 
 
-def shown_arguments(run: ActiveCall, raw: bytes | None = None) -> bytes:
+def shown_arguments(call: ActiveCall, raw: bytes | None = None) -> bytes:
     """The arguments of a call as others may see them: those it has, or `raw`, which it had before."""
-    redactor, raw = run.env.redactor, run.raw if raw is None else raw
-    if run.env.know is not None and run.tool is not None and run.tool.definition.secret is not None:
+    redactor, raw = call.env.redactor, call.raw if raw is None else raw
+    if call.env.know is not None and call.tool is not None and call.tool.definition.secret is not None:
         return NOT_SHOWN  # The secret may stand elsewhere in them, too, and is not known yet.
-    if run.tool is not None and run.tool.definition.secret is not None:
-        raw = _hidden(raw, run.tool.definition.secret, lambda value: HIDDEN)
+    if call.tool is not None and call.tool.definition.secret is not None:
+        raw = _hidden(raw, call.tool.definition.secret, lambda value: HIDDEN)
     return raw if redactor is None else redactor.json(raw)
 
 
-def shown_later(run: ActiveCall) -> bool:
+def shown_later(call: ActiveCall) -> bool:
     """True where the arguments of a call are so long that they are searched in a thread, before it is launched."""
-    return run.env.redactor is not None and len(run.raw) > AT_ONCE
+    return call.env.redactor is not None and len(call.raw) > AT_ONCE
 
 
 NOT_SHOWN = jsonx.encode(HIDDEN)
 """The placeholder of arguments that were not searched yet."""
 
 
-async def show_arguments(run: ActiveCall) -> None:
+async def show_arguments(call: ActiveCall) -> None:
     """Put the arguments of a call into its record, as others may see them."""
-    shown = await asyncio.to_thread(shown_arguments, run) if shown_later(run) else shown_arguments(run)
-    run.record.raw_arguments = shown
+    shown = await asyncio.to_thread(shown_arguments, call) if shown_later(call) else shown_arguments(call)
+    call.record.raw_arguments = shown
 
 
 async def off_loop(size: int, function: Callable[..., _T], *arguments: object) -> _T:
@@ -188,32 +188,32 @@ async def off_loop(size: int, function: Callable[..., _T], *arguments: object) -
     return function(*arguments) if size <= AT_ONCE else await asyncio.to_thread(function, *arguments)
 
 
-def written_arguments(run: ActiveCall) -> bytes:
+def written_arguments(call: ActiveCall) -> bytes:
     """The arguments of a call as they may be written down and hashed: without secrets where a tool gave them.
 
     Arguments from outside are recorded unchanged, because after a crash the call may have to run with the record. A
     secret parameter is not: only a fingerprint of its value is recorded.
     """
-    redactor, raw = run.env.redactor, run.raw
-    if run.tool is not None and (secret := run.tool.definition.secret) is not None:
-        raw = _hidden(raw, secret, lambda value: _told_apart(run.env, run.name, value))
-    return raw if run.parent_id is None or redactor is None else redactor.json(raw)
+    redactor, raw = call.env.redactor, call.raw
+    if call.tool is not None and (secret := call.tool.definition.secret) is not None:
+        raw = _hidden(raw, secret, lambda value: _told_apart(call.env, call.name, value))
+    return raw if call.parent_id is None or redactor is None else redactor.json(raw)
 
 
-def learn_secret(run: ActiveCall, *, at_once: AtOnce | None) -> None:
+def learn_secret(call: ActiveCall, *, at_once: AtOnce | None) -> None:
     """Let the secret that a call is given be redacted: its tool may echo it, or fail with it in its message.
 
     `at_once` for a nested call, whose identity comes from its redacted arguments.
     """
-    if run.tool is not None and (secret := run.tool.definition.secret) is not None:
-        env = run.env
+    if call.tool is not None and (secret := call.tool.definition.secret) is not None:
+        env = call.env
         with contextlib.suppress(jsonx.DecodeError, RecursionError):
-            arguments = jsonx.decode(run.raw)
+            arguments = jsonx.decode(call.raw)
             if isinstance(arguments, dict) and not is_hidden(arguments.get(secret)):
                 try:
                     known = env.keeper.learn_argument(secret, arguments.get(secret), at_once=at_once)
                 except ServiceError as refused:
-                    run.fail(_too_long(refused))
+                    call.fail(_too_long(refused))
                     return
                 if not known and env.know is None:
                     env.know = env.keeper.catch_up
@@ -278,24 +278,24 @@ def _told_apart(env: CallEnvironment[ActiveCall], name: str, value: object) -> s
 # --- reports of a running call
 
 
-def redact_event(run: ActiveCall, event: CallNote) -> CallNote | None:
+def redact_event(call: ActiveCall, event: CallNote) -> CallNote | None:
     """A report of a running call without secrets; None when all of it is held back for now."""
-    redactor = run.env.redactor
+    redactor = call.env.redactor
     assert redactor is not None
     if isinstance(event, CallOutput):
-        return _output(run, redactor, event)
+        return _output(call, redactor, event)
     return redact_fields(redactor, event)
 
 
-def _output(run: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutput | None:
+def _output(call: ActiveCall, redactor: Redactor, event: CallOutput) -> CallOutput | None:
     if not isinstance(event.text, str) or not isinstance(event.stream, str):
         return redact_fields(redactor, event)
     event = redact_fields(redactor, event, but=_STREAMED)
-    if run.streams is None:
-        run.streams = {}
-    stream = run.streams.get(event.stream)
+    if call.streams is None:
+        call.streams = {}
+    stream = call.streams.get(event.stream)
     if stream is None:
-        stream = run.streams[event.stream] = redactor.stream()
+        stream = call.streams[event.stream] = redactor.stream()
     text = _feed(stream, event.text)
     return replace(event, text=text) if text else None
 
@@ -314,18 +314,18 @@ def _feed(stream: Stream, text: str) -> str:
 _STREAMED = frozenset({"text"})
 
 
-def publish(env: CallEnvironment[ActiveCall], run: ActiveCall, event: CallNote) -> None:
+def publish(env: CallEnvironment[ActiveCall], call: ActiveCall, event: CallNote) -> None:
     """Publish a report of a call to the subscribers of events, without secrets."""
     if env.redactor is not None:
-        redacted = redact_event(run, event)
+        redacted = redact_event(call, event)
         if redacted is None:
             return
         event = redacted
     env.channel.publish(event)
 
 
-def rest_of_output(run: ActiveCall, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
+def rest_of_output(call: ActiveCall, about: tuple[str, str, float, str, str, str]) -> list[CallOutput]:
     """The rest of the streams of a finished call."""
-    streams, run.streams = run.streams or {}, None
+    streams, call.streams = call.streams or {}, None
     rest = [(name, stream.end()) for name, stream in streams.items()]
     return [CallOutput(*about, name, text) for name, text in rest if text]

@@ -29,7 +29,7 @@ from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy
 from toolwright.clock import Clock, SystemClock
 from toolwright.event_bus import Subscription
-from toolwright.event_file import JsonLinesSink
+from toolwright.event_file import EventFile
 from toolwright.runtime.capabilities import arrange
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.opening import Opening
@@ -415,7 +415,7 @@ async def _start(runtime: Runtime, parts: Parts, options: OpenOptions) -> None:
         await require_readable_secrets(shared.stores().secrets, shared.vault.keys)
     events_file = options.get("events_file")
     if events_file is not None:
-        parts.event_files.append(JsonLinesSink(runtime.subscribe(), events_file))
+        parts.event_files.append(EventFile(runtime.subscribe(), events_file))
     if options.get("recover"):
         await runtime.recover()
     parts.background.open()

@@ -21,7 +21,7 @@ from toolwright.calls.policy import Policy
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.schedule.admission import Limit
 from toolwright.clock import Clock, Deadlines
-from toolwright.event_file import JsonLinesSink
+from toolwright.event_file import EventFile
 from toolwright.runtime.capabilities import Arranged, LateCapabilities
 from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.stores import Storage
@@ -49,7 +49,7 @@ class Parts:
     background: Background
     inbox: Inbox
     archives: Archives
-    event_files: list[JsonLinesSink] = field(default_factory=list)
+    event_files: list[EventFile] = field(default_factory=list)
 
 
 def wire(

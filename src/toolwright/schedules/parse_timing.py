@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 from toolwright.errors import ScheduleError
 from toolwright.schedules.expressions import never_fires, read_expression
+from toolwright.schedules.time_zones import find_zone
 from toolwright.schedules.timing import next_after
-from toolwright.schedules.zones import find_zone
 from toolwright.stores.contracts.schedule import Timing
 
 NEITHER = "schedule must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"

@@ -38,13 +38,13 @@ async def _idle(batches: Collection[Batch]) -> None:
 
 
 def _busy(batches: Collection[Batch]) -> bool:
-    runs = [run for batch in batches for run in batch.unfinished]
-    if not any(run.waiting for run in runs):
-        return bool(runs)
+    calls = [call for batch in batches for call in batch.unfinished]
+    if not any(call.waiting for call in calls):
+        return bool(calls)
     # A call that made others waits for these, and calls that conflict with a waiting one are blocked by it.
     callers = {batch.parent for batch in batches}
-    return not all(run.waiting or _is_held_up(run) or run in callers for run in runs)
+    return not all(call.waiting or _is_held_up(call) or call in callers for call in calls)
 
 
-def _is_held_up(run: ActiveCall) -> bool:
-    return run.ticket is not None and run.ticket.state in ("blocked", "gate")
+def _is_held_up(call: ActiveCall) -> bool:
+    return call.ticket is not None and call.ticket.state in ("blocked", "gate")

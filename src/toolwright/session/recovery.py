@@ -131,16 +131,16 @@ def _is_meant(entry: Entry, only_scope: str | None) -> bool:
 
 
 async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
-    runs = batch.runs
+    calls = batch.calls
     outcomes = await batch.start().quiet()
     return [
-        Recovered(session, scope, run.call_id, run.name, _action(run), outcome)
-        for run, outcome in zip(runs, outcomes, strict=True)
+        Recovered(session, scope, call.call_id, call.name, _action(call), outcome)
+        for call, outcome in zip(calls, outcomes, strict=True)
         if not outcome.replayed  # else another process was first
     ]
 
 
-def _action(run: ActiveCall) -> str:
-    if run.asking is not None and run.recovered in ("run", "rerun"):
+def _action(call: ActiveCall) -> str:
+    if call.asking is not None and call.recovered in ("run", "rerun"):
         return "waiting"  # It would have been run, but needs approval first.
-    return run.recovered or "left"
+    return call.recovered or "left"

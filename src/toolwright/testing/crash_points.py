@@ -133,7 +133,7 @@ class CrashingServices:
 
     def __init__(self, inner: BackgroundStores) -> None:
         self.inner = inner
-        self.processes = Crashing(inner.processes, RUN_VERBS)
+        self.runs = Crashing(inner.runs, RUN_VERBS)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

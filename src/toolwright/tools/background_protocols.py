@@ -86,7 +86,7 @@ class RunClient(Protocol):
     def status(self) -> str: ...
 
     @property
-    def process(self) -> Any:
+    def record(self) -> Any:
         """All that is known of the run, when it was last looked at."""
         ...
 

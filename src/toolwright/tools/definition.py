@@ -16,7 +16,7 @@ from toolwright.errors import PolicyError, ToolDefinitionError
 from toolwright.plain_data import plain_data
 from toolwright.tools.claims import Concurrency, Resource
 from toolwright.tools.names import is_mapped
-from toolwright.tools.retry import NEVER, RetryPolicy
+from toolwright.tools.retry_policy import NEVER, RetryPolicy
 
 Kind = Literal["function", "mcp", "shell", "custom", "client"]
 Approval = Literal["auto", "suggest", "required"]

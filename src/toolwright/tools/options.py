@@ -18,7 +18,7 @@ from toolwright.tools.definition import (
     Kind,
     ToolDefinition,
 )
-from toolwright.tools.retry import NEVER, RetryPolicy
+from toolwright.tools.retry_policy import NEVER, RetryPolicy
 
 
 class ToolOptions(TypedDict, total=False):

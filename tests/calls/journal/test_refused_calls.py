@@ -194,7 +194,7 @@ async def test_a_call_that_shares_a_running_one_and_is_stopped_may_have_run(plac
         await begun.wait()
         second = session.start_batch([ToolCall(id="c1", name="book")])
         for _ in range(200):
-            if second.runs[0].shares is not None:
+            if second.calls[0].shares is not None:
                 break
             await asyncio.sleep(0.001)
         second.cancel("enough")

@@ -155,7 +155,7 @@ async def test_one_that_shares_runs_once_when_the_other_is_stopped_while_its_own
     async with fail_after(10):
         first = runtime.session("s").start_batch([one])
         second = runtime.session("s").start_batch([one, two])
-        await until(lambda: second.runs[0].shares is not None)
+        await until(lambda: second.calls[0].shares is not None)
         first.cancel()
         assert (await first)[0].status == "cancelled"
         prepared.set()

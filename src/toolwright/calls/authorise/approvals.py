@@ -103,63 +103,63 @@ def asked_by(wait: Wait) -> tuple[str, str | None]:
     return asked.rule, asked.reason
 
 
-async def ask_approval(run: ActiveCall, question: Question) -> Failure | None:
+async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
     """Ask for approval of a call, and wait for the answer: None to continue, perhaps with other arguments."""
-    assert run.tool is not None
-    env, call = run.env, enter(run)
+    assert call.tool is not None
+    env, key = call.env, enter(call)
     if question.kind == "approval":
-        remembered = _matching(await env.effects.waits.remembered(call.session), run.tool.definition, run.raw)
+        remembered = _matching(await env.effects.waits.remembered(key.session), call.tool.definition, call.raw)
         if remembered is not None:
-            run.decided_by = f"{remembered.effect} always"
+            call.decided_by = f"{remembered.effect} always"
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
-            run.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
-            return None if remembered.effect == "allow" else _denied(run, question, remembered.reason)
-    opened = functools.partial(say_waiting, run, question.kind, question.rule)
+            call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
+            return None if remembered.effect == "allow" else _denied(call, question, remembered.reason)
+    opened = functools.partial(say_waiting, call, question.kind, question.rule)
     try:
-        resolution = await put_question(run, question, opened)
+        resolution = await put_question(call, question, opened)
     finally:
-        run.owner.call_waits(run, False)
-    return _answer(run, question, resolution)
+        call.owner.call_waits(call, False)
+    return _answer(call, question, resolution)
 
 
-async def put_question(run: ActiveCall, question: Question, opened: Opened) -> Resolution:
+async def put_question(call: ActiveCall, question: Question, opened: Opened) -> Resolution:
     """Put a question about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
-    assert run.tool is not None
-    env, call, now = run.env, enter(run), run.env.clock.now()
+    assert call.tool is not None
+    env, key, now = call.env, enter(call), call.env.clock.now()
     deadline = None if question.seconds is None else now + question.seconds
-    shown = jsonx.decode(shown_arguments(run))
+    shown = jsonx.decode(shown_arguments(call))
     asked = {
-        "tool": run.name,
-        "tool_id": run.tool.definition.id,
+        "tool": call.name,
+        "tool_id": call.tool.definition.id,
         "arguments": shown,
-        "subject": await _subject(run, run.tool, shown),
+        "subject": await _subject(call, call.tool, shown),
         "rule": question.rule,
         "reason": question.reason,
-        "secret": run.tool.definition.secret,
+        "secret": call.tool.definition.secret,
     }
-    wait = Wait(WaitKey(call, question.kind, question.name), now, deadline, jsonx.encode(asked))
-    return await env.effects.enter(call, fresh=True).wait(wait, opened)
+    wait = Wait(WaitKey(key, question.kind, question.name), now, deadline, jsonx.encode(asked))
+    return await env.effects.enter(key, fresh=True).wait(wait, opened)
 
 
-async def _subject(run: ActiveCall, tool: Tool, shown: object) -> object:
+async def _subject(call: ActiveCall, tool: Tool, shown: object) -> object:
     """The subject of a call, as plain data: from its tool, or from its definition where that fails."""
     found = subject_of(tool.definition, shown)
     if tool.subject is not None and isinstance(shown, dict):
         try:
-            async with asyncio.timeout(run.owner.policy.timeout):
-                said = await invoke(tool.subject, dict(shown), run.env.view)
+            async with asyncio.timeout(call.owner.policy.timeout):
+                said = await invoke(tool.subject, dict(shown), call.env.view)
             found = Subject("tool", bounded(said)) if isinstance(said, str) else _checked(said)
         except StoreError:
             raise
         except Exception as error:  # the tool's code: a person is asked nevertheless
             log.error(
                 "The subject of call %r could not be told by its tool",
-                run.call_id,
+                call.call_id,
                 exc_info=error,
-                extra=call_fields(run, "call.subject_failed"),
+                extra=call_fields(call, "call.subject_failed"),
             )
     told = structs.asdict(found)
-    return told if run.env.redactor is None else run.env.redactor.value(told)
+    return told if call.env.redactor is None else call.env.redactor.value(told)
 
 
 def _checked(said: object) -> Subject:
@@ -169,20 +169,20 @@ def _checked(said: object) -> Subject:
     return Subject(bounded(said.kind), bounded(said.text), directory)
 
 
-def _answer(run: ActiveCall, question: Question, resolution: Resolution) -> Failure | None:
-    run.decision, said = _told(resolution)
+def _answer(call: ActiveCall, question: Question, resolution: Resolution) -> Failure | None:
+    call.decision, said = _told(resolution)
     if resolution.status == "ok":
-        return None if said.arguments is None else _edit(run, said.arguments)
+        return None if said.arguments is None else _edit(call, said.arguments)
     if question.kind == "crash":
-        return interrupted(run.name, why_not(resolution))
+        return interrupted(call.name, why_not(resolution))
     if resolution.status == "expired":
         return Failure(
             category="permission_denied",
             code="approval_expired",
-            message=f"Tool {run.name!r} may not run: nobody approved it in time",
+            message=f"Tool {call.name!r} may not run: nobody approved it in time",
             source="policy",
         )
-    return _denied(run, question, why_not(resolution))
+    return _denied(call, question, why_not(resolution))
 
 
 def why_not(resolution: Resolution) -> str | None:
@@ -192,18 +192,18 @@ def why_not(resolution: Resolution) -> str | None:
     return resolution.reason or (None if resolution.status != "expired" else "nobody decided in time")
 
 
-def _edit(run: ActiveCall, arguments: dict[str, Any]) -> Failure | None:
+def _edit(call: ActiveCall, arguments: dict[str, Any]) -> Failure | None:
     """Continue with the arguments that a person gave, which must fit the tool like any."""
-    assert run.tool is not None
-    secret = run.tool.definition.secret
+    assert call.tool is not None
+    secret = call.tool.definition.secret
     if secret is not None and is_hidden(arguments.get(secret)):
         # The person did not see it, and gives back its placeholder.
-        arguments = {**arguments, secret: jsonx.decode(run.raw).get(secret)}
-    before = run.raw
-    failure = read_arguments(run, arguments, run.owner.policy.max_argument_bytes) or validate(run, run.tool)
-    run.record.raw_arguments = shown = shown_arguments(run)
-    if run.raw != before and run.decision is not None:
-        run.decision = replace(run.decision, edited=True, arguments=jsonx.decode(shown))
+        arguments = {**arguments, secret: jsonx.decode(call.raw).get(secret)}
+    before = call.raw
+    failure = read_arguments(call, arguments, call.owner.policy.max_argument_bytes) or validate(call, call.tool)
+    call.record.raw_arguments = shown = shown_arguments(call)
+    if call.raw != before and call.decision is not None:
+        call.decision = replace(call.decision, edited=True, arguments=jsonx.decode(shown))
     return failure
 
 
@@ -250,11 +250,11 @@ def _told(resolution: Resolution) -> tuple[Decision, _Said]:
     return decision, said
 
 
-def _denied(run: ActiveCall, question: Question, reason: str | None) -> Failure:
+def _denied(call: ActiveCall, question: Question, reason: str | None) -> Failure:
     return Failure(
         category="permission_denied",
         code="denied",
-        message=f"Tool {run.name!r} may not run: a person denied it{f': {reason}' if reason else ''}",
+        message=f"Tool {call.name!r} may not run: a person denied it{f': {reason}' if reason else ''}",
         source="policy",
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright.calls.authorise.shell.patterns import Match
-from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule
+from toolwright.calls.policy import SEVERITY, Effect, Policy, Request, Rule, precedence
 from toolwright.calls.prepare.prepare import PreparedCall
 from toolwright.log_fields import log_fields
 from toolwright.tools.outcome import Failure, told
@@ -140,7 +140,7 @@ class Judge:
         elif any(rule.depends_on_call for rule in rules):
             tests = [(rule.level, effect, test, rule) for rule in rules for effect, test in rule.tests(tool)]
             # The verdict of a rule about the unknown may be less, or more, severe than the rule itself.
-            tests.sort(key=lambda each: (-each[0], -SEVERITY[each[1]]))
+            tests.sort(key=lambda each: precedence(each[0], each[1]))
             settled = tuple(
                 (test, Verdict(effect, rule.name or effect, rule.reason)) for _, effect, test, rule in tests
             )

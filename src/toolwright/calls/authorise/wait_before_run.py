@@ -20,81 +20,83 @@ Resume = Callable[[ActiveCall], None]
 """Sets a call on its way, once it waits no longer."""
 
 
-def wait_for_approval(run: ActiveCall, verdict: Verdict, resume: Resume) -> None:
+def wait_for_approval(call: ActiveCall, verdict: Verdict, resume: Resume) -> None:
     """Ask a person whether a call may run; if so, it continues."""
-    name = about_arguments(written_arguments(run))
-    seconds = run.owner.policy.approval_timeout
-    _wait(run, _asked(run, Question("approval", name, verdict.rule, verdict.reason, seconds), resume))
+    name = about_arguments(written_arguments(call))
+    seconds = call.owner.policy.approval_timeout
+    _wait(call, _asked(call, Question("approval", name, verdict.rule, verdict.reason, seconds), resume))
 
 
-def wait_again(run: ActiveCall, resume: Resume) -> bool:
+def wait_again(call: ActiveCall, resume: Resume) -> bool:
     """True for a call that a crash cut off where it waits again: for its completion, a connection, or a person."""
-    if run.pending_before:
-        run.pending_before = False
-        run.attempt = 1
-        park(run, None)
+    if call.pending_before:
+        call.pending_before = False
+        call.attempt = 1
+        park(call, None)
         return True
-    if run.parked_for is not None:
-        provider, run.parked_for = run.parked_for, None
-        run.attempt, run.ran = 1, True
-        _wait(run, _connected(run, provider, resume))
+    if call.parked_for is not None:
+        provider, call.parked_for = call.parked_for, None
+        call.attempt, call.ran = 1, True
+        _wait(call, _connected(call, provider, resume))
         return True
-    if run.doubt is not None:
-        doubt, run.doubt = run.doubt, None
+    if call.doubt is not None:
+        doubt, call.doubt = call.doubt, None
         reason = "it was cut off by a crash and may have run; approve to run it again"
-        _wait(run, _asked(run, Question("crash", doubt, "on_crash", reason, run.owner.policy.approval_timeout), resume))
+        _wait(
+            call, _asked(call, Question("crash", doubt, "on_crash", reason, call.owner.policy.approval_timeout), resume)
+        )
         return True
-    if run.asked_before is not None and not run.asked:
+    if call.asked_before is not None and not call.asked:
         # By which rule it was asked, perhaps only its batch knew: it does not run without the answer.
-        run.decided_by, why = asked_by(run.asked_before)
-        wait_for_approval(run, Verdict("ask", run.decided_by, why), resume)
+        call.decided_by, why = asked_by(call.asked_before)
+        wait_for_approval(call, Verdict("ask", call.decided_by, why), resume)
         return True
     return False
 
 
-def _wait(run: ActiveCall, until: Coroutine[Any, Any, None]) -> None:
-    run.phase = ASKING
-    run.asking = run.env.loop.create_task(until)
-    run.env.hold_task(run.asking)
+def _wait(call: ActiveCall, until: Coroutine[Any, Any, None]) -> None:
+    call.phase = ASKING
+    call.asking = call.env.loop.create_task(until)
+    call.env.hold_task(call.asking)
 
 
-async def _asked(run: ActiveCall, question: Question, resume: Resume) -> None:
+async def _asked(call: ActiveCall, question: Question, resume: Resume) -> None:
     try:
-        failure = await ask_approval(run, question)
+        failure = await ask_approval(call, question)
     except Exception as fault:  # the journal's: a call that could not be asked about must not run
-        _stop_for(run, fault)
+        _stop_for(call, fault)
         return
-    _stop_asking(run)
+    _stop_asking(call)
     if question.kind == "approval":
-        run.asked = True
+        call.asked = True
     if failure is not None and question.kind == "crash":
-        give_up(run, failure)
+        give_up(call, failure)
     elif failure is not None:
-        run.fail(failure)
-    resume(run)
+        call.fail(failure)
+    resume(call)
 
 
-async def _connected(run: ActiveCall, provider: str, resume: Resume) -> None:
+async def _connected(call: ActiveCall, provider: str, resume: Resume) -> None:
     """Continue the wait for a connection of a call that was cut off, then let it run."""
     try:
-        ended = await wait_for_connection(run, provider, functools.partial(say_waiting, run, "connection", provider))
+        ended = await wait_for_connection(call, provider, functools.partial(say_waiting, call, "connection", provider))
     except Exception as fault:  # the journal's: a call that could not be recorded must not run
-        _stop_for(run, fault)
+        _stop_for(call, fault)
         return
     finally:
-        run.owner.call_waits(run, False)
-    _stop_asking(run)
-    run.answer = ended
-    resume(run)
+        call.owner.call_waits(call, False)
+    _stop_asking(call)
+    call.answer = ended
+    resume(call)
 
 
-def _stop_for(run: ActiveCall, fault: Exception) -> None:
-    _stop_asking(run)
-    lose(run, fault)
-    cancel(run, UNRECORDED)
+def _stop_for(call: ActiveCall, fault: Exception) -> None:
+    _stop_asking(call)
+    lose(call, fault)
+    cancel(call, UNRECORDED)
 
 
-def _stop_asking(run: ActiveCall) -> None:
-    run.asking = None
-    if run.phase is ASKING:  # else it was stopped meanwhile
-        run.phase = NEW
+def _stop_asking(call: ActiveCall) -> None:
+    call.asking = None
+    if call.phase is ASKING:  # else it was stopped meanwhile
+        call.phase = NEW

@@ -13,7 +13,7 @@ from toolwright.calls.execute.cancel import start_time
 from toolwright.calls.execute.failures import NotBegun
 from toolwright.calls.execute.process_messages import Key, Progress, Report, Status
 from toolwright.calls.execute.process_pool import Child
-from toolwright.calls.suspend.context_services import RunServices, describe, make_context
+from toolwright.calls.suspend.context_services import ActiveCallServices, describe, make_context
 from toolwright.crash_seams import crash_seams
 from toolwright.errors import MachineError
 
@@ -21,19 +21,19 @@ from toolwright.errors import MachineError
 class ThreadExecutor:
     """A sync tool on a thread. A thread can be asked to stop, through its context, but not made to."""
 
-    def __init__(self, run: ActiveCall) -> None:
-        self._run = run
+    def __init__(self, call: ActiveCall) -> None:
+        self._call = call
         self._future: asyncio.Future[Any] | None = None
         self._after: Awaitable[Any] | None = None
         self._given_up = False
         self._begun = False
 
     async def run(self) -> Any:
-        run, plan = self._run, self._run.plan
-        context = make_context(run) if plan.needs_context else None
-        function = functools.partial(plan.invoke, run.arguments or {}, context)
-        self._future = run.env.threads.run(
-            function, self._begins, beyond=run.ticket is not None and run.ticket.parent is not None
+        call, plan = self._call, self._call.plan
+        context = make_context(call) if plan.needs_context else None
+        function = functools.partial(plan.invoke, call.arguments or {}, context)
+        self._future = call.env.threads.run(
+            function, self._begins, beyond=call.ticket is not None and call.ticket.parent is not None
         )
         try:
             result = await self._future
@@ -48,43 +48,43 @@ class ThreadExecutor:
 
     def _begins(self) -> None:
         self._begun = True
-        _code_begins(self._run)
+        _code_begins(self._call)
 
     def stop(self) -> None:
         assert self._future is not None
-        assert self._run.task is not None
-        if self._after is not None or self._run.env.threads.withdraw(self._future):
-            self._run.task.cancel()
+        assert self._call.task is not None
+        if self._after is not None or self._call.env.threads.withdraw(self._future):
+            self._call.task.cancel()
 
     def abandon(self) -> bool:
         if self._after is None:
             self._given_up = True
-            self._run.env.threads.give_up()
+            self._call.env.threads.give_up()
         return False
 
     def released(self) -> None:
         if self._given_up:
-            self._run.env.threads.take_back()
+            self._call.env.threads.take_back()
 
 
 class ChildProcessExecutor:
     """A tool in a process of its own, which can be killed."""
 
-    def __init__(self, run: ActiveCall) -> None:
-        self._run = run
+    def __init__(self, call: ActiveCall) -> None:
+        self._call = call
         self._child: Child | None = None
 
     async def run(self) -> Any:
-        run, plan = self._run, self._run.plan
+        call, plan = self._call, self._call.plan
         described = None
         if plan.needs_context:
-            described = describe(run) | {"completion_key": RunServices(run).wait_key("completion", "")}
-            run.key_taken = False  # Until the child reports that the tool took it.
+            described = describe(call) | {"completion_key": ActiveCallServices(call).wait_key("completion", "")}
+            call.key_taken = False  # Until the child reports that the tool took it.
         try:
-            in_child = run.env.processes.run
+            in_child = call.env.processes.run
             if crash_seams.tool_code is not None:  # Around the child: it is this process that is killed.
                 in_child = crash_seams.tool_code(in_child, "async")
-            return await in_child(plan.invoke, run.arguments or {}, described, self._hear, self._hold, name=run.name)
+            return await in_child(plan.invoke, call.arguments or {}, described, self._hear, self._hold, name=call.name)
         except MachineError as fault:
             raise NotBegun(fault) from fault
         finally:
@@ -93,8 +93,8 @@ class ChildProcessExecutor:
     def stop(self) -> None:
         if self._child is not None:
             self._child.terminate()
-        elif self._run.task is not None:
-            self._run.task.cancel()  # The child is still starting.
+        elif self._call.task is not None:
+            self._call.task.cancel()  # The child is still starting.
 
     def abandon(self) -> bool:
         if self._child is None:
@@ -107,12 +107,12 @@ class ChildProcessExecutor:
 
     def _hold(self, child: Child) -> None:
         self._child = child
-        _code_begins(self._run)
+        _code_begins(self._call)
 
     def _hear(self, message: Report) -> None:
-        services = RunServices(self._run)
+        services = ActiveCallServices(self._call)
         if isinstance(message, Key):
-            self._run.key_taken = True
+            self._call.key_taken = True
         elif isinstance(message, Progress):
             services.report_progress(message.current, message.total, message.label, message.unit)
         elif isinstance(message, Status):
@@ -121,7 +121,7 @@ class ChildProcessExecutor:
             services.report_output(message.stream, message.text)
 
 
-def _code_begins(run: ActiveCall) -> None:
+def _code_begins(call: ActiveCall) -> None:
     """The tool's code has its thread or process, and begins now: so does its time."""
-    run.ran = True
-    start_time(run)
+    call.ran = True
+    start_time(call)

@@ -16,60 +16,60 @@ from toolwright.events import CallRetrying
 from toolwright.tools.outcome import ConnectionRequired, Failure
 
 
-def before_another(run: ActiveCall, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
+def before_another(call: ActiveCall, ended: Failure | ConnectionRequired) -> Coroutine[Any, Any, Any] | None:
     """The awaitable before the next attempt, if there is one: it gives None to continue, else the end of the call."""
-    if run.concluded:
+    if call.concluded:
         return None
-    if run.cancel_reason is not None:
+    if call.cancel_reason is not None:
         # Stopped between two attempts, as in the pause: the failure of the last one is not its outcome.
-        left = type(ended) is Failure and ended.retry and run.attempt - run.reruns < run.plan.attempts
-        return _stop(run) if left else None
+        left = type(ended) is Failure and ended.retry and call.attempt - call.reruns < call.plan.attempts
+        return _stop(call) if left else None
     if type(ended) is ConnectionRequired:
-        waits = run.owner.policy.on_connection == "wait" and isinstance(ended.provider, str)
-        return _connect(run, ended.provider) if waits else None
-    if isinstance(ended, Failure) and ended.retry and run.attempt - run.reruns < run.plan.attempts:
-        return _pause(run, ended)
+        waits = call.owner.policy.on_connection == "wait" and isinstance(ended.provider, str)
+        return _connect(call, ended.provider) if waits else None
+    if isinstance(ended, Failure) and ended.retry and call.attempt - call.reruns < call.plan.attempts:
+        return _pause(call, ended)
     return None
 
 
-async def _stop(run: ActiveCall) -> object:
-    return cancelled(run)
+async def _stop(call: ActiveCall) -> object:
+    return cancelled(call)
 
 
-async def _pause(run: ActiveCall, failure: Failure) -> object:
+async def _pause(call: ActiveCall, failure: Failure) -> object:
     """Wait for the time of the retry policy, or of the failure itself."""
     delay = failure.retry_after
     if delay is None:
-        delay = run.plan.tool.definition.retry.delay(run.attempt)
-    publish(run.env, run, CallRetrying(*about(run), run.attempt, delay, failure.code))
-    run.expired = False
-    run.phase = RETRYING
+        delay = call.plan.tool.definition.retry.delay(call.attempt)
+    publish(call.env, call, CallRetrying(*about(call), call.attempt, delay, failure.code))
+    call.expired = False
+    call.phase = RETRYING
     try:
-        await run.env.clock.sleep(delay)
+        await call.env.clock.sleep(delay)
     except asyncio.CancelledError as error:
-        return meaning(run, error)
+        return meaning(call, error)
     finally:
-        _pause_ended(run)
+        _pause_ended(call)
     return None
 
 
-async def _connect(run: ActiveCall, provider: str) -> object:
+async def _connect(call: ActiveCall, provider: str) -> object:
     """Wait for a connection, without a slot."""
-    run.expired = False
-    run.phase = RETRYING
+    call.expired = False
+    call.phase = RETRYING
     try:
-        async with recording(run), outside(run, "connection", provider) as opened:
-            ended = await wait_for_connection(run, provider, opened)
+        async with recording(call), outside(call, "connection", provider) as opened:
+            ended = await wait_for_connection(call, provider, opened)
     except (asyncio.CancelledError, Unrecorded) as error:
-        return meaning(run, error)
+        return meaning(call, error)
     finally:
-        _pause_ended(run)
-        if run.deadline is not None:
-            run.plan.bucket.discard(run.deadline)  # Its time begins with its code.
-    run.reruns += 1
+        _pause_ended(call)
+        if call.deadline is not None:
+            call.plan.bucket.discard(call.deadline)  # Its time begins with its code.
+    call.reruns += 1
     return ended
 
 
-def _pause_ended(run: ActiveCall) -> None:
-    if run.phase is RETRYING:  # else it was given up meanwhile
-        run.phase = STARTED
+def _pause_ended(call: ActiveCall) -> None:
+    if call.phase is RETRYING:  # else it was given up meanwhile
+        call.phase = STARTED

@@ -65,9 +65,9 @@ class Loan:
     `references` and `weak_references` count the references to the task while no code has seen it.
     """
 
-    __slots__ = ("_env", "_rest", "_run", "context", "references", "task", "weak_references")
+    __slots__ = ("_call", "_env", "_rest", "context", "references", "task", "weak_references")
 
-    _run: ActiveCall
+    _call: ActiveCall
 
     def __init__(self, env: CallEnvironment[ActiveCall], context: Context) -> None:
         self._env = env
@@ -80,9 +80,9 @@ class Loan:
         life.send(None)
         self.task = LentTask(life, loop=env.loop, name="toolwright-call", context=context)
 
-    def use_for(self, run: ActiveCall, rest: Coroutine[Any, Any, None], context: Context) -> None:
+    def use_for(self, call: ActiveCall, rest: Coroutine[Any, Any, None], context: Context) -> None:
         """Run the rest of the call in this task."""
-        self._run, self._rest = run, rest if context is self.context else _inside(context, rest)
+        self._call, self._rest = call, rest if context is self.context else _inside(context, rest)
 
     async def _live(self) -> None:
         stopped = False
@@ -94,7 +94,7 @@ class Loan:
         if self._env.loan is self:
             self._env.loan = None
         if self._rest is not None:
-            await _run_rest(self._run, self._rest, self.task, stopped)
+            await _run_rest(self._call, self._rest, self.task, stopped)
 
 
 class Lane(Struct):
@@ -115,9 +115,9 @@ class Lane(Struct):
         else:
             self.env.loop.call_soon(self._take_first_steps)
 
-    def add(self, run: ActiveCall) -> None:
+    def add(self, call: ActiveCall) -> None:
         """Take the first step of a call soon."""
-        self.ready.append(run)
+        self.ready.append(call)
         if not self.busy:
             self.busy = True
             self.env.loop.call_soon(self._take_first_steps)
@@ -143,17 +143,17 @@ class Lane(Struct):
             for _ in range(MOST_FIRST_STEPS):
                 if not ready:
                     break
-                run, context = ready.popleft(), copy()
+                call, context = ready.popleft(), copy()
                 if loan is None or task is None:
                     loan = Loan(env, context)
                     task = loan.task
                     asyncio._enter_task(loop, task)
                     loan.references, loan.weak_references = getrefcount(task), getweakrefcount(task)
                 try:
-                    rest = context.run(begin, run)
+                    rest = context.run(begin, call)
                 except Exception as error:
                     rest = None
-                    broke(run, error)
+                    broke(call, error)
                 if (
                     not task.touched
                     and getrefcount(task) == loan.references
@@ -162,10 +162,10 @@ class Lane(Struct):
                     if rest is None:
                         continue
                     if ready or context is not loan.context:
-                        env.spawn(_run_rest(run, rest), context=context)
+                        env.spawn(_run_rest(call, rest), context=context)
                         continue
                 if rest is not None:
-                    loan.use_for(run, rest, context)
+                    loan.use_for(call, rest, context)
                 asyncio._leave_task(loop, task)
                 loan = task = None
         finally:
@@ -181,17 +181,17 @@ class Lane(Struct):
 
 
 async def _run_rest(
-    run: ActiveCall, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
+    call: ActiveCall, rest: Coroutine[Any, Any, None], task: asyncio.Task[Any] | None = None, stopped: bool = False
 ) -> None:
     """Run the rest of a call, in this task."""
     # Only from here on can the call's task be cancelled; a cancellation that came before is made up for.
-    run.task = task = task or asyncio.current_task()
-    if task is not None and (stopped or run.expired or run.cancel_reason is not None or run.phase in OVER):
+    call.task = task = task or asyncio.current_task()
+    if task is not None and (stopped or call.expired or call.cancel_reason is not None or call.phase in OVER):
         task.cancel()
     try:
         await rest
     except Exception as error:
-        broke(run, error)
+        broke(call, error)
 
 
 @coroutine

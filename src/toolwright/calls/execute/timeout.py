@@ -23,14 +23,14 @@ def timeout_of(definition: ToolDefinition, policy: Policy) -> float:
     return min(definition.timeout or usual, LONGEST)
 
 
-def time_is_up(run: ActiveCall) -> Failure:
+def time_is_up(call: ActiveCall) -> Failure:
     """The failure of an attempt that took longer than its timeout."""
-    tool, seconds = run.plan.tool, run.plan.bucket.seconds
+    tool, seconds = call.plan.tool, call.plan.bucket.seconds
     doubt = "" if tool.definition.hints.readonly else "; it may have had an effect"
     return Failure(
         category="timeout",
         code="timeout",
-        message=f"Tool {run.name!r} did not finish within {seconds:g} s and was stopped{doubt}",
+        message=f"Tool {call.name!r} did not finish within {seconds:g} s and was stopped{doubt}",
         source="runtime",
         retry=is_retried(TimeoutError(), tool),
         data={"seconds": seconds},

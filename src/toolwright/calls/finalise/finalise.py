@@ -49,9 +49,9 @@ from toolwright.large_json import (
 from toolwright.tools.outcome import Failure, Pending, Success, ToolOutcome, encodable
 
 
-def settle(run: ActiveCall, result: Any) -> ToolOutcome | None:
+def settle(call: ActiveCall, result: Any) -> ToolOutcome | None:
     """The outcome of what a tool gave where that needs no check, no cut and no hook; else None."""
-    redactor, kind, policy, payload = run.env.redactor, type(result), run.owner.policy, None
+    redactor, kind, policy, payload = call.env.redactor, type(result), call.owner.policy, None
     if kind is str:
         if len(result) > policy.plain_bytes:
             return None  # to be encoded off the loop
@@ -63,10 +63,10 @@ def settle(run: ActiveCall, result: Any) -> ToolOutcome | None:
     elif kind not in SCALARS and not (_is_short(result) if kind in SPECIAL else is_small(result)):
         return None
     if redactor is not None:
-        return _settle_redacted(run, result, redactor)
-    tool = run.tool
+        return _settle_redacted(call, result, redactor)
+    tool = call.tool
     if (
-        not run.owner.context.hooked
+        not call.owner.context.hooked
         and kind not in SPECIAL
         and tool is not None
         and (kind is tool.output_type or tool.check_output is None)
@@ -83,120 +83,120 @@ def settle(run: ActiveCall, result: Any) -> ToolOutcome | None:
             if len(payload) > policy.plain_bytes or (payload[0] == QUOTE and payload.count(b"\\n") >= policy.max_lines):
                 return None
             # A decision is part of the outcome, and an image, perhaps, goes beside the value.
-            if run.decision is not None or (len(payload) >= SHORTEST and MARK in payload):
-                return _settle_outcome(run, result, _outcome(run, result))
-            return ToolOutcome(run.call_id, run.name, "success", payload, run.attempt, run.decided_by)
-    return _settle_outcome(run, result, _outcome(run, result))
+            if call.decision is not None or (len(payload) >= SHORTEST and MARK in payload):
+                return _settle_outcome(call, result, _outcome(call, result))
+            return ToolOutcome(call.call_id, call.name, "success", payload, call.attempt, call.decided_by)
+    return _settle_outcome(call, result, _outcome(call, result))
 
 
-def _settle_redacted(run: ActiveCall, result: object, redactor: Redactor) -> ToolOutcome | None:
+def _settle_redacted(call: ActiveCall, result: object, redactor: Redactor) -> ToolOutcome | None:
     """The same in a session that has secrets: nothing leaves without being looked through for them."""
-    outcome = _outcome(run, result)
+    outcome = _outcome(call, result)
     # Against its schema the value is held as the tool gave it: a handle might not fit.
-    tool = run.tool
+    tool = call.tool
     checked = tool is not None and tool.check_output is not None and type(result) is not tool.output_type
     if outcome.status == "success" and (checked or weight(outcome) > AT_ONCE):
         return None
     if outcome.status == "failure" and weight(outcome) > AT_ONCE:
         return None
-    settled = _settle_outcome(run, result, redact_outcome(redactor, outcome))
-    return settled if settled is None else _redact_projected(run, settled, redactor)
+    settled = _settle_outcome(call, result, redact_outcome(redactor, outcome))
+    return settled if settled is None else _redact_projected(call, settled, redactor)
 
 
-def _settle_outcome(run: ActiveCall, result: object, outcome: ToolOutcome) -> ToolOutcome | None:
-    if type(result) is Pending and run.key_taken:
+def _settle_outcome(call: ActiveCall, result: object, outcome: ToolOutcome) -> ToolOutcome | None:
+    if type(result) is Pending and call.key_taken:
         return None
-    if run.owner.context.hooked and (run.attempt or run.owner.context.hooks.project is not None):
+    if call.owner.context.hooked and (call.attempt or call.owner.context.hooks.project is not None):
         if outcome.status == "cancelled":  # no hook may hold up a call that was stopped
             return project_now(
-                outcome, run.owner.policy, run.owner.context.hooks, functools.partial(_projected_call, run)
+                outcome, call.owner.policy, call.owner.context.hooks, functools.partial(_projected_call, call)
             )
         return None
-    return outcome if is_plain(outcome, run.tool, run.owner.policy) else None
+    return outcome if is_plain(outcome, call.tool, call.owner.policy) else None
 
 
-async def finish(run: ActiveCall, result: object) -> ToolOutcome:
+async def finish(call: ActiveCall, result: object) -> ToolOutcome:
     """The outcome of what a tool gave, by the whole way: after-hooks, output check, bounds, projection."""
-    outcome = await _whole_outcome(run, result)
+    outcome = await _whole_outcome(call, result)
     payload = outcome.payload
-    hooks, policy, redactor, tool = run.owner.context.hooks, run.owner.policy, run.env.redactor, run.tool
+    hooks, policy, redactor, tool = call.owner.context.hooks, call.owner.policy, call.env.redactor, call.tool
     if redactor is not None:
         # Against its schema the value is held as the tool gave it: a handle might not fit.
         outcome = await _redacted(redactor, await off_loop(weight(outcome), check_output, outcome, tool, policy))
         tool = None
-    if hooks.after and run.attempt:
+    if hooks.after and call.attempt:
         before = outcome
-        call = show(run, run.env.session_id, run.owner.id)
-        outcome = await run_after_hooks(hooks.after, call, outcome, policy.timeout)
+        shown = show(call, call.env.session_id, call.owner.id)
+        outcome = await run_after_hooks(hooks.after, shown, outcome, policy.timeout)
         if redactor is not None and outcome is not before:
-            outcome, tool = await _redacted(redactor, outcome), run.tool
+            outcome, tool = await _redacted(redactor, outcome), call.tool
     outcome = await off_loop(len(outcome.payload), check_output, outcome, tool, policy)
     if outcome.payload is payload and type(result) is str and outcome.status == "success":
         text = encodable(result)  # Of a long text, its JSON form takes long to read.
     else:
         text = await off_loop(len(outcome.payload), outcome.full_text)
     if not within(text, policy.max_lines, policy.max_bytes):
-        outcome = await bounded(outcome, text, policy, functools.partial(_save_output, run))
-    elif outcome.ok and run.tool is not None and run.tool.definition.hints.persist_output:
-        outcome = await persisted(outcome, text, policy, functools.partial(_save_output, run))
-    outcome = await project(outcome, policy, hooks, functools.partial(_projected_call, run))
-    return outcome if redactor is None else _redact_projected(run, outcome, redactor)
+        outcome = await bounded(outcome, text, policy, functools.partial(_save_output, call))
+    elif outcome.ok and call.tool is not None and call.tool.definition.hints.persist_output:
+        outcome = await persisted(outcome, text, policy, functools.partial(_save_output, call))
+    outcome = await project(outcome, policy, hooks, functools.partial(_projected_call, call))
+    return outcome if redactor is None else _redact_projected(call, outcome, redactor)
 
 
-async def _whole_outcome(run: ActiveCall, result: Any) -> ToolOutcome:
+async def _whole_outcome(call: ActiveCall, result: Any) -> ToolOutcome:
     """The outcome of what a tool gave, before anything is checked. A large value is encoded in a thread."""
-    kind, policy = type(result), run.owner.policy
+    kind, policy = type(result), call.owner.policy
     if kind is Failure:
-        return _outcome(run, _cut(result, policy))
+        return _outcome(call, _cut(result, policy))
     if kind in (Success, Encoded) and (failure := too_much_beside(result, policy)) is not None:
-        return _outcome(run, failure)
+        return _outcome(call, failure)
     if kind is str:
         if len(result) > policy.max_output_bytes:
-            return _outcome(run, output_too_long(len(result) + 2, policy, at_least=True))
+            return _outcome(call, output_too_long(len(result) + 2, policy, at_least=True))
         large = len(result) > AT_ONCE
     elif kind in SPECIAL:
         large = kind is not ToolOutcome and not _is_short(result)
     else:
         large = not is_small(result)
     if not large:
-        return _outcome(run, result)
+        return _outcome(call, result)
     encode = functools.partial(encode_in_pieces, most=policy.max_output_bytes)
     try:
-        outcome = await asyncio.to_thread(_outcome, run, result, encode)
+        outcome = await asyncio.to_thread(_outcome, call, result, encode)
     except TooManyParts:
-        return _outcome(run, too_many_parts())
+        return _outcome(call, too_many_parts())
     except TooLong as error:
-        return _outcome(run, output_too_long(error.size, policy, at_least=True))
+        return _outcome(call, output_too_long(error.size, policy, at_least=True))
     if await asyncio.to_thread(has_few_parts, outcome.payload):
         return outcome
-    return _outcome(run, too_many_parts())
+    return _outcome(call, too_many_parts())
 
 
-def _projected_call(run: ActiveCall) -> ProjectedCall:
+def _projected_call(call: ActiveCall) -> ProjectedCall:
     """The call of an outcome, for the projector."""
-    record, owner = run.record, run.owner
+    record, owner = call.record, call.owner
     return ProjectedCall(
         session=record.session,
         scope=owner.scope,
         batch=record.batch,
-        call_id=run.call_id,
-        name=run.name,
-        tool=None if run.tool is None else run.tool.definition,
+        call_id=call.call_id,
+        name=call.name,
+        tool=None if call.tool is None else call.tool.definition,
         arguments=record.arguments,
         source=record.source,
         parent=record.parent,
-        duration=0.0 if run.started is None else max(0.0, run.env.monotonic() - run.started),
+        duration=0.0 if call.started is None else max(0.0, call.env.monotonic() - call.started),
     )
 
 
-def _save_output(run: ActiveCall, text: str) -> Awaitable[str]:
+def _save_output(call: ActiveCall, text: str) -> Awaitable[str]:
     # A refused call is in the journal only with its outcome, which comes later: its file has no mark there.
-    return run.env.save_output(identity(run), text, run.key is not None and run.refused is None)
+    return call.env.save_output(identity(call), text, call.key is not None and call.refused is None)
 
 
-def _redact_projected(run: ActiveCall, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
+def _redact_projected(call: ActiveCall, outcome: ToolOutcome, redactor: Redactor) -> ToolOutcome:
     """A projector's text is the host's, but made of what it was shown, or of more."""
-    if run.owner.context.hooks.project is None or outcome.model_text is None:
+    if call.owner.context.hooks.project is None or outcome.model_text is None:
         return outcome
     return replace(outcome, model_text=redactor.text(outcome.model_text))
 
@@ -213,11 +213,11 @@ def _is_short(result: Any) -> bool:
     return kind is not Failure or not isinstance(result.message, str) or len(result.message) <= SMALL
 
 
-def _outcome(run: ActiveCall, result: object, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
-    outcome = to_outcome(run.call_id, run.name, result, run.attempt, run.decided_by, encode)
-    if run.decision is not None and outcome.decision is None:
-        outcome = replace(outcome, decision=run.decision)
-    return replace(outcome, may_have_run=True) if run.ran and outcome.failure is not None else outcome
+def _outcome(call: ActiveCall, result: object, encode: Callable[[Any], bytes] = jsonx.encode) -> ToolOutcome:
+    outcome = to_outcome(call.call_id, call.name, result, call.attempt, call.decided_by, encode)
+    if call.decision is not None and outcome.decision is None:
+        outcome = replace(outcome, decision=call.decision)
+    return replace(outcome, may_have_run=True) if call.ran and outcome.failure is not None else outcome
 
 
 def _cut(failure: Failure, policy: Policy) -> Failure:

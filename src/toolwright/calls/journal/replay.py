@@ -14,22 +14,22 @@ AGAIN = "again"
 """A call that ended because a connection was missing, and is run again now that there is one. Its effects stay done."""
 
 
-def require_same(run: ActiveCall, tool: str, tool_id: str, arguments: bytes) -> None:
+def require_same(call: ActiveCall, tool: str, tool_id: str, arguments: bytes) -> None:
     """Refuse a call that comes again as something else.
 
     Raises:
         ReplayMismatch: its tool or its arguments differ from those it had before.
     """
     # One of the two is enough: a tool may be renamed, or move to another module, whose name is part of its id.
-    if tool != run.name and (run.tool is None or tool_id != run.tool.definition.id):
-        differing = [f"tool: {tool!r} before, {run.name!r} now"]
-    elif arguments not in (run.raw, written_arguments(run)):
-        before, now = shown_arguments(run, arguments), shown_arguments(run)
+    if tool != call.name and (call.tool is None or tool_id != call.tool.definition.id):
+        differing = [f"tool: {tool!r} before, {call.name!r} now"]
+    elif arguments not in (call.raw, written_arguments(call)):
+        before, now = shown_arguments(call, arguments), shown_arguments(call)
         differing = list(differences("$", jsonx.decode(before), jsonx.decode(now)))[:5] or ["a secret differs"]
     else:
         return
     raise ReplayMismatch(
-        f"The call {run.call_id!r} was run before with something else ({'; '.join(differing)}); "
+        f"The call {call.call_id!r} was run before with something else ({'; '.join(differing)}); "
         "give each call its own id, or separate ids that are used again by scope=",
         differing,
     )

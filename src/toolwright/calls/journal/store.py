@@ -43,72 +43,71 @@ class StoreJournal:
         self._clock = clock
         self._live: dict[CallKey, ActiveCall] = {}
         self._beginning: list[list[Intent]] = []
-        self._unreleased = _Unreleased(store, clock, self._runs)
+        self._unreleased = _Unreleased(store, clock, self._is_live)
         self._outcomes = _OutcomeWriter(store, clock, self._finish_alone, self._drop)
         self._closing = False
 
     async def admit(self, calls: Sequence[ActiveCall]) -> None:
         """Write the intents of a batch's calls in one commit, and compare each with its past."""
-        runs = calls
-        owner, now = runs[0].owner, self._clock.now()
-        session, scope, batch = runs[0].env.session_id, owner.scope, owner.id
-        waiting = [run for run in runs if run.outcome is None and run.tool is not None]
+        owner, now = calls[0].owner, self._clock.now()
+        session, scope, batch = calls[0].env.session_id, owner.scope, owner.id
+        waiting = [call for call in calls if call.outcome is None and call.tool is not None]
         refused: Sequence[ActiveCall] = ()
-        if len(waiting) < len(runs):
+        if len(waiting) < len(calls):
             # The call of a background run itself is decided by the end of the run, and may run when that is reopened.
-            is_run = scope.startswith(RUN_SCOPE) and runs[0].depth == 0
-            refused = [run for run in runs if run.outcome is not None and not run.repeated and not is_run]
+            is_run = scope.startswith(RUN_SCOPE) and calls[0].depth == 0
+            refused = [call for call in calls if call.outcome is not None and not call.repeated and not is_run]
         if not waiting and not refused:
             return
         # The authority of a run is stored with the run.
         under = None if scope.startswith(RUN_SCOPE) else owner.context.written_authority
-        intents = [_intent(run, _key((session, scope, run.call_id)), batch, now, under) for run in waiting]
-        refusals = [_intent(run, _key((session, scope, run.call_id)), batch, now) for run in refused]
+        intents = [_intent(call, _key((session, scope, call.call_id)), batch, now, under) for call in waiting]
+        refusals = [_intent(call, _key((session, scope, call.call_id)), batch, now) for call in refused]
         while not await self._written(waiting, intents, refused, refusals):
             await self._clock.sleep(POLL)
-        for run, intent in zip(waiting, intents, strict=True):
-            if run.outcome is not None and run.outcome.status == "connection_required":
-                await self._run_again(run, intent.key, run.outcome)
-            if run.recovered == LEFT:
-                await recover(run, intent.key, self._store)
-        for run in waiting:
-            if run.phase in OVER and run.key is not None and not run.handed_over:  # cancelled before it had its key
-                job = asyncio.ensure_future(self._take_back(run))
+        for call, intent in zip(waiting, intents, strict=True):
+            if call.outcome is not None and call.outcome.status == "connection_required":
+                await self._run_again(call, intent.key, call.outcome)
+            if call.recovered == LEFT:
+                await recover(call, intent.key, self._store)
+        for call in waiting:
+            if call.phase in OVER and call.key is not None and not call.handed_over:  # cancelled before it had its key
+                job = asyncio.ensure_future(self._take_back(call))
                 # When it is done, and no earlier: an earlier answer of the store may be that it belongs to this
                 # process.
-                job.add_done_callback(functools.partial(self._drop, run))
+                job.add_done_callback(functools.partial(self._drop, call))
                 try:
                     await job
                 except StoreError:
-                    self._unreleased.add(run.key)
+                    self._unreleased.add(call.key)
                     raise
-                for sharer in run.sharers:
+                for sharer in call.sharers:
                     if not sharer.concluded:
                         sharer.owner.start_over(sharer)
 
-    async def _run_again(self, run: ActiveCall, key: CallKey, before: ToolOutcome) -> None:
+    async def _run_again(self, call: ActiveCall, key: CallKey, before: ToolOutcome) -> None:
         """Let a call that ended because a connection was missing run once more, if there is one now."""
-        if before.provider is None or await run.env.connected_since(before.provider) is None:
+        if before.provider is None or await call.env.connected_since(before.provider) is None:
             return
-        run.outcome = None
+        call.outcome = None
         other = self._live.get(key)
         if other is not None:
-            run.shares = other
-            other.sharers = (*other.sharers, run)
+            call.shares = other
+            other.sharers = (*other.sharers, call)
             return
         # Before the store answers: another run of this call in the meantime shares it.
-        run.key, run.before, self._live[key] = key, before, run
+        call.key, call.before, self._live[key] = key, before, call
         if await self._store.reopen(key):
-            run.recovered = AGAIN
-            run.connecting, _ = waits_of(await self._store.effects(key))
+            call.recovered = AGAIN
+            call.connecting, _ = waits_of(await self._store.effects(key))
             return
         # Another process was faster: its work stands.
-        self._drop(run)
-        run.key = run.before = None
-        sharers, run.sharers = run.sharers, ()
+        self._drop(call)
+        call.key = call.before = None
+        sharers, call.sharers = call.sharers, ()
         for sharer in sharers:
             sharer.owner.start_over(sharer)
-        await self.admit([run])
+        await self.admit([call])
 
     async def _written(
         self, waiting: list[ActiveCall], intents: list[Intent], refused: Sequence[ActiveCall], refusals: list[Intent]
@@ -132,10 +131,10 @@ class StoreJournal:
         if refusals:
             self._meet_refused(refused, refusals, job.result()[len(waiting) :])
         if any(entries):  # else none has a past, as nearly always
-            for run, entry in zip(waiting, entries, strict=True):
+            for call, entry in zip(waiting, entries, strict=True):
                 if entry is not None:
                     before = entry.intent
-                    require_same(run, before.tool, before.tool_id, before.arguments)
+                    require_same(call, before.tool, before.tool_id, before.arguments)
         if stopped is not None:
             raise stopped
         return not self._run_elsewhere(entries)
@@ -146,25 +145,25 @@ class StoreJournal:
             return
         entries = job.result()[: len(waiting)]
         if not self._run_elsewhere(entries):
-            for run, intent, entry in zip(waiting, intents, entries, strict=True):
+            for call, intent, entry in zip(waiting, intents, entries, strict=True):
                 if entry is None:
-                    run.key = key = intent.key
-                    self._live[key] = run
+                    call.key = key = intent.key
+                    self._live[key] = call
                 else:
-                    self._claim(run, intent.key, entry)
+                    self._claim(call, intent.key, entry)
 
     def _meet_refused(
         self, refused: Sequence[ActiveCall], refusals: Sequence[Intent], entries: Sequence[Entry | None]
     ) -> None:
         """Let calls that cannot run meet their past: an outcome that was told stands, and so will this one."""
-        for run, intent, entry in zip(refused, refusals, entries, strict=True):
+        for call, intent, entry in zip(refused, refusals, entries, strict=True):
             if entry is None:
-                run.key, run.refused = intent.key, intent
+                call.key, call.refused = intent.key, intent
                 continue
             before = entry.intent
-            require_same(run, before.tool, before.tool_id, before.arguments)
+            require_same(call, before.tool, before.tool_id, before.arguments)
             if entry.outcome is not None:
-                run.outcome = replace(entry.outcome, replayed=True)
+                call.outcome = replace(entry.outcome, replayed=True)
             # Else it is unfinished: a process that can run it decides how it continues.
 
     def _run_elsewhere(self, entries: list[Entry | None]) -> bool:
@@ -172,26 +171,26 @@ class StoreJournal:
         known = filter(None, entries)
         return any(entry.outcome is None and entry.owner != self._store.owner for entry in known)
 
-    def _claim(self, run: ActiveCall, key: CallKey, entry: Entry) -> None:
+    def _claim(self, call: ActiveCall, key: CallKey, entry: Entry) -> None:
         """Decide which execution a call with a past belongs to: this one, or another that has or will have the
         outcome."""
         other = self._live.get(key)
         if entry.outcome is not None:
-            run.outcome = replace(entry.outcome, replayed=True)
+            call.outcome = replace(entry.outcome, replayed=True)
         elif other is not None:
-            run.shares = other
-            other.sharers = (*other.sharers, run)
+            call.shares = other
+            other.sharers = (*other.sharers, call)
         else:
-            run.key = key
-            self._live[key] = run
-            run.recovered = LEFT
-            run.cut_off_after_start = entry.started_at
-            run.crashes = entry.crashes
-            run.pending_before = entry.pending
+            call.key = key
+            self._live[key] = call
+            call.recovered = LEFT
+            call.cut_off_after_start = entry.started_at
+            call.crashes = entry.crashes
+            call.pending_before = entry.pending
 
-    def _drop(self, run: ActiveCall, _: object = None) -> None:
-        if run.key is not None and self._live.get(run.key) is run:
-            del self._live[run.key]
+    def _drop(self, call: ActiveCall, _: object = None) -> None:
+        if call.key is not None and self._live.get(call.key) is call:
+            del self._live[call.key]
 
     def uses_effects(self, key: CallKey) -> None:
         pass  # The store has the intent of the call, and that is enough.
@@ -218,62 +217,64 @@ class StoreJournal:
         self._finish(call, outcome, then)
         return False
 
-    def _finish(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
-        assert run.key is not None
-        run.handed_over = True
-        if outcome.status != "cancelled" and run.fault is None:
-            self._outcomes.add(run, outcome, then)
+    def _finish(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
+        assert call.key is not None
+        call.handed_over = True
+        if outcome.status != "cancelled" and call.fault is None:
+            self._outcomes.add(call, outcome, then)
             return
         job: Awaitable[bool]
-        if not self.will_record(run, outcome):
+        if not self.will_record(call, outcome):
             # Cut off by the end of the program or by a fault, as by a crash: its crash policy decides, the next time.
-            job = self._store.release(run.key)
-        elif outcome.may_have_run and run.ran:
-            self._finish_alone(run, outcome, then)
+            job = self._store.release(call.key)
+        elif outcome.may_have_run and call.ran:
+            self._finish_alone(call, outcome, then)
             return
         else:
-            job = self._take_back(run)
-        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
+            job = self._take_back(call)
+        self._when_done(call, job, functools.partial(self._committed, call, outcome, then))
 
-    def will_record(self, run: ActiveCall, outcome: ToolOutcome) -> bool:
-        left = run.asked or run.waiting or run.ran
-        stopped = self._closing or run.owner.fault is not None
-        return run.fault is None and not (stopped and outcome.status == "cancelled" and left)
+    def will_record(self, call: ActiveCall, outcome: ToolOutcome) -> bool:
+        left = call.asked or call.waiting or call.ran
+        stopped = self._closing or call.owner.fault is not None
+        return call.fault is None and not (stopped and outcome.status == "cancelled" and left)
 
-    def _finish_alone(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
+    def _finish_alone(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         job: Awaitable[bool]
         try:
-            if run.refused is not None:
-                job = self._refuse_alone(run, run.refused, outcome)
+            if call.refused is not None:
+                job = self._refuse_alone(call, call.refused, outcome)
             else:
-                job = self._store.finish(identity(run), outcome, run.record.started_at, self._clock.now())
+                job = self._store.finish(identity(call), outcome, call.record.started_at, self._clock.now())
         except Exception as error:  # from a value that a tool put into its outcome
-            told = StoreError(f"The outcome of call {run.call_id!r} cannot be written: {type(error).__name__}: {error}")
+            told = StoreError(
+                f"The outcome of call {call.call_id!r} cannot be written: {type(error).__name__}: {error}"
+            )
             job = asyncio.get_running_loop().create_future()
             job.set_exception(told)
-        self._when_done(run, job, functools.partial(self._committed, run, outcome, then))
+        self._when_done(call, job, functools.partial(self._committed, call, outcome, then))
 
-    async def _refuse_alone(self, run: ActiveCall, intent: Intent, outcome: ToolOutcome) -> bool:
+    async def _refuse_alone(self, call: ActiveCall, intent: Intent, outcome: ToolOutcome) -> bool:
         await self._store.finish_all([Ended(intent.key, outcome, None, self._clock.now(), intent=intent)])
         return True
 
-    def _committed(self, run: ActiveCall, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
-        self._drop(run)
-        if fault is not None and run.key is not None:
-            self._unreleased.add(run.key)
-        then(run, outcome, fault)
+    def _committed(self, call: ActiveCall, outcome: ToolOutcome, then: Then, fault: Exception | None) -> None:
+        self._drop(call)
+        if fault is not None and call.key is not None:
+            self._unreleased.add(call.key)
+        then(call, outcome, fault)
 
-    def _take_back(self, run: ActiveCall) -> Awaitable[bool]:
+    def _take_back(self, call: ActiveCall) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
-        assert run.key is not None
-        if run.before is not None:
-            return self._store.finish(run.key, run.before, None, self._clock.now())
-        if run.recovered in (None, "run"):
-            return self._store.forget(run.key)
+        assert call.key is not None
+        if call.before is not None:
+            return self._store.finish(call.key, call.before, None, self._clock.now())
+        if call.recovered in (None, "run"):
+            return self._store.forget(call.key)
         # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
-        return self._store.release(run.key)
+        return self._store.release(call.key)
 
-    def _runs(self, key: CallKey) -> bool:
+    def _is_live(self, key: CallKey) -> bool:
         return key in self._live or any(intent.key == key for intents in self._beginning for intent in intents)
 
     def live_calls(self) -> list[CallKey]:
@@ -284,16 +285,16 @@ class StoreJournal:
         self._closing = True
         self._unreleased.close()
 
-    def _when_done(self, run: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
+    def _when_done(self, call: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
         def done(task: asyncio.Future[bool]) -> None:
             fault: BaseException | None
             if task.cancelled():
-                fault = StoreError(f"The journal was closed before it could write about call {run.call_id!r}")
+                fault = StoreError(f"The journal was closed before it could write about call {call.call_id!r}")
             else:
                 fault = task.exception()
                 if fault is None and not task.result():
                     fault = StoreError(
-                        f"The call {run.call_id!r} was taken over by another process, which believes that this one "
+                        f"The call {call.call_id!r} was taken over by another process, which believes that this one "
                         "is gone: it stood still for longer than its lease, or a file beside the store was removed"
                     )
             then(fault)  # type: ignore[arg-type]
@@ -301,13 +302,15 @@ class StoreJournal:
         asyncio.ensure_future(job).add_done_callback(done)
 
 
-def _intent(run: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
-    if run.tool is None:
-        return Intent(key, batch, run.position, run.name, "", run.raw, run.source, run.parent_id, now, True)
-    about = run.tool.definition
-    arguments = run.raw if about.secret is None and run.parent_id is None else written_arguments(run)
+def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:
+    if call.tool is None:
+        return Intent(key, batch, call.position, call.name, "", call.raw, call.source, call.parent_id, now, True)
+    about = call.tool.definition
+    arguments = call.raw if about.secret is None and call.parent_id is None else written_arguments(call)
     rerun = about.on_crash == "rerun"
-    return Intent(key, batch, run.position, run.name, about.id, arguments, run.source, run.parent_id, now, rerun, under)
+    return Intent(
+        key, batch, call.position, call.name, about.id, arguments, call.source, call.parent_id, now, rerun, under
+    )
 
 
 class _OutcomeWriter:
@@ -329,39 +332,39 @@ class _OutcomeWriter:
         self._written = written
         self._calls: list[tuple[ActiveCall, ToolOutcome, Then]] = []
 
-    def add(self, run: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
+    def add(self, call: ActiveCall, outcome: ToolOutcome, then: Then) -> None:
         """Write the outcome of a call, at the end of this tick of the loop."""
         if not self._calls:
-            run.env.loop.call_soon(self._write)
-        self._calls.append((run, outcome, then))
+            call.env.loop.call_soon(self._write)
+        self._calls.append((call, outcome, then))
 
     def _write(self) -> None:
         calls, self._calls = self._calls, []
         now = self._clock.now()
 
         def each_alone() -> None:
-            for run, outcome, then in calls:
-                self._alone(run, outcome, then)
+            for call, outcome, then in calls:
+                self._alone(call, outcome, then)
 
         def done(job: asyncio.Future[None]) -> None:
             if job.cancelled() or job.exception() is not None:
                 # One of them is at fault: the others must not suffer for it.
                 each_alone()
                 return
-            for run, outcome, then in calls:
-                self._written(run)
-                then(run, outcome, None)
+            for call, outcome, then in calls:
+                self._written(call)
+                then(call, outcome, None)
 
         ended = [
             Ended(
-                run.key or identity(run),
+                call.key or identity(call),
                 outcome,
-                None if run.started is None else run.started + run.record.offset,
+                None if call.started is None else call.started + call.record.offset,
                 now,
-                run.entered or run.recovered is not None,
-                run.refused,
+                call.entered or call.recovered is not None,
+                call.refused,
             )
-            for run, outcome, _ in calls
+            for call, outcome, _ in calls
         ]
         try:
             job = asyncio.ensure_future(self._store.finish_all(ended))
@@ -374,13 +377,13 @@ class _OutcomeWriter:
 class _Unreleased:
     """Calls that this process owns and does not run: as long as it lives, every other one would wait for it.
 
-    `runs` tests whether a call runs here again, so that its new execution will write about it.
+    `is_live` tests whether a call runs here again, so that its new execution will write about it.
     """
 
-    def __init__(self, store: JournalStore, clock: Clock, runs: Callable[[CallKey], bool]) -> None:
+    def __init__(self, store: JournalStore, clock: Clock, is_live: Callable[[CallKey], bool]) -> None:
         self._store = store
         self._clock = clock
-        self._runs = runs
+        self._is_live = is_live
         self._keys: dict[CallKey, None] = {}
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -404,7 +407,7 @@ class _Unreleased:
     async def _let_go(self) -> None:
         try:
             for key in list(self._keys):
-                if not self._runs(key):
+                if not self._is_live(key):
                     await self._store.release(key)
                 del self._keys[key]
         except StoreError:

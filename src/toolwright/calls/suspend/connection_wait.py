@@ -23,7 +23,7 @@ from toolwright.tools.outcome import ConnectionRequired
 _LABEL = "connection:"
 
 
-async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[float | None], None]) -> object:
+async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[[float | None], None]) -> object:
     """Wait until the session is connected again; None to run the call again, else its end.
 
     `opened` is called when there is something to wait for.
@@ -31,27 +31,27 @@ async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[
     Raises:
         StoreError: it could not be written down.
     """
-    env, call = run.env, enter(run)
-    times, known = run.connecting.get(provider, (0, None))
+    env, call_key = call.env, enter(call)
+    times, known = call.connecting.get(provider, (0, None))
     times += 1
-    run.connecting = {**run.connecting, provider: (times, known)}
-    await _keep(run, call, provider, waits=True)
+    call.connecting = {**call.connecting, provider: (times, known)}
+    await _keep(call, call_key, provider, waits=True)
     status, resolution = "ok", None
-    if not await _is_new(run, provider, known):
-        seconds = run.owner.policy.approval_timeout
+    if not await _is_new(call, provider, known):
+        seconds = call.owner.policy.approval_timeout
         now = env.clock.now()
-        key = WaitKey(call, "connection", f"{provider}:{times}")
+        key = WaitKey(call_key, "connection", f"{provider}:{times}")
         wait = Wait(key, now, None if seconds is None else now + seconds, jsonx.encode({"provider": provider}))
         look: list[asyncio.Task[None]] = []
 
         def waits(deadline: float | None) -> None:
             opened(deadline)
             # Somebody may have connected after we looked, and before there was anybody to tell.
-            look.append(env.loop.create_task(_look_again(run, key, provider, known)))
+            look.append(env.loop.create_task(_look_again(call, key, provider, known)))
             env.hold_task(look[0])
 
         try:
-            resolution = await env.effects.enter(call, fresh=True).wait(wait, waits)
+            resolution = await env.effects.enter(call_key, fresh=True).wait(wait, waits)
         finally:
             for task in look:
                 task.cancel()
@@ -60,34 +60,34 @@ async def wait_for_connection(run: ActiveCall, provider: str, opened: Callable[[
         return ConnectionRequired(provider)
     if resolution is not None and status != "ok":
         return failure_of(resolution, f"a connection to {provider!r}")
-    run.connecting = {**run.connecting, provider: (times, await env.connected_since(provider))}
+    call.connecting = {**call.connecting, provider: (times, await env.connected_since(provider))}
     # From here on it may do something: after a crash its own policy decides again.
-    await _keep(run, call, provider, waits=False)
+    await _keep(call, call_key, provider, waits=False)
     return None
 
 
-async def _is_new(run: ActiveCall, provider: str, known: float | None) -> bool:
+async def _is_new(call: ActiveCall, provider: str, known: float | None) -> bool:
     """True when the session is connected, by another connection than the one the tool was last run with."""
-    since = await run.env.connected_since(provider)
+    since = await call.env.connected_since(provider)
     return since is not None and since != known
 
 
-async def _look_again(run: ActiveCall, key: WaitKey, provider: str, known: float | None) -> None:
+async def _look_again(call: ActiveCall, key: WaitKey, provider: str, known: float | None) -> None:
     # A store that fails here fails the wait as well, and is reported there; a finished call needs nothing.
     with contextlib.suppress(StoreError, KeyRefused):
-        if await _is_new(run, provider, known):
-            await run.env.effects.resolve(key, Resolution("ok", run.env.clock.now()))
+        if await _is_new(call, provider, known):
+            await call.env.effects.resolve(key, Resolution("ok", call.env.clock.now()))
 
 
-async def _keep(run: ActiveCall, call: CallKey, provider: str, *, waits: bool) -> None:
+async def _keep(call: ActiveCall, call_key: CallKey, provider: str, *, waits: bool) -> None:
     kept = Kept(
         f"{_LABEL}{provider}",
         b"null",
-        run.env.clock.now(),
+        call.env.clock.now(),
         done=not waits,
-        payload=jsonx.encode(run.connecting[provider]),
+        payload=jsonx.encode(call.connecting[provider]),
     )
-    if not await run.env.effects.journal.keep(call, kept):
+    if not await call.env.effects.journal.keep(call_key, kept):
         raise StoreError(f"The call {call.call_id!r} is not owned by this process any more, and cannot be recorded")
 
 

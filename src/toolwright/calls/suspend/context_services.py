@@ -37,26 +37,26 @@ LARGEST_EVENT = 64 * 1024
 """Bytes of an event's payload."""
 
 
-def describe(run: ActiveCall) -> dict[str, Any]:
+def describe(call: ActiveCall) -> dict[str, Any]:
     """The plain facts of a call, as its context shows them; they can travel to another process."""
-    owner, env = run.owner, run.env
+    owner, env = call.owner, call.env
     return {
         "session_id": env.session_id,
         "batch_id": owner.id,
-        "call_id": run.call_id,
-        "tool": run.name,
-        "attempt": run.attempt,
-        "max_attempts": max_attempts(run) + run.reruns,
-        "idempotency_key": idempotency_key(env.session_id, owner.scope, run.call_id),
-        "source": run.source,
-        "parent_call_id": run.parent_id,
-        "prepared": run.payload,
+        "call_id": call.call_id,
+        "tool": call.name,
+        "attempt": call.attempt,
+        "max_attempts": max_attempts(call) + call.reruns,
+        "idempotency_key": idempotency_key(env.session_id, owner.scope, call.call_id),
+        "source": call.source,
+        "parent_call_id": call.parent_id,
+        "prepared": call.payload,
     }
 
 
-def max_attempts(run: ActiveCall) -> int:
+def max_attempts(call: ActiveCall) -> int:
     """How often the call may be tried."""
-    return 1 if run.tool is None else run.tool.definition.retry.attempts
+    return 1 if call.tool is None else call.tool.definition.retry.attempts
 
 
 def idempotency_key(session: str, scope: str, call_id: str) -> str:
@@ -64,43 +64,43 @@ def idempotency_key(session: str, scope: str, call_id: str) -> str:
     return jsonx.digest(jsonx.encode([session, scope, call_id]))
 
 
-def make_context(run: ActiveCall) -> ToolContext:
+def make_context(call: ActiveCall) -> ToolContext:
     """The context of a call's current attempt."""
-    return ToolContext(RunServices(run), **describe(run))
+    return ToolContext(ActiveCallServices(call), **describe(call))
 
 
-def origin_of(run: ActiveCall, key: CallKey | None = None) -> Origin:
+def origin_of(call: ActiveCall, key: CallKey | None = None) -> Origin:
     """The origin of what a running call starts. `key` is its identity, where that is known to the journal."""
-    assert run.tool is not None
-    source: CallSource = run.source if run.tool.definition.id == SPAWN_BACKGROUND else "tool"
-    return Origin(source, run.owner.policy, run.owner.context.authority, key)
+    assert call.tool is not None
+    source: CallSource = call.source if call.tool.definition.id == SPAWN_BACKGROUND else "tool"
+    return Origin(source, call.owner.policy, call.owner.context.authority, key)
 
 
-class RunServices:
-    """`CallServices` over a run in this process. Reports may come from any thread."""
+class ActiveCallServices:
+    """`CallServices` over a call of this process. Reports may come from any thread."""
 
-    __slots__ = ("_clients", "_run")
+    __slots__ = ("_call", "_clients")
 
-    def __init__(self, run: ActiveCall) -> None:
-        self._run = run
+    def __init__(self, call: ActiveCall) -> None:
+        self._call = call
         self._clients: Any = None
 
     @property
     def cancelled(self) -> bool:
-        return self._run.stopping
+        return self._call.stopping
 
     @property
     def deps(self) -> Any:
-        deps = self._run.env.deps
+        deps = self._call.env.deps
         if deps is NO_LIFESPAN:
             raise ToolwrightError(
-                f"Tool {self._run.name!r} asks for ctx.deps, and the app has no lifespan; give it one, "
+                f"Tool {self._call.name!r} asks for ctx.deps, and the app has no lifespan; give it one, "
                 "App(lifespan=...)"
             )
         return deps
 
     def now(self) -> float:
-        return self._run.env.clock.now()
+        return self._call.env.clock.now()
 
     def report_progress(self, current: float | None, total: float | None, label: str | None, unit: str | None) -> None:
         if not (
@@ -109,111 +109,111 @@ class RunServices:
             and _are_text_or_none(label, unit)
         ):
             self._warn("progress", "finite numbers, and text for label and unit")
-        self._publish(CallProgress(*about(self._run), current, total, label, unit))
+        self._publish(CallProgress(*about(self._call), current, total, label, unit))
 
     def report_status(self, text: str) -> None:
         if not isinstance(text, str):
             self._warn("status", "text")
-        self._publish(CallStatus(*about(self._run), text))
+        self._publish(CallStatus(*about(self._call), text))
 
     def report_output(self, stream: str, text: str) -> None:
         if not (isinstance(stream, str) and isinstance(text, str)):
             self._warn("output", "the name of a stream, and text")
-        self._publish(CallOutput(*about(self._run), stream, text))
+        self._publish(CallOutput(*about(self._call), stream, text))
 
     async def run_nested(self, calls: Iterable[ToolCall | Mapping[str, Any]]) -> list[ToolOutcome]:
-        async with durable.recording(self._run):
-            return await self._run.env.run_nested(self._run, calls)
+        async with durable.recording(self._call):
+            return await self._call.env.run_nested(self._call, calls)
 
     @property
     def limited_children(self) -> ChildPool:
-        return self._run.env.limited_children
+        return self._call.env.limited_children
 
     def shell_rules(self) -> tuple[tuple[ShellRule, ...], ...]:
-        run = self._run
-        judge: Judge = run.owner.context.judge
-        return judge.shell_rules(run, approved=run.asked)
+        call = self._call
+        judge: Judge = call.owner.context.judge
+        return judge.shell_rules(call, approved=call.asked)
 
     def refused_by(self, rule: str) -> None:
-        self._run.decided_by = rule
+        self._call.decided_by = rule
 
     def service(self, name: str) -> Any:
         """A client of the session's, for this attempt."""
-        run = self._run
+        call = self._call
         if self._clients is None:
-            self._clients = run.env.services(origin_of(run, enter(run)), functools.partial(Recorded, run))
+            self._clients = call.env.services(origin_of(call, enter(call)), functools.partial(Recorded, call))
         return getattr(self._clients, name)
 
     def open_child(self, name: str) -> Any:
         """A session of this call's own."""
-        run = self._run
-        if threading.get_ident() != run.env.thread_id:
+        call = self._call
+        if threading.get_ident() != call.env.thread_id:
             raise ToolwrightError("A child session needs an async tool; make it `async def`")
-        child = run.env.open_child(run, name, functools.partial(Recorded, run))
-        run.env.keeper.pass_on(child._keeper)
+        child = call.env.open_child(call, name, functools.partial(Recorded, call))
+        call.env.keeper.pass_on(child._keeper)
         return child
 
     async def complete(self, name: str, messages: Any, options: dict[str, Any]) -> Any:
         """Ask the model, as a step."""
-        run = self._run
-        model = run.env.model
+        call = self._call
+        model = call.env.model
         if model is None:
             # The error is for the model, the log for the owner: each says what its reader can do.
             log.warning(
                 "Tool %r asks a model, and there is none; give one to App(model=...)",
-                run.name,
-                extra=call_fields(run, "call.no_model"),
+                call.name,
+                extra=call_fields(call, "call.no_model"),
             )
             raise ServiceError("This tool asks a model, and none is configured here", "no_model")
 
-        if run.env.redactor is not None:  # A model that a tool asks is a model like any other.
+        if call.env.redactor is not None:  # A model that a tool asks is a model like any other.
             size = weight(messages) + weight(options)
-            messages = await off_loop(size, run.env.redactor.value, messages)
-            options = await off_loop(size, run.env.redactor.value, options)
+            messages = await off_loop(size, call.env.redactor.value, messages)
+            options = await off_loop(size, call.env.redactor.value, options)
 
         async def ask(messages: Any, options: dict[str, Any]) -> Any:
             answer = await model.complete(
-                ModelRequest(run.env.session_id, messages, options, run.call_id, run.name, run.owner.scope)
+                ModelRequest(call.env.session_id, messages, options, call.call_id, call.name, call.owner.scope)
             )
             return answer.text if isinstance(answer, Answer) else answer
 
         # Asked again after a crash: that costs, and changes nothing.
-        return await durable.step(run, f"complete:{name}", ask, (messages, options), "rerun")
+        return await durable.step(call, f"complete:{name}", ask, (messages, options), "rerun")
 
     def wait_key(self, kind: durable.KeyKind, name: str) -> str:
-        return durable.wait_key(self._run, kind, name)
+        return durable.wait_key(self._call, kind, name)
 
     async def step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object) -> Any:
-        return await durable.step(self._run, name, function, inputs, on_crash)
+        return await durable.step(self._call, name, function, inputs, on_crash)
 
     async def sleep(self, name: str, seconds: float) -> None:
-        await durable.sleep(self._run, name, seconds)
+        await durable.sleep(self._call, name, seconds)
 
     async def wait(self, key: str, deadline: float | None) -> Any:
-        return await durable.wait(self._run, key, deadline)
+        return await durable.wait(self._call, key, deadline)
 
     async def receive(self, name: str, deadline: float | None) -> Any:
-        return await durable.receive(self._run, name, deadline)
+        return await durable.receive(self._call, name, deadline)
 
     async def emit(self, name: str, payload: object, key: str | None) -> None:
-        await emit(self._run, name, payload, key)
+        await emit(self._call, name, payload, key)
 
     def _warn(self, method: str, usable: str) -> None:
         """Log, once for each call, that a report cannot be used. Its content may be secret: it is not logged."""
-        run = self._run
-        if not run.warned_of_report:
-            run.warned_of_report = True
+        call = self._call
+        if not call.warned_of_report:
+            call.warned_of_report = True
             log.warning(
                 "The call %r of %r gave ctx.%s a value that it cannot show; give it %s",
-                run.call_id,
-                run.name,
+                call.call_id,
+                call.name,
                 method,
                 usable,
-                extra=call_fields(run, "call.report_unusable"),
+                extra=call_fields(call, "call.report_unusable"),
             )
 
     def _publish(self, event: CallNote) -> None:
-        env = self._run.env
+        env = self._call.env
         if threading.get_ident() == env.thread_id:
             self._publish_here(event)
         else:
@@ -221,8 +221,8 @@ class RunServices:
                 env.loop.call_soon_threadsafe(self._publish_here, event)
 
     def _publish_here(self, event: CallNote) -> None:
-        if not self._run.concluded:
-            publish(self._run.env, self._run, event)
+        if not self._call.concluded:
+            publish(self._call.env, self._call, event)
 
 
 def _is_number(value: object) -> bool:
@@ -236,20 +236,20 @@ def _are_text_or_none(*values: object) -> bool:
 class Recorded:
     """A store of a session service, as a call uses it: where it fails, the call stops, and has no outcome by that."""
 
-    __slots__ = ("_run", "_store")
+    __slots__ = ("_call", "_store")
 
-    def __init__(self, run: ActiveCall, store: object) -> None:
-        self._run = run
+    def __init__(self, call: ActiveCall, store: object) -> None:
+        self._call = call
         self._store = store
 
     def __getattr__(self, name: str) -> Any:
-        verb, run = getattr(self._store, name), self._run
+        verb, call = getattr(self._store, name), self._call
 
         async def use(*args: object, **options: object) -> Any:
             try:
                 return await verb(*args, **options)
             except StoreError as fault:
-                lose(run, fault)
+                lose(call, fault)
                 raise durable.Unrecorded from fault
 
         return use
@@ -258,15 +258,15 @@ class Recorded:
 # --- events that a tool declares
 
 
-async def emit(run: ActiveCall, name: str, payload: object, key: str | None) -> None:
+async def emit(call: ActiveCall, name: str, payload: object, key: str | None) -> None:
     """Check an event of a running call, store it if the call is that of a background run, and publish it.
 
     Raises:
         ServiceError: the tool declares no such event, or the payload does not fit its schema.
     """
-    env = run.env
-    assert run.tool is not None
-    data = check_event(run.tool, name, payload)
+    env = call.env
+    assert call.tool is not None
+    data = check_event(call.tool, name, payload)
     if key is not None and (not isinstance(key, str) or not key or len(key) > 255 or encodable(key) != key):
         raise ServiceError(f"The key {key!r:.300} of event {name!r} is not usable; use a text of up to 255 characters")
     if env.redactor is not None:
@@ -274,21 +274,21 @@ async def emit(run: ActiveCall, name: str, payload: object, key: str | None) -> 
         key = None if key is None else env.redactor.text(key)
     if env.save_event is not None:
         try:
-            await env.save_event(name, data, key or _replay_key(run, name, data))
+            await env.save_event(name, data, key or _replay_key(call, name, data))
         except StoreError as fault:
-            lose(run, fault)
+            lose(call, fault)
             raise durable.Unrecorded from fault
-    if not run.concluded:
-        env.channel.publish(CallEmitted(*about(run), name, jsonx.decode(data)))
+    if not call.concluded:
+        env.channel.publish(CallEmitted(*about(call), name, jsonx.decode(data)))
 
 
-def _replay_key(run: ActiveCall, name: str, data: bytes) -> str:
+def _replay_key(call: ActiveCall, name: str, data: bytes) -> str:
     """The key of an event without one: its position among the events of the attempt, and its content.
 
     So it is stored once when another worker runs the call again. A different event is stored, too.
     """
-    run.emitted += 1
-    return f"\0{run.attempt}:{run.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
+    call.emitted += 1
+    return f"\0{call.attempt}:{call.emitted}:{jsonx.digest(jsonx.encode([name, data.decode()]))[:32]}"
 
 
 def check_event(tool: Tool, name: object, payload: object) -> bytes:

@@ -57,60 +57,60 @@ class Unrecorded(BaseException):
     """The journal could not be written: the call must stop, and no code of the tool's may carry on as if it could."""
 
 
-def wait_key(run: ActiveCall, kind: KeyKind, name: str) -> str:
+def wait_key(call: ActiveCall, kind: KeyKind, name: str) -> str:
     """The key of a wait of this call."""
     if kind != "completion":
         _require_name(kind, name)
     else:
-        run.key_taken = True
-    return run.env.effects.write_key(WaitKey(enter(run), kind, name))
+        call.key_taken = True
+    return call.env.effects.write_key(WaitKey(enter(call), kind, name))
 
 
 async def step(
-    run: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
+    call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...], on_crash: object
 ) -> Any:
     """Run a step once, across crashes and attempts."""
     _require_name("step", name)
     if not callable(function):
         raise ToolwrightError(f"The step {name!r} has no function but {function!r:.200}; give it one to call")
-    effects = _effects(run)
-    given = _input(name, inputs, run.owner.policy.max_output_bytes)
-    redactor = run.env.redactor
+    effects = _effects(call)
+    given = _input(name, inputs, call.owner.policy.max_output_bytes)
+    redactor = call.env.redactor
     shown = given if redactor is None else await off_loop(len(given), redactor.json, given)
-    effect = Effect(identity(run), "step", name, shown, given)
+    effect = Effect(identity(call), "step", name, shown, given)
 
     async def do() -> bytes:
-        return await _done(run, name, function, inputs)
+        return await _done(call, name, function, inputs)
 
-    policy = _policy(run, name, inputs, on_crash, do)
-    async with recording(run):
+    policy = _policy(call, name, inputs, on_crash, do)
+    async with recording(call):
         try:
-            return await _decoded(unsealed(run.env, name, await effects.run(effect, do, policy)))
+            return await _decoded(unsealed(call.env, name, await effects.run(effect, do, policy)))
         except EffectFailed as failed:
             if isinstance(failed.__cause__, MachineError):
                 raise failed.__cause__ from None
             raise _tool_error(failed.failure) from failed.__cause__
 
 
-async def _done(run: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
+async def _done(call: ActiveCall, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> bytes:
     try:
         if is_async(function):
             result = await invoke(function, *inputs)
         else:
             # The thread that runs it is this call's own: its slot is held, and its caller waits.
-            result = await run.env.threads.run(functools.partial(function, *inputs), beyond=True)
+            result = await call.env.threads.run(functools.partial(function, *inputs), beyond=True)
             result = await result if asyncio.iscoroutine(result) else result
     except MachineError as fault:
         # Another attempt may do better, and finds the step neither failed nor in doubt.
         failure = Failure(message=str(fault), category="unavailable", code="no_thread", source="runtime", retry=True)
         raise EffectFailed(failure) from fault
     except Exception as error:  # the tool's code
-        failure = raised(run.plan.tool, run.name, run.call_id, error, call_fields(run, "call.raised"))
-        raise EffectFailed(_shown(run, failure)) from error
+        failure = raised(call.plan.tool, call.name, call.call_id, error, call_fields(call, "call.raised"))
+        raise EffectFailed(_shown(call, failure)) from error
     if isinstance(result, Failure):
-        raise EffectFailed(_shown(run, result))
+        raise EffectFailed(_shown(call, result))
     try:
-        return await sealed(run.env, name, await _encoded(result))
+        return await sealed(call.env, name, await _encoded(result))
     except SecretsError:
         raise
     except TooLong as error:
@@ -152,76 +152,78 @@ async def _decoded(payload: bytes) -> Any:
     return jsonx.decode(payload)
 
 
-def _shown(run: ActiveCall, failure: Failure) -> Failure:
-    redactor = run.env.redactor
+def _shown(call: ActiveCall, failure: Failure) -> Failure:
+    redactor = call.env.redactor
     return failure if redactor is None else redact_failure(redactor, failure)
 
 
-def _policy(run: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: object, do: Callable[[], Any]) -> StepPolicy:
+def _policy(
+    call: ActiveCall, name: str, inputs: tuple[Any, ...], on_crash: object, do: Callable[[], Any]
+) -> StepPolicy:
     if on_crash is None:
-        return "rerun" if run.plan.tool.definition.hints.repeatable else "fail"
+        return "rerun" if call.plan.tool.definition.hints.repeatable else "fail"
     if on_crash == "rerun":
         return "rerun"
     if on_crash == "fail":
         return "fail"
     if on_crash == "ask":
         # Where the policy asks nobody, it ends as it would without a crash policy of its own.
-        return AskPerson(functools.partial(_ask, run, name)) if run.owner.policy.on_ask == "wait" else "fail"
+        return AskPerson(functools.partial(_ask, call, name)) if call.owner.policy.on_ask == "wait" else "fail"
     if not callable(on_crash):
         raise ToolwrightError(
             f"The step {name!r} has on_crash {on_crash!r:.200}; use 'rerun', 'fail', 'ask' or a probe function"
         )
 
     async def probe() -> bytes:
-        found = await _done(run, name, on_crash, inputs)
+        found = await _done(call, name, on_crash, inputs)
         return found if found != b"null" else await do()
 
     return probe
 
 
-async def _ask(run: ActiveCall, name: str, began: float) -> Failure | None:
+async def _ask(call: ActiveCall, name: str, began: float) -> Failure | None:
     """Ask a person about a step that a crash cut off: None if it may run again."""
     about = jsonx.digest(jsonx.encode([name, began]))[:32]
     reason = f"its step {name!r} was cut off by a crash and may have happened; approve to run the step again"
-    question = Question("crash", about, "on_crash", reason, run.owner.policy.approval_timeout)
-    async with outside(run, "crash", "on_crash") as opened:
-        resolution = await put_question(run, question, opened)
+    question = Question("crash", about, "on_crash", reason, call.owner.policy.approval_timeout)
+    async with outside(call, "crash", "on_crash") as opened:
+        resolution = await put_question(call, question, opened)
     return None if resolution.status == "ok" else interrupted("step", name, why_not(resolution), asked=True)
 
 
-async def sleep(run: ActiveCall, name: str, seconds: float) -> None:
+async def sleep(call: ActiveCall, name: str, seconds: float) -> None:
     """Wait until an instant that stays the same after a crash."""
     _require_name("sleep", name)
     _require_seconds(f"The sleep {name!r} of", seconds)
-    effects = _effects(run)
-    effect = Effect(identity(run), "sleep", name, jsonx.encode(seconds))
-    async with recording(run), outside(run, "sleep", name) as opened:
+    effects = _effects(call)
+    effect = Effect(identity(call), "sleep", name, jsonx.encode(seconds))
+    async with recording(call), outside(call, "sleep", name) as opened:
         await effects.sleep(effect, seconds, opened)
 
 
-async def wait(run: ActiveCall, key: str, deadline: float | None) -> Any:
+async def wait(call: ActiveCall, key: str, deadline: float | None) -> Any:
     """Wait for an event of this call."""
-    named = run.env.effects.read_key(key)
-    if named.call != identity(run) or named.kind != "event":
+    named = call.env.effects.read_key(key)
+    if named.call != identity(call) or named.kind != "event":
         raise ToolwrightError("A call waits for its own events only; take the key from ctx.event_key(name)")
     if deadline is not None:
         _require_seconds(f"The deadline of event {named.name!r}", deadline)
-    effects, now = _effects(run), run.env.clock.now()
+    effects, now = _effects(call), call.env.clock.now()
     wait = Wait(named, now, None if deadline is None else now + deadline)
-    async with recording(run), outside(run, "event", named.name) as opened:
+    async with recording(call), outside(call, "event", named.name) as opened:
         resolution = await effects.wait(wait, opened)
     if resolution.status == "ok":
         return jsonx.decode(resolution.payload)
     raise _tool_error(failure_of(resolution, f"event {named.name!r}"))
 
 
-async def receive(run: ActiveCall, name: str, deadline: float | None) -> Any:
+async def receive(call: ActiveCall, name: str, deadline: float | None) -> Any:
     """The next signal of a name."""
     _require_name("signal", name)
     if deadline is not None:
         _require_seconds(f"The deadline of signal {name!r}", deadline)
-    effects = _effects(run)
-    async with recording(run), outside(run, "signal", name) as opened:
+    effects = _effects(call)
+    async with recording(call), outside(call, "signal", name) as opened:
         try:
             came = await effects.receive(name, deadline, opened)
         except EffectFailed as failed:
@@ -237,45 +239,45 @@ def _tool_error(failure: Failure) -> ToolError:
     return error
 
 
-def _effects(run: ActiveCall) -> CallEffects:
+def _effects(call: ActiveCall) -> CallEffects:
     """The effects of a call, for the attempt that runs now."""
-    if threading.get_ident() != run.env.thread_id:
+    if threading.get_ident() != call.env.thread_id:
         raise ToolwrightError("Steps, sleeps and waits need an async tool; make it `async def`")
-    if run.concluded:
+    if call.concluded:
         raise Unrecorded  # It was given up, and has its outcome: its later effects could not be recorded any more.
-    key = enter(run)
-    if run.effects is None:
+    key = enter(call)
+    if call.effects is None:
         # A call that was not cut off has no past: nothing needs to be read for it.
-        run.effects = run.env.effects.enter(key, fresh=run.recovered is None)
-    run.effects.begin_attempt(run.attempt)
-    return run.effects
+        call.effects = call.env.effects.enter(key, fresh=call.recovered is None)
+    call.effects.begin_attempt(call.attempt)
+    return call.effects
 
 
 @contextlib.asynccontextmanager
-async def recording(run: ActiveCall) -> AsyncIterator[None]:
+async def recording(call: ActiveCall) -> AsyncIterator[None]:
     """Stop the call where its journal fails: the tool's reaction must not become its outcome."""
     try:
         yield
     except (StoreError, MachineError) as fault:
-        lose(run, fault)
+        lose(call, fault)
         raise Unrecorded from fault
 
 
 @contextlib.asynccontextmanager
-async def outside(run: ActiveCall, what: str, name: str) -> AsyncIterator[Opened]:
+async def outside(call: ActiveCall, what: str, name: str) -> AsyncIterator[Opened]:
     """While something outside is waited for, the call holds no slot, and its time does not run."""
     out = False
 
     def opened(deadline: float | None) -> None:
         nonlocal out
         out = True
-        step_out(run, what, name, deadline)
+        step_out(call, what, name, deadline)
 
     try:
         yield opened
     finally:
         if out:
-            await step_in(run)
+            await step_in(call)
 
 
 def _input(name: str, inputs: tuple[Any, ...], most: int) -> bytes:

@@ -80,7 +80,7 @@ def prune(
         planned = asyncio.run(inspect_store(store).prune(instant, sessions=session, dry_run=True))
         if not as_json:
             echo(f"{'Would remove' if dry_run else 'To remove'}: {_pruned(planned)}", err=not dry_run)
-        something = bool(planned.calls or planned.processes or planned.firings or vacuum)
+        something = bool(planned.calls or planned.runs or planned.firings or vacuum)
         if not dry_run and not yes and something:
             if as_json or not sys.stdin.isatty():
                 raise BadInput("Nothing was removed; add --yes to remove it, or --dry-run to only count it")
@@ -112,7 +112,7 @@ def migrate(db: options.Db = None, as_json: options.Json = False) -> None:
 
 def _pruned(counts: Pruned) -> str:
     kept = f"; {counts.spared} old ones stay, as something unfinished needs them" if counts.spared else ""
-    runs = f", {counts.processes} background runs" if counts.processes else ""
+    runs = f", {counts.runs} background runs" if counts.runs else ""
     fired = f", {counts.firings} firings of schedules" if counts.firings else ""
     more = f"{runs}{fired}{kept}"
     return f"{counts.calls} calls, {counts.effects} effects, {counts.waits} waits, {counts.signals} signals{more}"
@@ -123,7 +123,7 @@ def _stats_table(store: str, found: Stats) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     calls = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in sorted(found.calls.items()))
-    runs = ", ".join(f"{count} {status}" for status, count in sorted(found.processes.items()))
+    runs = ", ".join(f"{count} {status}" for status, count in sorted(found.runs.items()))
     rows = {
         "store": store,
         "size": f"{found.file_bytes:,} bytes, {found.free_bytes:,} of them free",

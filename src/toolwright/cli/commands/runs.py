@@ -46,7 +46,7 @@ def runs(
     with reported():
         found = asyncio.run(_list(require_store(db), session, active, limit))
         if as_json:
-            print_json([process.to_json() for process in found])
+            print_json([record.to_json() for record in found])
         elif found:
             Screen().print(run_table(found, time.time()))
         else:
@@ -65,7 +65,7 @@ def show(
         given: options.Before = context.obj.then(db, session, as_json)
         tree, events = asyncio.run(_show(require_store(given.db), run, given.session))
         if given.as_json:
-            below = [process.to_json() for process in tree[1:]]
+            below = [record.to_json() for record in tree[1:]]
             print_json({**run_data(tree[0]), "children": below, "events": [event_data(event) for event in events]})
         else:
             Screen().print(run_details(tree, events, time.time()))
@@ -106,10 +106,10 @@ def follow(
         given: options.Before = context.obj.then(db, session, as_json)
         ended = asyncio.run(_follow(require_store(given.db), runs or [], given))
         if given.as_json:
-            print_json([run_data(process) for process in ended])
+            print_json([run_data(record) for record in ended])
         elif not ended:
             Screen(stderr=True).print("Nothing runs in the background.")
-        raise typer.Exit(SUCCEEDED if all(process.status == "completed" for process in ended) else FAILED)
+        raise typer.Exit(SUCCEEDED if all(record.status == "completed" for record in ended) else FAILED)
 
 
 def wait(
@@ -128,17 +128,17 @@ def wait(
     """
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
-        process = asyncio.run(_wait(require_store(given.db), run, given.session, timeout))
+        found = asyncio.run(_wait(require_store(given.db), run, given.session, timeout))
         if given.as_json:
-            print_json(run_data(process))
-        elif process.outcome is not None:
-            print_text(process.outcome.text)
-        if not process.over:
-            complain(f"The run {process.id!r} is {process.status} after {timeout:g} s; it continues")
+            print_json(run_data(found))
+        elif found.outcome is not None:
+            print_text(found.outcome.text)
+        if not found.over:
+            complain(f"The run {found.id!r} is {found.status} after {timeout:g} s; it continues")
             raise typer.Exit(UNFINISHED)
         if not given.as_json:
-            _say_end(process)
-        raise typer.Exit(SUCCEEDED if process.status == "completed" else FAILED)
+            _say_end(found)
+        raise typer.Exit(SUCCEEDED if found.status == "completed" else FAILED)
 
 
 def cancel(
@@ -152,17 +152,17 @@ def cancel(
     """Ask a run, and all runs that it started, to stop. Ends with 3 when it was finished already."""
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
-        asked, process = asyncio.run(_cancel(require_store(given.db), run, given.session, reason))
+        asked, found = asyncio.run(_cancel(require_store(given.db), run, given.session, reason))
         if given.as_json:
-            print_json({**run_data(process), "cancelled": asked})
+            print_json({**run_data(found), "cancelled": asked})
         elif not asked:
-            echo(f"{plain(process.id)} was finished already: {process.status}")
-        elif process.over:
-            echo(f"{plain(process.id)} is cancelled")
-        elif lost(process, time.time()):
-            echo(f"{plain(process.id)} is to stop; its worker is gone, it is cancelled when another takes it up")
+            echo(f"{plain(found.id)} was finished already: {found.status}")
+        elif found.over:
+            echo(f"{plain(found.id)} is cancelled")
+        elif lost(found, time.time()):
+            echo(f"{plain(found.id)} is to stop; its worker is gone, it is cancelled when another takes it up")
         else:
-            echo(f"{plain(process.id)} is to stop; its worker is told")
+            echo(f"{plain(found.id)} is to stop; its worker is told")
         raise typer.Exit(SUCCEEDED if asked else OUTRUN)
 
 
@@ -180,11 +180,11 @@ def resume(
     """
     with reported():
         given: options.Before = context.obj.then(db, session, as_json)
-        process = asyncio.run(_resume(require_store(given.db), run, given.session, by))
+        found = asyncio.run(_resume(require_store(given.db), run, given.session, by))
         if given.as_json:
-            print_json(run_data(process))
+            print_json(run_data(found))
         else:
-            echo(f"{plain(process.id)} is queued again")
+            echo(f"{plain(found.id)} is queued again")
 
 
 def signal(
@@ -219,12 +219,12 @@ async def _run(store: str, word: str, session: str | None) -> AsyncIterator[tupl
 
 async def _list(store: str, session: str | None, active: bool, limit: int) -> list[BackgroundRun]:
     async with opened(store, worker=False) as runtime:
-        return [run.process for run in await runtime.runs(session, active=active, limit=limit)]
+        return [run.record for run in await runtime.runs(session, active=active, limit=limit)]
 
 
 async def _show(store: str, word: str, session: str | None) -> tuple[list[BackgroundRun], list[RunEvent]]:
     async with _run(store, word, session) as (_, run):
-        below = [child.process for child in await run.children()]
+        below = [child.record for child in await run.children()]
         events = [event async for event in run.events() if event.type != "output"]
         return [await run.refresh(), *below], events
 
@@ -283,20 +283,20 @@ async def _wait(store: str, word: str, session: str | None, timeout: float | Non
     async with _run(store, word, session) as (_, run):
         with suppress(TimeoutError):
             await run.wait(timeout)
-        return run.process
+        return run.record
 
 
 async def _cancel(store: str, word: str, session: str | None, reason: str) -> tuple[bool, BackgroundRun]:
     if not reason.strip():
         raise BadInput("--reason is empty; say why, or leave it out")
     async with _run(store, word, session) as (_, run):
-        return await run.cancel(reason), run.process
+        return await run.cancel(reason), run.record
 
 
 async def _resume(store: str, word: str, session: str | None, by: str | None) -> BackgroundRun:
     async with _run(store, word, session) as (_, run):
         await run.resume(by=by)
-        return run.process
+        return run.record
 
 
 async def _signal(store: str, word: str, session: str | None, name: str, value: object) -> tuple[str, int]:
@@ -304,12 +304,12 @@ async def _signal(store: str, word: str, session: str | None, name: str, value: 
         return run.id, await run.signal(name, value)
 
 
-def _say_end(process: BackgroundRun) -> None:
-    if process.outcome is None:
+def _say_end(run: BackgroundRun) -> None:
+    if run.outcome is None:
         return
-    line = state_text(process.status)
-    if process.started_at is not None and process.ended_at is not None:
-        line.append(f" in {seconds(max(0.0, process.ended_at - process.started_at))}", style="not bold")
-    if why := explain(process.outcome):
+    line = state_text(run.status)
+    if run.started_at is not None and run.ended_at is not None:
+        line.append(f" in {seconds(max(0.0, run.ended_at - run.started_at))}", style="not bold")
+    if why := explain(run.outcome):
         line.append(f": {plain(why)}", style="not bold")
     Screen(stderr=True).print(line, soft_wrap=True)

@@ -27,7 +27,7 @@ from toolwright.cli.input.stores import opened, require_store
 from toolwright.clock import rfc3339
 from toolwright.errors import ScheduleError
 from toolwright.schedules.schedules import ScheduleHandle
-from toolwright.schedules.zones import find_zone
+from toolwright.schedules.time_zones import find_zone
 from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.stores.opening import inspect_store
 

@@ -55,12 +55,12 @@ def spawn(
             "id": run_id,
         }
         start = start._replace(app=options.with_policy(start.app, queue=queue))
-        process, served = asyncio.run(_spawn(start, said))
+        run, served = asyncio.run(_spawn(start, said))
         if as_json:
-            print_json(process.to_json())
+            print_json(run.to_json())
             return
-        echo(process.id)
-        if not served and not process.over:
+        echo(run.id)
+        if not served and not run.over:
             echo(f"It waits for a worker: {shown_command('worker', start.store)}{_how(app, tools)}", err=True)
 
 
@@ -74,4 +74,4 @@ async def _spawn(start: Start, said: dict[str, Any]) -> tuple[BackgroundRun, boo
     async with opened(start.store, start.app, made=True, worker=False) as runtime:
         run = await runtime.session(start.session).spawn(start.name, start.arguments, **said)
         found = await runtime.run(run.id)
-    return found.process, bool(await inspect_store(start.store).workers())
+    return found.record, bool(await inspect_store(start.store).workers())

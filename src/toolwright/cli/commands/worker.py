@@ -196,17 +196,17 @@ class _Teller:
         self._say = say
         self._began: dict[str, float] = {}
 
-    def __call__(self, deed: WorkerAction, process: BackgroundRun) -> None:
+    def __call__(self, deed: WorkerAction, run: BackgroundRun) -> None:
         told = _TOLD.get(deed)
         if told is None:
             return
         if deed == "started":
-            self._began[process.id] = time.monotonic()
-            told += f", attempt {process.attempts}" if process.attempts > 1 else ""
+            self._began[run.id] = time.monotonic()
+            told += f", attempt {run.attempts}" if run.attempts > 1 else ""
         else:
-            began = self._began.pop(process.id, None)
+            began = self._began.pop(run.id, None)
             told += f" after {seconds(time.monotonic() - began)}" if began is not None else ""
-        self._say(f"{plain(process.id)} {short(process.title, 40)} ({plain(process.tool)}) {told}")
+        self._say(f"{plain(run.id)} {short(run.title, 40)} ({plain(run.tool)}) {told}")
 
 
 @contextmanager

@@ -45,12 +45,12 @@ _STATES = {
 class Followed:
     """One run, read from its events."""
 
-    def __init__(self, process: BackgroundRun) -> None:
-        self.process = process
-        self.state: str = process.status
-        self.progress = process.progress
-        self.started = process.started_at
-        self.ended = process.ended_at
+    def __init__(self, record: BackgroundRun) -> None:
+        self.record = record
+        self.state: str = record.status
+        self.progress = record.progress
+        self.started = record.started_at
+        self.ended = record.ended_at
         self.note = ""
 
     def take(self, event: RunEvent) -> None:
@@ -76,7 +76,7 @@ class Followed:
 
     def elapsed(self, now: float) -> float:
         """Seconds since it first started, or since it was asked for."""
-        return max(0.0, (self.ended or now) - (self.started or self.process.created_at))
+        return max(0.0, (self.ended or now) - (self.started or self.record.created_at))
 
 
 async def follow_runs(find: Found, console: Console, *, told: Callable[[str], None] | None = None) -> list[Run]:
@@ -116,7 +116,7 @@ class _Following:
             while True:
                 for run in await self._find():
                     if run.id not in self.runs:
-                        self.runs[run.id], self.rows[run.id] = run, Followed(run.process)
+                        self.runs[run.id], self.rows[run.id] = run, Followed(run.record)
                         self._tasks[run.id] = asyncio.ensure_future(self._follow(run))
                 left = [task for task in self._tasks.values() if not task.done()]
                 if not left:
@@ -133,15 +133,15 @@ class _Following:
         async for event in _events(run):
             row.take(event)
             if self._told is not None and self._worth_a_line(event):
-                self._told(f"{moment(event.at)} {plain(run.id)} {short(row.process.title, 40)}: {_line(event)}")
+                self._told(f"{moment(event.at)} {plain(run.id)} {short(row.record.title, 40)}: {_line(event)}")
 
     def _worth_a_line(self, event: RunEvent) -> bool:
         if event.type in ("output", "status"):
             return False
         if event.type == "progress":
-            if event.at - self._last_told.get(event.process, 0.0) < _PACE:
+            if event.at - self._last_told.get(event.run, 0.0) < _PACE:
                 return False
-            self._last_told[event.process] = event.at
+            self._last_told[event.run] = event.at
         return True
 
 
@@ -157,7 +157,7 @@ def _line(event: RunEvent) -> str:
 def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
     """The runs as a table of at most this height; rows that do not fit are counted."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
-    names = short_ids([row.process.id for row in rows])
+    names = short_ids([row.record.id for row in rows])
     table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values()), default=0))
     table.add_column("title", no_wrap=True)
     table.add_column("status", no_wrap=True, min_width=11)
@@ -168,8 +168,8 @@ def draw(rows: Sequence[Followed], height: int, now: float) -> RenderableType:
     shown = pick(rows, max(3, height - _AROUND), lambda row: _URGENCY.get(row.state, 9))
     for row in shown:
         table.add_row(
-            Text(names[row.process.id]),
-            Text(short(row.process.title, 30)),
+            Text(names[row.record.id]),
+            Text(short(row.record.title, 30)),
             state_text(row.state),
             _bar(row, now),
             _share(row.progress),

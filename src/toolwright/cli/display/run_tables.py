@@ -66,9 +66,9 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     return {id: plain(one[: room or longest]) for id, one in bare.items()}
 
 
-def run_table(processes: Sequence[BackgroundRun], now: float) -> Table:
+def run_table(runs: Sequence[BackgroundRun], now: float) -> Table:
     """One line for each run."""
-    names = short_ids([process.id for process in processes])
+    names = short_ids([run.id for run in runs])
     # The id and state of a run are never cut; titles and labels share the remaining width.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
     table.add_column("run", no_wrap=True, style="cyan", min_width=max(map(len, names.values())))
@@ -78,27 +78,27 @@ def run_table(processes: Sequence[BackgroundRun], now: float) -> Table:
     table.add_column("status", no_wrap=True, min_width=11)
     table.add_column("progress", ratio=2, no_wrap=True, overflow="ellipsis")
     table.add_column("age", no_wrap=True, justify="right", min_width=4)
-    for process in processes:
+    for run in runs:
         table.add_row(
-            Text(names[process.id]),
-            Name(process.session, room=12),
-            Text(plain(process.title)),
-            Name(process.tool, room=16),
-            _status(process, now, "\n(worker gone)"),
-            Text(progress_text(process.progress)),
-            length(now - process.created_at),
+            Text(names[run.id]),
+            Name(run.session, room=12),
+            Text(plain(run.title)),
+            Name(run.tool, room=16),
+            _status(run, now, "\n(worker gone)"),
+            Text(progress_text(run.progress)),
+            length(now - run.created_at),
         )
     return table
 
 
-def lost(process: BackgroundRun, now: float) -> bool:
+def lost(run: BackgroundRun, now: float) -> bool:
     """True when the worker of a run lets its lease pass: it is dead or frozen, and no other has taken the run."""
-    return not process.over and process.lease_until is not None and process.lease_until <= now
+    return not run.over and run.lease_until is not None and run.lease_until <= now
 
 
-def _status(process: BackgroundRun, now: float, gone: str) -> Text:
-    status = state_text(process.status)
-    return status.append(gone, style="bold yellow") if lost(process, now) else status
+def _status(run: BackgroundRun, now: float, gone: str) -> Text:
+    status = state_text(run.status)
+    return status.append(gone, style="bold yellow") if lost(run, now) else status
 
 
 def progress_text(progress: Progress | None) -> str:
@@ -116,20 +116,20 @@ def progress_text(progress: Progress | None) -> str:
     return plain(f"{share:.0f}% ({progress.current:g} of {progress.total:g}{unit}){label}")
 
 
-def run_data(process: BackgroundRun) -> dict[str, Any]:
+def run_data(run: BackgroundRun) -> dict[str, Any]:
     """A run as plain data, with its outcome."""
     return {
-        **process.to_json(),
-        "arguments": process.arguments,
-        "worker": process.worker,
-        "lease_until": instant(process.lease_until),
-        "deadline": instant(process.deadline),
-        "disposition": process.options.disposition,
-        "timeout": process.options.timeout,
-        "signal_on_completion": process.options.signal_on_completion,
-        "provenance": process.provenance,
-        "cancel_reason": process.cancel_reason,
-        "outcome": None if process.outcome is None else process.outcome.to_json(),
+        **run.to_json(),
+        "arguments": run.arguments,
+        "worker": run.worker,
+        "lease_until": instant(run.lease_until),
+        "deadline": instant(run.deadline),
+        "disposition": run.options.disposition,
+        "timeout": run.options.timeout,
+        "signal_on_completion": run.options.signal_on_completion,
+        "provenance": run.provenance,
+        "cancel_reason": run.cancel_reason,
+        "outcome": None if run.outcome is None else run.outcome.to_json(),
     }
 
 
@@ -141,44 +141,42 @@ def event_data(event: RunEvent) -> dict[str, Any]:
 
 def run_details(tree: Sequence[BackgroundRun], events: Sequence[RunEvent], now: float) -> RenderableType:
     """Everything about a run: facts, the runs below it, its events, and its outcome."""
-    process = tree[0]
-    parts: list[RenderableType] = [_facts(process, now)]
+    run = tree[0]
+    parts: list[RenderableType] = [_facts(run, now)]
     if len(tree) > 1:
         parts += [Text("runs", style="bold"), _tree(tree), Text()]
     parts += [Text("events", style="bold"), _events(events)]
-    if process.tail:
-        parts += [Text("\noutput", style="bold"), Text(readable(process.tail).rstrip("\n"), style="dim")]
-    if process.outcome is not None:
-        parts += [Text("\noutcome", style="bold"), outcome_text(process.outcome)]
+    if run.tail:
+        parts += [Text("\noutput", style="bold"), Text(readable(run.tail).rstrip("\n"), style="dim")]
+    if run.outcome is not None:
+        parts += [Text("\noutcome", style="bold"), outcome_text(run.outcome)]
     return Group(*parts)
 
 
-def _facts(process: BackgroundRun, now: float) -> Table:
+def _facts(run: BackgroundRun, now: float) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    ended = process.ended_at or now
-    took = "" if process.started_at is None else f", {seconds(max(0.0, ended - process.started_at))}"
+    ended = run.ended_at or now
+    took = "" if run.started_at is None else f", {seconds(max(0.0, ended - run.started_at))}"
     rows: dict[str, Any] = {
-        "run": process.id,
-        "title": process.title,
-        "session": process.session,
-        "work" if process.options.tracked else "tool": process.tool,
-        "arguments": jsonx.encode(process.arguments).decode(),
-        "status": Text.assemble(
-            _status(process, now, " (its worker is gone)"), f"  {plain(process.status_text)}{took}"
-        ),
-        "progress": progress_text(process.progress),
-        "started by": _origin(process),
-        "created": moment(process.created_at),
-        "started": moment(process.started_at),
-        "ended": moment(process.ended_at),
-        "deadline": "" if process.deadline is None or process.over else until(process.deadline, now),
-        "attempts": str(process.attempts),
-        "worker": _worker(process, now),
-        "when its worker is gone": "" if process.over or process.options.tracked else process.options.disposition,
-        "to stop": "" if process.over else process.cancel_reason,
-        "artifacts": process.artifact_dir if process.over and process.options.artifacts else "",
+        "run": run.id,
+        "title": run.title,
+        "session": run.session,
+        "work" if run.options.tracked else "tool": run.tool,
+        "arguments": jsonx.encode(run.arguments).decode(),
+        "status": Text.assemble(_status(run, now, " (its worker is gone)"), f"  {plain(run.status_text)}{took}"),
+        "progress": progress_text(run.progress),
+        "started by": _origin(run),
+        "created": moment(run.created_at),
+        "started": moment(run.started_at),
+        "ended": moment(run.ended_at),
+        "deadline": "" if run.deadline is None or run.over else until(run.deadline, now),
+        "attempts": str(run.attempts),
+        "worker": _worker(run, now),
+        "when its worker is gone": "" if run.over or run.options.tracked else run.options.disposition,
+        "to stop": "" if run.over else run.cancel_reason,
+        "artifacts": run.artifact_dir if run.over and run.options.artifacts else "",
     }
     for name, value in rows.items():
         if value:
@@ -186,35 +184,35 @@ def _facts(process: BackgroundRun, now: float) -> Table:
     return table
 
 
-def _origin(process: BackgroundRun) -> str:
-    if process.parent is not None:
-        return f"the run {process.parent}"
-    origin = process.provenance if isinstance(process.provenance, dict) else {}
+def _origin(run: BackgroundRun) -> str:
+    if run.parent is not None:
+        return f"the run {run.parent}"
+    origin = run.provenance if isinstance(run.provenance, dict) else {}
     said = ", ".join(f"{name} {value}" for name, value in origin.items() if name != "by")
     return f"{origin.get('by', '')}{f': {said}' if said else ''}"
 
 
-def _worker(process: BackgroundRun, now: float) -> str:
-    if process.worker is None or process.over:
-        return process.worker or ""
-    if process.status == "queued":
-        return f"{process.worker} has handed it over"
-    left = (process.lease_until or 0.0) - now
+def _worker(run: BackgroundRun, now: float) -> str:
+    if run.worker is None or run.over:
+        return run.worker or ""
+    if run.status == "queued":
+        return f"{run.worker} has handed it over"
+    left = (run.lease_until or 0.0) - now
     held = f"its lease lasts {seconds(left)}" if left > 0 else "its lease has passed: another may take the run"
-    return f"{process.worker}, {held}"
+    return f"{run.worker}, {held}"
 
 
 def _tree(tree: Sequence[BackgroundRun]) -> Tree:
     nodes: dict[str, Tree] = {}
-    for process in tree:
+    for run in tree:
         line = Text.assemble(
-            (plain(process.id), "cyan"),
-            f" {plain(process.title)} ",
-            state_text(process.status),
-            f" {plain(process.tool)}",
+            (plain(run.id), "cyan"),
+            f" {plain(run.title)} ",
+            state_text(run.status),
+            f" {plain(run.tool)}",
         )
-        above = nodes.get(process.parent or "")
-        nodes[process.id] = Tree(line) if above is None else above.add(line)
+        above = nodes.get(run.parent or "")
+        nodes[run.id] = Tree(line) if above is None else above.add(line)
     return nodes[tree[0].id]
 
 

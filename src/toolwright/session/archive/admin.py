@@ -12,7 +12,7 @@ from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.archive.importing import opened_archive
 from toolwright.session.open_sessions import OpenSessions, require_session_id
 from toolwright.session.parts import SharedParts
-from toolwright.stores.contracts.archives import SessionInfo, SessionSink
+from toolwright.stores.contracts.archives import SessionInfo, SessionWriter
 
 
 class Archives:
@@ -42,11 +42,11 @@ class Archives:
         require_session_id(session_id)
         self._require_quiet(session_id)
 
-        def fill(sink: SessionSink) -> Imported:
+        def fill(writer: SessionWriter) -> Imported:
             with opened_archive(file, self._shared.quotas) as archive:
                 if as_id is None and archive.manifest.session != session_id:
                     raise ServiceError(f"The archive {str(file)!r} changed while it was read; import it again")
-                return archive.fill(sink, session_id)
+                return archive.fill(writer, session_id)
 
         imported = await self._shared.stores().archives.fill_session(session_id, fill, replace)
         session = self._open.get(session_id)

@@ -35,10 +35,10 @@ from toolwright.stores.contracts.archives import (
     ResourceRow,
     Row,
     SecretRow,
-    SessionSink,
+    SessionWriter,
     Table,
 )
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 
 PIECE = 1024 * 1024
 _MANIFEST_BYTES = 64 * 1024
@@ -89,20 +89,20 @@ class Archive:
             raise ArchiveError("The manifest of the archive does not count the records of the session; export it again")
         return manifest
 
-    def fill(self, sink: SessionSink, session: str) -> Imported:
+    def fill(self, writer: SessionWriter, session: str) -> Imported:
         """Write the checked content of the archive into a session of this id."""
         counts: dict[str, int] = dict.fromkeys(TABLES, 0)
         left_out: list[str] = []
         contents: dict[str, int] = {}
         directories = {"/"}
         for table in TABLES:
-            room, seen = self._room(table), 0
-            for row in self._rows(table, room):
+            quota, seen = self._quota(table), 0
+            for row in self._rows(table, quota):
                 seen += 1
-                if seen > room.entries:
-                    room.require(table.replace("_", "-"), seen, 0)
+                if seen > quota.entries:
+                    quota.require(table.replace("_", "-"), seen, 0)
                 if isinstance(row, SecretRow) and (
-                    session != self.manifest.session or not sink.knows_master(row.master)
+                    session != self.manifest.session or not writer.knows_master(row.master)
                 ):
                     # It is sealed for the session it was in, by a key that must be the one of this store.
                     left_out.append(require_name("name of a secret", row.name))
@@ -116,33 +116,33 @@ class Archive:
                 if isinstance(row, (FileRow, AttachmentRow)) and row.hash is not None:
                     self._check_content(row.hash, row.size, contents)
                 try:
-                    sink.add(table, row)
+                    writer.add(table, row)
                 except (OverflowError, ValueError) as error:
                     raise ArchiveError(f"A row of {table} cannot be kept: {error}; export it again") from error
                 counts[table] += 1
                 if counts[table] % 100 == 0:
-                    self._require_room(sink, table, room)
+                    self._require_quota(writer, table, quota)
             if seen != self.manifest.counts[table]:
                 raise ArchiveError(f"The archive has {seen} {table}, and its manifest says another number")
-            self._require_room(sink, table, room)
+            self._require_quota(writer, table, quota)
         for name in self._members:
             if (found := BLOB.fullmatch(name)) and found[1] not in contents:
                 raise ArchiveError(f"The member {name!r} belongs to no file and no attachment; export it again")
         for hash, size in contents.items():
-            sink.add_blob(hash, self._pieces(hash, size))
+            writer.add_blob(hash, self._pieces(hash, size))
         return Imported(session, counts, tuple(left_out))
 
-    def _room(self, table: Table) -> Room:
-        return Room(MOST, MOST * DETAIL_BYTES) if table == "connections" else getattr(self._quotas, table)
+    def _quota(self, table: Table) -> Quota:
+        return Quota(MOST, MOST * DETAIL_BYTES) if table == "connections" else getattr(self._quotas, table)
 
-    def _require_room(self, sink: SessionSink, table: Table, room: Room) -> None:
-        usage = sink.usage(table)
-        room.require(table.replace("_", "-"), usage.entries, usage.bytes)
+    def _require_quota(self, writer: SessionWriter, table: Table, quota: Quota) -> None:
+        usage = writer.usage(table)
+        quota.require(table.replace("_", "-"), usage.entries, usage.bytes)
 
-    def _rows(self, table: Table, room: Room) -> Iterator[Row]:
+    def _rows(self, table: Table, quota: Quota) -> Iterator[Row]:
         decoder = msgspec.json.Decoder(TABLES[table])
         # The content of files is elsewhere; that of secrets is in base64.
-        content = 0 if table in ("files", "attachments") else room.bytes * 4 // 3
+        content = 0 if table in ("files", "attachments") else quota.bytes * 4 // 3
         left = content
         with self._zip.open(f"{table}.jsonl") as member, io.BufferedReader(member) as lines:  # type: ignore[type-var]
             while line := lines.readline(_AROUND + content):

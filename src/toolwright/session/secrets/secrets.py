@@ -11,7 +11,7 @@ from toolwright.session.secrets.encodings import LONGEST, SHORTEST
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.secrets.vault import Vault, keep_fingerprints, read_sealed, write_sealed
 from toolwright.session.services.quotas import Marker, require_name
-from toolwright.stores.contracts.sessions import Room, SecretStore
+from toolwright.stores.contracts.sessions import Quota, SecretStore
 from toolwright.tools.outcome import encodable
 from toolwright.tools.service_protocols import KeyInfo
 
@@ -20,13 +20,13 @@ class Secrets:
     """The secrets client of one session, for its host or for one attempt of a call."""
 
     def __init__(
-        self, store: SecretStore, session: str, marker: Marker, clock: Clock, room: Room, known: KnownSecrets
+        self, store: SecretStore, session: str, marker: Marker, clock: Clock, quota: Quota, known: KnownSecrets
     ) -> None:
         self._store = store
         self._session = session
         self._marker = marker
         self._clock = clock
-        self._room = room
+        self._quota = quota
         self._known = known
 
     async def get(self, name: str) -> str | None:
@@ -59,7 +59,7 @@ class Secrets:
         before = self._known.current(name)
         await self._known.learn_new(name, value)  # Before it is written: a tool that sees it must not show it.
         try:
-            await self._store.set_secret(self._session, name, row, self._clock.now(), self._room, mark)
+            await self._store.set_secret(self._session, name, row, self._clock.now(), self._quota, mark)
         except BaseException:
             self._known.restore(name, before)
             raise

@@ -16,7 +16,7 @@ from toolwright.calls.redact import redact_content
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.services.quotas import Marker, require_name
-from toolwright.stores.contracts.sessions import AttachmentStore, Room
+from toolwright.stores.contracts.sessions import AttachmentStore, Quota
 from toolwright.tools.outcome import GONE, Attachment, Image, ToolOutcome
 from toolwright.tools.service_protocols import AttachmentInfo
 
@@ -38,7 +38,7 @@ class Attachments:
         session: str,
         marker: Marker,
         clock: Clock,
-        room: Room,
+        quota: Quota,
         known: KnownSecrets,
         secrets: SecretStore,
     ) -> None:
@@ -48,7 +48,7 @@ class Attachments:
         self._session = session
         self._marker = marker
         self._clock = clock
-        self._room = room
+        self._quota = quota
 
     async def put(self, content: bytes, *, name: str, media_type: str) -> AttachmentInfo:
         """Store content. Content that the session has already is not stored twice, and gets the new name and type.
@@ -62,11 +62,11 @@ class Attachments:
         require_name("name of an attachment", name)
         if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
             raise ServiceError(f"The media type {media_type!r:.200} is not usable; use one such as 'image/png'")
-        self._room.require("attachments", 1, len(content))  # before anything that large is written
+        self._quota.require("attachments", 1, len(content))  # before anything that large is written
         digest = hashlib.sha256(content).hexdigest()
         mark = self._marker.mark("attachments.put", digest, name, media_type)
         at = await self._store.put_attachment(
-            self._session, content, name, media_type, self._clock.now(), self._room, mark
+            self._session, content, name, media_type, self._clock.now(), self._quota, mark
         )
         return AttachmentInfo(digest, name, media_type, len(content), at)
 

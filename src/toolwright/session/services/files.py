@@ -32,7 +32,7 @@ class Files:
         self._session = session
         self._marker = marker
         self._clock = clock
-        self._room = quotas.files
+        self._quota = quotas.files
         self._file_bytes = quotas.file_bytes
         self._grep_seconds = grep_seconds
         self._host = isinstance(marker, Unmarked)
@@ -96,7 +96,7 @@ class Files:
             raise ServiceError(f"The expected hash {expected!r:.100} is not one; use the hash that `stat` gives, or ''")
         if readonly is not None and not isinstance(readonly, bool):
             raise ServiceError(f"The flag readonly is {readonly!r:.100}; use True or False")
-        writing = Writing(self._clock.now(), self._room, expected, readonly, self._host)
+        writing = Writing(self._clock.now(), self._quota, expected, readonly, self._host)
         mark = self._marker.mark("files.write", path, content.digest.hex(), expected, readonly)
         return await self._store.write_file(self._session, path, content, writing, mark)
 
@@ -127,7 +127,7 @@ class Files:
         if path == ROOT:
             return THE_ROOT
         mark = self._marker.mark("files.make_directory", path)
-        return await self._store.make_directory(self._session, path, self._clock.now(), self._room, mark)
+        return await self._store.make_directory(self._session, path, self._clock.now(), self._quota, mark)
 
     async def list(self, path: str = ROOT) -> builtins.list[FileInfo]:
         """The entries of a directory, by name.

@@ -7,19 +7,19 @@ from typing import Any
 from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.session.services.quotas import Marker, require_name, to_json
-from toolwright.stores.contracts.sessions import KeyValueStore, Room
+from toolwright.stores.contracts.sessions import KeyValueStore, Quota
 from toolwright.tools.service_protocols import KeyInfo
 
 
 class KeyValue:
     """The key-value client of one session, for its host or for one attempt of a call."""
 
-    def __init__(self, store: KeyValueStore, session: str, marker: Marker, clock: Clock, room: Room) -> None:
+    def __init__(self, store: KeyValueStore, session: str, marker: Marker, clock: Clock, quota: Quota) -> None:
         self._store = store
         self._session = session
         self._marker = marker
         self._clock = clock
-        self._room = room
+        self._quota = quota
 
     async def get(self, key: str, default: object = None) -> Any:
         """The value of a key, or `default`."""
@@ -35,7 +35,7 @@ class KeyValue:
         require_name("key", key)
         data = to_json(f"value of key {key!r}", value)
         mark = self._marker.mark("kv.set", key, jsonx.digest(data))
-        await self._store.set_value(self._session, key, data, self._clock.now(), self._room, mark)
+        await self._store.set_value(self._session, key, data, self._clock.now(), self._quota, mark)
 
     async def delete(self, key: str) -> bool:
         """Remove a key; False when there was none."""

@@ -12,7 +12,7 @@ from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.secrets.redactor import KnownSecrets
 from toolwright.session.services.quotas import Marker, Unmarked, to_json
-from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Room
+from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Quota
 from toolwright.tools.service_protocols import Message, Sender
 
 SENDERS: tuple[str, ...] = get_args(Sender)
@@ -29,7 +29,7 @@ class Messages:
         session: str,
         marker: Marker,
         clock: Clock,
-        room: Room,
+        quota: Quota,
         senders: tuple[str, ...],
         known: KnownSecrets,
     ) -> None:
@@ -37,7 +37,7 @@ class Messages:
         self._session = session
         self._marker = marker
         self._clock = clock
-        self._room = room
+        self._quota = quota
         self._senders = senders
         self._known = known
 
@@ -65,7 +65,7 @@ class Messages:
             return []
         digests = [part for one in new for part in (one.sender, jsonx.digest(one.content), jsonx.digest(one.metadata))]
         mark = self._marker.mark("messages.append", *digests)
-        first, at = await self._store.append_messages(self._session, new, self._clock.now(), self._room, mark)
+        first, at = await self._store.append_messages(self._session, new, self._clock.now(), self._quota, mark)
         return [
             Message(number, one.sender, jsonx.decode(one.content), jsonx.decode(one.metadata), at)
             for number, one in enumerate(new, first)

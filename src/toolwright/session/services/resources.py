@@ -11,19 +11,19 @@ from toolwright import jsonx
 from toolwright.clock import Clock
 from toolwright.errors import ServiceError
 from toolwright.session.services.quotas import Marker, require_name, to_json
-from toolwright.stores.contracts.sessions import ResourceRow, ResourceStore, Room
+from toolwright.stores.contracts.sessions import Quota, ResourceRow, ResourceStore
 from toolwright.tools.service_protocols import Resource
 
 
 class Resources:
     """The resources client of one session, for its host or for one attempt of a call."""
 
-    def __init__(self, store: ResourceStore, session: str, marker: Marker, clock: Clock, room: Room) -> None:
+    def __init__(self, store: ResourceStore, session: str, marker: Marker, clock: Clock, quota: Quota) -> None:
         self._store = store
         self._session = session
         self._marker = marker
         self._clock = clock
-        self._room = room
+        self._quota = quota
 
     async def upsert(
         self, id: str, *, kind: str, name: str, status: str, metadata: Mapping[str, Any] | None = None
@@ -40,7 +40,7 @@ class Resources:
         data = to_json(f"metadata of resource {id!r}", {} if metadata is None else dict(metadata))
         mark = self._marker.mark("resources.upsert", id, kind, name, status, jsonx.digest(data))
         created, updated = await self._store.upsert_resource(
-            self._session, id, kind, name, status, data, self._clock.now(), self._room, mark
+            self._session, id, kind, name, status, data, self._clock.now(), self._quota, mark
         )
         return Resource(id, kind, name, status, jsonx.decode(data), created, updated)
 
@@ -54,7 +54,7 @@ class Resources:
         require_name("status of a resource", status)
         mark = self._marker.mark("resources.update_status", id, status)
         now = self._clock.now()
-        row = await self._store.set_resource_status(self._session, id, status, now, self._room, mark)
+        row = await self._store.set_resource_status(self._session, id, status, now, self._quota, mark)
         return None if row is None else _resource(row)
 
     async def get(self, id: str) -> Resource | None:

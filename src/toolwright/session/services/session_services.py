@@ -105,8 +105,8 @@ class SessionServices:
     def attachments(self) -> Attachments:
         """Content that travels with messages and outcomes."""
         store = self._guard(self._stores.attachments)
-        room, secrets = self._quotas.attachments, self._guard(self._stores.secrets)
-        return Attachments(store, self._session, self._marker, self._clock, room, self._known, secrets)
+        quota, secrets = self._quotas.attachments, self._guard(self._stores.secrets)
+        return Attachments(store, self._session, self._marker, self._clock, quota, self._known, secrets)
 
     @cached_property
     def resources(self) -> Resources:

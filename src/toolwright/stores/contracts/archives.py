@@ -159,7 +159,7 @@ class SessionRows(Protocol):
         ...
 
 
-class SessionSink(Protocol):
+class SessionWriter(Protocol):
     """A session that is being filled, inside one transaction. Used on a thread.
 
     Implemented in `stores/sqlite/sessions/sessions.py`.
@@ -190,7 +190,7 @@ class ArchiveStore(Protocol):
         """
         ...
 
-    async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
+    async def fill_session(self, session: str, fill: Callable[[SessionWriter], T], replace: bool) -> T:
         """Let `fill` write a session that is new, or that is removed before; all of it or nothing.
 
         Raises:

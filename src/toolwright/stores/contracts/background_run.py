@@ -203,12 +203,12 @@ def new_run_id() -> str:
     return f"{PREFIX}{uuid7().replace('-', '')}"
 
 
-def artifact_paths(process: str) -> dict[str, str]:
+def artifact_paths(run: str) -> dict[str, str]:
     """The paths of the artifacts of a run, among the files of its session."""
-    folder = f"/.background/{process}"
+    folder = f"/.background/{run}"
     return {"artifact_dir": folder, "log_path": f"{folder}/output.log", "result_path": f"{folder}/result.json"}
 
 
-def scope_of(process: str) -> str:
+def scope_of(run: str) -> str:
     """The scope of the calls of a run."""
-    return f"{RUN_SCOPE}{process}"
+    return f"{RUN_SCOPE}{run}"

@@ -36,7 +36,7 @@ class Stats(Struct, frozen=True):
     """All that the store takes, with the log of a file."""
     free_bytes: int
     """The part of that which `prune(..., vacuum=True)` could free."""
-    processes: dict[str, int] = {}
+    runs: dict[str, int] = {}
     """How many background runs there are, by status."""
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Pruned(Struct, frozen=True):
     """Firings and skipped instants of schedules."""
     bytes: int = 0
     """How much smaller the store is."""
-    processes: int = 0
+    runs: int = 0
     """Background runs."""
 
     def to_json(self) -> dict[str, Any]:

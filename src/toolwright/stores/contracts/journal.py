@@ -18,7 +18,10 @@ from toolwright.tools.outcome import Failure, ToolOutcome
 Cursor: TypeAlias = str
 """A position in the changes of a store, for a reader that looks for new ones. Only the store reads it."""
 RUN_SCOPE = "process/"
-"""Prefix of the scopes of background runs. Their calls are recovered by workers only, never by `Runtime.recover`."""
+"""Prefix of the scopes of background runs. Their calls are recovered by workers only, never by `Runtime.recover`.
+
+Every stored call of a run has it, so it keeps the word that runs had at first, as the table `processes` does.
+"""
 
 
 class CallKey(NamedTuple):

@@ -98,7 +98,7 @@ TYPES: dict[str, type[Struct]] = {
 class RunEvent(NamedTuple):
     """An event of a run. Numbers rise; some are missing where events were replaced or dropped."""
 
-    process: str
+    run: str
     number: int
     type: str
     at: float

@@ -11,7 +11,7 @@ from msgspec import Struct
 from toolwright.stores.contracts.background_run import BackgroundRun, Progress, Registration, Status
 from toolwright.stores.contracts.journal import Cursor
 from toolwright.stores.contracts.run_events import RunEvent
-from toolwright.stores.contracts.sessions import Mark, Quotas, Room
+from toolwright.stores.contracts.sessions import Mark, Quota, Quotas
 from toolwright.tools.outcome import ToolOutcome
 
 HEAD = 128 * 1024
@@ -24,13 +24,13 @@ LIVE = 2_048
 class Limits(Struct, frozen=True, gc=False):
     """How many runs may be active. `queue` lets further runs wait instead of refusing them.
 
-    `resources` is the room that their session has for showing them among its resources.
+    `resources` is the quota of their session for resources, where runs are shown.
     """
 
     per_session: int = 5
     per_worker: int = 64
     queue: bool = False
-    resources: Room = Quotas().resources
+    resources: Quota = Quotas().resources
     tracked_per_session: int = 100
     """How many tracked runs of a session may be unfinished. They count for no other limit, and never wait."""
 
@@ -41,7 +41,7 @@ class Claimed(NamedTuple):
     `done` means that the outcome of its call is known already, or its completion has come: only its end is missing.
     """
 
-    process: BackgroundRun
+    run: BackgroundRun
     before: str | None
     done: bool = False
 
@@ -105,7 +105,7 @@ class Telling(NamedTuple):
     """A message to the session of a run, with the sender "runtime": its content as JSON, and its quota."""
 
     content: bytes
-    room: Room
+    quota: Quota
 
 
 class Renewal(NamedTuple):
@@ -250,7 +250,7 @@ class RunStore(Protocol):
 
         Raises:
             RunError: the key was used for something else, or the type is that of an end ("conflict").
-            ServiceError: there is no room for the message; then nothing is written.
+            ServiceError: the message exceeds the quota; then nothing is written.
         """
         ...
 

@@ -30,8 +30,8 @@ class Mark(Struct, frozen=True, gc=False):
     label: str
 
 
-class Room(Struct, frozen=True, gc=False):
-    """The quota of a session in one service. A store checks it in the transaction that would add to it.
+class Quota(Struct, frozen=True, gc=False):
+    """How much a session may store in one service. A store checks it in the transaction that would add to it.
 
     Raises:
         ToolwrightError: a number is no whole number, or less than 0.
@@ -41,8 +41,8 @@ class Room(Struct, frozen=True, gc=False):
     bytes: int
 
     def __post_init__(self) -> None:
-        require_count("room for entries", self.entries, 0)
-        require_count("room for bytes", self.bytes, 0)
+        require_count("entries of a quota", self.entries, 0)
+        require_count("bytes of a quota", self.bytes, 0)
 
     def require(self, what: str, entries: int, size: int) -> None:
         """Refuse a change that would not fit; the numbers are those after the change.
@@ -61,7 +61,7 @@ class Room(Struct, frozen=True, gc=False):
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The room as plain data."""
+        """The quota as plain data."""
         return plain_data(self)
 
 
@@ -69,24 +69,24 @@ class Quotas(Struct, frozen=True, kw_only=True):
     """How much each session may store. Sizes in bytes.
 
     Raises:
-        ToolwrightError: a value is no `Room`, or `file_bytes` is no whole number from 0.
+        ToolwrightError: a value is no `Quota`, or `file_bytes` is no whole number from 0.
     """
 
-    files: Room = Room(20_000, 512 * 1024 * 1024)
+    files: Quota = Quota(20_000, 512 * 1024 * 1024)
     file_bytes: int = 64 * 1024 * 1024
-    key_values: Room = Room(10_000, 16 * 1024 * 1024)
-    secrets: Room = Room(500, 1024 * 1024)
-    messages: Room = Room(100_000, 256 * 1024 * 1024)
-    attachments: Room = Room(5_000, 512 * 1024 * 1024)
-    resources: Room = Room(5_000, 16 * 1024 * 1024)
+    key_values: Quota = Quota(10_000, 16 * 1024 * 1024)
+    secrets: Quota = Quota(500, 1024 * 1024)
+    messages: Quota = Quota(100_000, 256 * 1024 * 1024)
+    attachments: Quota = Quota(5_000, 512 * 1024 * 1024)
+    resources: Quota = Quota(5_000, 16 * 1024 * 1024)
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             given = getattr(self, name)
             if name == "file_bytes":
                 require_count("quota file_bytes", given, 0)
-            elif not isinstance(given, Room):
-                raise unusable(f"quota {name}", given, "Room(entries=…, bytes=…)")
+            elif not isinstance(given, Quota):
+                raise unusable(f"quota {name}", given, "Quota(entries=…, bytes=…)")
 
     def to_json(self) -> dict[str, Any]:
         """The quotas as plain data."""
@@ -145,7 +145,7 @@ class Writing(Struct, frozen=True, gc=False):
     """How a file is to be written, beside its path and content."""
 
     at: float
-    room: Room
+    quota: Quota
     expected: str | None = None
     readonly: bool | None = None
     host: bool = False
@@ -172,7 +172,7 @@ class FilesStore(Protocol):
         self, session: str, path: str, content: Content, writing: Writing, mark: Mark | None
     ) -> FileInfo: ...
 
-    async def make_directory(self, session: str, path: str, at: float, room: Room, mark: Mark | None) -> FileInfo: ...
+    async def make_directory(self, session: str, path: str, at: float, quota: Quota, mark: Mark | None) -> FileInfo: ...
 
     async def list_files(self, session: str, path: str) -> list[FileInfo]:
         """The entries of a directory, by name; empty when there is no directory of this path."""
@@ -194,7 +194,7 @@ class KeyValueStore(Protocol):
     async def get_value(self, session: str, key: str) -> bytes | None: ...
 
     async def set_value(
-        self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None
+        self, session: str, key: str, value: bytes, at: float, quota: Quota, mark: Mark | None
     ) -> None: ...
 
     async def delete_value(self, session: str, key: str, mark: Mark | None) -> bool: ...
@@ -217,7 +217,7 @@ class MessageStore(Protocol):
     """
 
     async def append_messages(
-        self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
+        self, session: str, messages: Sequence[NewMessage], at: float, quota: Quota, mark: Mark | None
     ) -> tuple[int, float]:
         """Append all messages with the next numbers, or none; return the first number and the instant.
 
@@ -239,7 +239,7 @@ class AttachmentStore(Protocol):
     """
 
     async def put_attachment(
-        self, session: str, content: bytes, name: str, media_type: str, at: float, room: Room, mark: Mark | None
+        self, session: str, content: bytes, name: str, media_type: str, at: float, quota: Quota, mark: Mark | None
     ) -> float:
         """Store content under its hash, and return since when it is stored; existing content gets this name and
         type."""
@@ -273,14 +273,14 @@ class ResourceStore(Protocol):
         status: str,
         metadata: bytes,
         at: float,
-        room: Room,
+        quota: Quota,
         mark: Mark | None,
     ) -> tuple[float, float]:
         """Write all of a resource, and return the instants of its first and its last change."""
         ...
 
     async def set_resource_status(
-        self, session: str, id: str, status: str, at: float, room: Room, mark: Mark | None
+        self, session: str, id: str, status: str, at: float, quota: Quota, mark: Mark | None
     ) -> ResourceRow | None:
         """Change the status of a resource and nothing else; None when there is no such resource."""
         ...
@@ -338,7 +338,7 @@ class SecretStore(Protocol):
     async def get_secret(self, session: str, name: str) -> Sealed | None: ...
 
     async def set_secret(
-        self, session: str, name: str, row: Sealed, at: float, room: Room, mark: Mark | None
+        self, session: str, name: str, row: Sealed, at: float, quota: Quota, mark: Mark | None
     ) -> None: ...
 
     async def delete_secret(self, session: str, name: str, mark: Mark | None) -> bool: ...

@@ -51,7 +51,7 @@ class SqliteStore:
             place.require_one_name()
             self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._writer_queue, crash_seams.commits)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
         self._writer_queue.settle()
         self.journal = SqliteJournalStore(self._writer, place, self.owner)
@@ -68,7 +68,7 @@ class SqliteStore:
         await self.services.close()
         await self.journal.close()
         await self._writer.close()
-        self._let_go()
+        self._release()
 
     def _prepare(self, connection: apsw.Connection) -> None:
         """Bring the schema up to date, and enter this process among the owners, in one transaction."""
@@ -90,7 +90,7 @@ class SqliteStore:
                 "check the permissions of its directory"
             ) from error
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         for lock in self._locks:
             lock.release()
         with contextlib.suppress(OSError):  # such as a directory that is not there

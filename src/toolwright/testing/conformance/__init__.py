@@ -8,7 +8,7 @@ about work in the background are for stores that keep it, and a collection of th
 """
 
 from toolwright.testing.conformance.background import CASE_CLOCK
-from toolwright.testing.conformance.background_runs import PROCESSES
+from toolwright.testing.conformance.background_runs import RUNS
 from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
@@ -22,22 +22,22 @@ from toolwright.testing.conformance.memory import InMemory
 from toolwright.testing.conformance.model import play_random_verbs
 from toolwright.testing.conformance.owners import OWNERS
 from toolwright.testing.conformance.replay import REPLAY
-from toolwright.testing.conformance.run_events import HAPPENINGS
+from toolwright.testing.conformance.run_events import RUN_EVENTS
 from toolwright.testing.conformance.schedules import SCHEDULES
-from toolwright.testing.conformance.session_wide import DECISIONS
-from toolwright.testing.conformance.signals import ARRIVALS
+from toolwright.testing.conformance.session_wide import SESSION_WIDE
+from toolwright.testing.conformance.signals import SIGNALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
-from toolwright.testing.conformance.time_and_waits import OUTSIDE
+from toolwright.testing.conformance.time_and_waits import TIME_AND_WAITS
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *DECISIONS, *ARRIVALS)
+CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *SESSION_WIDE, *SIGNALS)
 """All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
-    *PROCESSES,
+    *RUNS,
     *LIMITS,
     *LEASES,
-    *HAPPENINGS,
+    *RUN_EVENTS,
     *ENDINGS,
     *TAKEOVERS,
     *SCHEDULES,
@@ -45,30 +45,30 @@ BACKGROUND_CASES: tuple[Case, ...] = (
     *TRIGGERS,
 )
 """All cases for stores that have background runs, too: stores with `services`."""
-CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *OUTSIDE)
+CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
 """All that are about controllers."""
 
 __all__ = [
-    "ARRIVALS",
     "BACKGROUND_CASES",
     "CALLS",
     "CALL_JOURNALS",
     "CASES",
     "CASE_CLOCK",
     "CONTROLLER_CASES",
-    "DECISIONS",
     "EFFECTS",
     "ENDINGS",
     "FIRINGS",
-    "HAPPENINGS",
     "LEASES",
     "LIMITS",
-    "OUTSIDE",
     "OWNERS",
-    "PROCESSES",
     "REPLAY",
+    "RUNS",
+    "RUN_EVENTS",
     "SCHEDULES",
+    "SESSION_WIDE",
+    "SIGNALS",
     "TAKEOVERS",
+    "TIME_AND_WAITS",
     "TRIGGERS",
     "WAITS",
     "CallJournalCase",

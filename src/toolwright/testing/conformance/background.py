@@ -51,33 +51,33 @@ CASE_CLOCK = CaseClock()
 class TimedRuns:
     """A `RunStore` for cases, which pass the time of each verb and the end of a lease."""
 
-    def __init__(self, processes: RunStore) -> None:
-        self._processes = processes
+    def __init__(self, runs: RunStore) -> None:
+        self._runs = runs
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._processes, verb)
+        return getattr(self._runs, verb)
 
     async def register(self, new: Sequence[Registration], limits: Limits, mark: Mark | None) -> list[str]:
         """Register runs at the instant of the last of them."""
         CASE_CLOCK.at = new[-1].at if new else CASE_CLOCK.at
-        return await self._processes.register(new, limits, mark)
+        return await self._runs.register(new, limits, mark)
 
     async def claim(self, worker: str, tools: Sequence[str], now: float, until: float, most: int) -> list[Claimed]:
         """Claim at an instant."""
         CASE_CLOCK.at = now
-        return await self._processes.claim(worker, tools, now, until - now, most)
+        return await self._runs.claim(worker, tools, now, until - now, most)
 
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], now: float, until: float, capacity: int
     ) -> Renewal:
         """Renew at an instant."""
         CASE_CLOCK.at = now
-        return await self._processes.renew(worker, held, now, until - now, capacity)
+        return await self._runs.renew(worker, held, now, until - now, capacity)
 
     async def work_waits(self, worker: str, tools: Sequence[str], now: float) -> bool:
         """Look for work at an instant."""
         CASE_CLOCK.at = now
-        return await self._processes.work_waits(worker, tools, LEASE)
+        return await self._runs.work_waits(worker, tools, LEASE)
 
 
 class TimedServices:
@@ -85,7 +85,7 @@ class TimedServices:
 
     def __init__(self, services: BackgroundStores) -> None:
         self._services = services
-        self.processes = TimedRuns(services.processes)
+        self.runs = TimedRuns(services.runs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._services, name)
@@ -130,14 +130,14 @@ def registration(
 
 async def claim(stores: TimedServices, worker: str = "w1", now: float = 100.0, most: int = 100) -> list[BackgroundRun]:
     """The runs that a worker claims, for the length of a lease."""
-    return [one.process for one in await stores.processes.claim(worker, ["work"], now, now + LEASE, most)]
+    return [one.run for one in await stores.runs.claim(worker, ["work"], now, now + LEASE, most)]
 
 
 async def begun(stores: TimedServices, id: str = "p1", worker: str = "w1") -> BackgroundRun:
     """A new run, which a worker claimed at 100."""
-    await stores.processes.register([registration(id)], PLENTY, None)
-    (process,) = await claim(stores, worker)
-    return process
+    await stores.runs.register([registration(id)], PLENTY, None)
+    (run,) = await claim(stores, worker)
+    return run
 
 
 async def taken_over(stores: TimedServices) -> tuple[BackgroundRun, BackgroundRun]:
@@ -149,13 +149,13 @@ async def taken_over(stores: TimedServices) -> tuple[BackgroundRun, BackgroundRu
 
 async def current(stores: TimedServices, id: str = "p1") -> BackgroundRun:
     """A run that must exist, as it is now."""
-    found: BackgroundRun | None = await stores.processes.find(id)
-    assert found is not None, f"The process {id!r} is not there."
+    found: BackgroundRun | None = await stores.runs.find(id)
+    assert found is not None, f"The run {id!r} is not there."
     return found
 
 
 def ending(
-    process: BackgroundRun,
+    run: BackgroundRun,
     status: Status = "completed",
     *,
     at: float = 200.0,
@@ -164,11 +164,11 @@ def ending(
     evidence: bytes = b"",
 ) -> Ending:
     return Ending(
-        id=process.id,
-        token=process.token,
+        id=run.id,
+        token=run.token,
         at=at,
         status=status,
-        outcome=ToolOutcome(process.id, process.tool, "success", b'"fine"'),
+        outcome=ToolOutcome(run.id, run.tool, "success", b'"fine"'),
         summary="It is fine.",
         status_text=status.title(),
         files=files,
@@ -177,14 +177,14 @@ def ending(
     )
 
 
-async def end(stores: TimedServices, process: BackgroundRun) -> None:
+async def end(stores: TimedServices, run: BackgroundRun) -> None:
     """End a run that its holder must still hold."""
-    assert await stores.processes.finish(ending(process), QUOTAS)
+    assert await stores.runs.finish(ending(run), QUOTAS)
 
 
 async def types(stores: TimedServices, id: str = "p1") -> list[str]:
     """The types of the events of a run, in order."""
-    return [event.type for event in await stores.processes.events(id, 0, 1_000)]
+    return [event.type for event in await stores.runs.events(id, 0, 1_000)]
 
 
 def schedule(

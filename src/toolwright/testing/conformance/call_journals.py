@@ -85,7 +85,7 @@ async def a_call_without_an_id_always_runs(runtime: Runtime) -> None:
     assert desk.ran == [1, 1]
 
 
-async def an_id_is_one_of_its_session_and_its_scope(runtime: Runtime) -> None:
+async def an_id_belongs_to_its_session_and_its_scope(runtime: Runtime) -> None:
     desk = _Desk(runtime)
     for session, scope in (("s", ""), ("s", "other"), ("t", "")):
         (outcome,) = await runtime.session(session).run_batch([desk.call()], scope=scope)
@@ -129,7 +129,7 @@ async def a_call_that_was_stopped_before_it_ran_runs_when_it_comes_again(runtime
     assert (ran.value, ran.replayed, desk.ran) == ("seat 2", False, [1, 2])
 
 
-async def a_call_that_shares_one_which_is_stopped_before_it_runs_runs_itself(runtime: Runtime) -> None:
+async def a_call_runs_itself_when_the_call_that_it_shared_stops_first(runtime: Runtime) -> None:
     desk, session = _Desk(runtime), runtime.session("s")
     desk.open.clear()
     holder = session.start_batch([desk.call("c1", 1)])
@@ -181,7 +181,7 @@ async def a_call_that_lacked_a_connection_runs_once_there_is_one(runtime: Runtim
     assert (one.value, other.value, len(ran)) == ("posted", "posted", 2)
 
 
-async def a_completed_call_is_replayed_with_what_completed_it(runtime: Runtime) -> None:
+async def a_completed_call_is_replayed_with_its_completion(runtime: Runtime) -> None:
     keys: list[str] = []
 
     @tool
@@ -213,15 +213,15 @@ CALL_JOURNALS: tuple[CallJournalCase, ...] = tuple(
     for check in (
         a_finished_call_is_replayed_and_not_run,
         a_call_without_an_id_always_runs,
-        an_id_is_one_of_its_session_and_its_scope,
+        an_id_belongs_to_its_session_and_its_scope,
         an_id_with_other_arguments_is_a_mismatch_and_nothing_of_its_batch_runs,
         a_call_that_runs_is_shared_and_not_run_twice,
         a_call_that_was_stopped_before_it_ran_runs_when_it_comes_again,
-        a_call_that_shares_one_which_is_stopped_before_it_runs_runs_itself,
+        a_call_runs_itself_when_the_call_that_it_shared_stops_first,
         a_refused_call_is_refused_again_by_the_same_words,
         arguments_are_the_same_in_any_spelling,
         a_call_that_lacked_a_connection_runs_once_there_is_one,
-        a_completed_call_is_replayed_with_what_completed_it,
+        a_completed_call_is_replayed_with_its_completion,
         the_same_id_twice_in_a_batch_runs_once,
     )
 )

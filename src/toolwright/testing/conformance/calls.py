@@ -41,13 +41,13 @@ EVERYTHING = ToolOutcome(
 )
 
 
-async def a_call_that_never_began_has_no_past(database: Database) -> None:
+async def a_new_call_has_no_entry(database: Database) -> None:
     store = await database.open()
     assert await store.journal.begin([intent(call("c1")), intent(call("c2"), position=1)]) == [None, None]
     assert await store.journal.begin([]) == []
 
 
-async def a_finished_call_gives_its_outcome_to_whoever_asks_again(database: Database) -> None:
+async def a_finished_call_replays_its_outcome_to_every_owner(database: Database) -> None:
     store = await database.open()
     await store.journal.begin([intent(call())])
     assert await store.journal.start(call(), 101.0)
@@ -63,7 +63,7 @@ async def a_finished_call_gives_its_outcome_to_whoever_asks_again(database: Data
         assert entry.intent.queued_at == 100.0
 
 
-async def an_outcome_comes_back_as_it_was(database: Database) -> None:
+async def an_outcome_is_read_as_it_was_written(database: Database) -> None:
     store, reader = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
     await store.journal.finish(call(), EVERYTHING, None, 102.25)
@@ -73,7 +73,7 @@ async def an_outcome_comes_back_as_it_was(database: Database) -> None:
     assert entry.started_at is None
 
 
-async def an_intent_comes_back_as_it_was(database: Database) -> None:
+async def an_intent_is_read_as_it_was_written(database: Database) -> None:
     key = call("ид-☃", "sé", "scope/1")
     given = Intent(key, "b1", 7, "book", "travel.book", b'{"to":"K\xc3\xb6ln\\u0000"}', "host", "parent", 100.125)
     given = replace(given, authority=b'{"policies":[{"read_only":true}]}')
@@ -85,7 +85,7 @@ async def an_intent_comes_back_as_it_was(database: Database) -> None:
     assert isinstance(entry.intent.arguments, bytes)
 
 
-async def the_authority_of_a_batch_is_there_for_its_recovery(database: Database) -> None:
+async def the_authority_of_a_batch_is_stored_for_its_recovery(database: Database) -> None:
     first, second = await database.open(), await database.open()
     for many in (1, 20):
         given = [
@@ -100,7 +100,7 @@ async def the_authority_of_a_batch_is_there_for_its_recovery(database: Database)
     assert left == {call("c0", "s1"): b"1", **{call(f"c{n}", "s20"): b"20" for n in range(1, 20)}}
 
 
-async def one_id_in_another_session_or_scope_is_another_call(database: Database) -> None:
+async def the_same_id_in_another_session_or_scope_is_another_call(database: Database) -> None:
     store = await database.open()
     keys = [call("c1"), call("c1", "s2"), call("c1", "s1", "other")]
     for key in keys:
@@ -125,7 +125,7 @@ async def a_finished_call_is_never_written_to_again(database: Database) -> None:
     assert (entry.started_at, entry.finished_at) == (101.0, 102.0)
 
 
-async def an_outcome_that_its_owner_writes_twice_stands_once(database: Database) -> None:
+async def an_outcome_that_its_owner_writes_twice_is_stored_once(database: Database) -> None:
     """As after a fault in between, when it is not known whether the first one was written."""
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
@@ -137,7 +137,7 @@ async def an_outcome_that_its_owner_writes_twice_stands_once(database: Database)
     assert (entry.outcome, entry.finished_at) == (success(call()), 102.0)
 
 
-async def a_call_that_nobody_began_can_not_be_written_to(database: Database) -> None:
+async def a_call_without_an_intent_cannot_be_written(database: Database) -> None:
     journal = (await database.open()).journal
     assert not await journal.start(call(), 101.0)
     assert not await journal.finish(call(), success(call()), 101.0, 102.0)
@@ -148,7 +148,7 @@ async def a_call_that_nobody_began_can_not_be_written_to(database: Database) -> 
     assert await journal.begin([intent(call())]) == [None]
 
 
-async def a_forgotten_call_is_as_if_it_had_never_begun(database: Database) -> None:
+async def a_forgotten_call_is_a_new_call(database: Database) -> None:
     store = await database.open()
     await store.journal.begin([intent(call("c1")), intent(call("c2"), position=1)])
     await store.journal.keep(call("c1"), Kept("step:a", b"null", 101.0))
@@ -160,7 +160,7 @@ async def a_forgotten_call_is_as_if_it_had_never_begun(database: Database) -> No
     assert await store.journal.effects(call("c1")) == []
 
 
-async def a_call_that_ended_for_want_of_a_connection_is_reopened_by_one_owner(database: Database) -> None:
+async def a_call_that_ended_without_a_connection_is_reopened_by_one_owner(database: Database) -> None:
     first, second = await database.open(), await database.open()
     wanting = ToolOutcome(call_id="c1", tool="book", status="connection_required", provider="airline")
     await first.journal.begin([intent(call("c1")), intent(call("c2"), position=1)])
@@ -192,7 +192,7 @@ async def a_call_that_its_owner_runs_is_not_cut_off(database: Database) -> None:
     assert (entry.outcome, entry.owner, entry.cut_off) == (None, store.journal.owner, False)
 
 
-async def what_is_asked_first_is_done_first_and_answered_first(database: Database) -> None:
+async def writes_are_done_and_answered_in_the_order_of_their_requests(database: Database) -> None:
     journal = (await database.open()).journal
     begun = asyncio.ensure_future(journal.begin([intent(call())]))
     started = asyncio.ensure_future(journal.start(call(), 101.0))
@@ -247,7 +247,7 @@ async def calls_are_finished_together_or_not_at_all(database: Database) -> None:
         assert (entry.outcome, entry.started_at, entry.finished_at) == (success(key), 103.0, 104.0)
 
 
-async def what_calls_that_are_finished_together_waited_for_can_not_be_resolved(database: Database) -> None:
+async def waits_of_calls_that_are_finished_together_cannot_be_resolved(database: Database) -> None:
     store = await database.open()
     keys = [call("c1"), call("c2")]
     await store.journal.begin([intent(key) for key in keys])
@@ -277,7 +277,7 @@ async def a_refused_call_is_written_together_with_its_outcome(database: Database
     assert also.outcome == success(ran)
 
 
-async def a_refused_call_takes_nothing_from_a_call_that_runs(database: Database) -> None:
+async def a_refused_call_does_not_replace_a_running_call(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await other.journal.begin([intent(call())])
     (entry,) = await store.journal.begin([], [call()])
@@ -291,22 +291,22 @@ async def a_refused_call_takes_nothing_from_a_call_that_runs(database: Database)
 
 
 CALLS = cases(
-    a_call_that_never_began_has_no_past,
-    a_finished_call_gives_its_outcome_to_whoever_asks_again,
-    an_outcome_comes_back_as_it_was,
-    an_intent_comes_back_as_it_was,
-    the_authority_of_a_batch_is_there_for_its_recovery,
-    one_id_in_another_session_or_scope_is_another_call,
+    a_new_call_has_no_entry,
+    a_finished_call_replays_its_outcome_to_every_owner,
+    an_outcome_is_read_as_it_was_written,
+    an_intent_is_read_as_it_was_written,
+    the_authority_of_a_batch_is_stored_for_its_recovery,
+    the_same_id_in_another_session_or_scope_is_another_call,
     a_finished_call_is_never_written_to_again,
-    an_outcome_that_its_owner_writes_twice_stands_once,
-    a_call_that_nobody_began_can_not_be_written_to,
-    a_forgotten_call_is_as_if_it_had_never_begun,
-    a_call_that_ended_for_want_of_a_connection_is_reopened_by_one_owner,
+    an_outcome_that_its_owner_writes_twice_is_stored_once,
+    a_call_without_an_intent_cannot_be_written,
+    a_forgotten_call_is_a_new_call,
+    a_call_that_ended_without_a_connection_is_reopened_by_one_owner,
     a_call_that_its_owner_runs_is_not_cut_off,
-    what_is_asked_first_is_done_first_and_answered_first,
+    writes_are_done_and_answered_in_the_order_of_their_requests,
     many_calls_at_once_are_all_written,
     calls_are_finished_together_or_not_at_all,
-    what_calls_that_are_finished_together_waited_for_can_not_be_resolved,
+    waits_of_calls_that_are_finished_together_cannot_be_resolved,
     a_refused_call_is_written_together_with_its_outcome,
-    a_refused_call_takes_nothing_from_a_call_that_runs,
+    a_refused_call_does_not_replace_a_running_call,
 )

@@ -13,7 +13,7 @@ FAILED = Kept(
 )
 
 
-async def an_effect_comes_back_as_it_was_kept(database: Database) -> None:
+async def an_effect_is_read_as_it_was_written(database: Database) -> None:
     journal = (await database.open()).journal
     await journal.begin([intent(call())])
     assert await journal.effects(call()) == []
@@ -23,7 +23,7 @@ async def an_effect_comes_back_as_it_was_kept(database: Database) -> None:
     assert sorted(await journal.effects(call()), key=lambda kept: kept.label) == [FAILED, BEGAN]
 
 
-async def an_effect_that_is_kept_again_replaces_what_was_there(database: Database) -> None:
+async def an_effect_that_is_written_again_replaces_the_earlier_one(database: Database) -> None:
     journal = (await database.open()).journal
     await journal.begin([intent(call())])
     for kept in (BEGAN, DONE):
@@ -55,7 +55,7 @@ async def effects_outlive_their_owner_and_their_call(database: Database) -> None
     assert await heir.journal.effects(call()) == [DONE]
 
 
-async def only_the_owner_of_a_call_keeps_its_effects(database: Database) -> None:
+async def only_the_owner_of_a_call_writes_its_effects(database: Database) -> None:
     owner, other = await database.open(), await database.open()
     await owner.journal.begin([intent(call())])
     assert not await other.journal.keep(call(), BEGAN)
@@ -65,9 +65,9 @@ async def only_the_owner_of_a_call_keeps_its_effects(database: Database) -> None
 
 
 EFFECTS = cases(
-    an_effect_comes_back_as_it_was_kept,
-    an_effect_that_is_kept_again_replaces_what_was_there,
+    an_effect_is_read_as_it_was_written,
+    an_effect_that_is_written_again_replaces_the_earlier_one,
     one_label_in_two_calls_makes_two_effects,
     effects_outlive_their_owner_and_their_call,
-    only_the_owner_of_a_call_keeps_its_effects,
+    only_the_owner_of_a_call_writes_its_effects,
 )

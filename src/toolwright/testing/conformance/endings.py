@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.stores.contracts.run_store import Report
-from toolwright.stores.contracts.sessions import Quotas, Room
+from toolwright.stores.contracts.sessions import Quota, Quotas
 from toolwright.testing.conformance.background import (
     PLENTY,
     QUEUEING,
@@ -29,17 +29,17 @@ from toolwright.testing.conformance.cases import Database, cases
 FILES = (("/.background/p1/output.log", b"much"), ("/.background/p1/result.json", b'"fine"'))
 
 
-async def a_process_ends_once(database: Database) -> None:
+async def a_run_ends_once(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
     given = ending(held, "abandoned", at=200.5, evidence=b'{"worker":"w1"}')
-    assert await stores.processes.finish(given, QUOTAS)
+    assert await stores.runs.finish(given, QUOTAS)
     for again in (given, ending(held, "failed", at=300.0)):
-        assert not await other.processes.finish(again, QUOTAS)
+        assert not await other.runs.finish(again, QUOTAS)
     over = await current(other)
     assert (over.status, over.status_text, over.ended_at) == ("abandoned", "Abandoned", 200.5)
     assert (over.outcome, over.lease_until) == (given.outcome, None)
-    event = (await other.processes.events("p1", 0, 10))[-1]
+    event = (await other.runs.events("p1", 0, 10))[-1]
     assert (event.type, event.at) == ("abandoned", 200.5)
     assert event.payload == {"summary": "It is fine.", "evidence": {"worker": "w1"}}
     assert await types(other) == ["queued", "started", "abandoned"]
@@ -50,63 +50,61 @@ async def the_last_report_of_a_run_is_written_with_its_end(database: Database) -
     held = await begun(stores)
     last = Report(id="p1", token=held.token, at=199.0, opening_text="Packing")
     taken = replace(ending(held), token=held.token + 1, report=replace(last, token=held.token + 1))
-    assert not await stores.processes.finish(taken, QUOTAS)
+    assert not await stores.runs.finish(taken, QUOTAS)
     assert await types(other) == ["queued", "started"]
-    assert await stores.processes.finish(replace(ending(held), report=last), QUOTAS)
+    assert await stores.runs.finish(replace(ending(held), report=last), QUOTAS)
     assert await types(other) == ["queued", "started", "status", "completed"]
-    status = (await other.processes.events("p1", 0, 10))[2]
+    status = (await other.runs.events("p1", 0, 10))[2]
     assert (status.payload, status.at) == ({"text": "Packing"}, 199.0)
     assert (await current(other)).status_text == "Completed"
 
 
-async def of_several_who_end_a_process_one_does(database: Database) -> None:
+async def a_run_that_several_end_at_once_ends_once(database: Database) -> None:
     owners = [await open_services(database) for _ in range(4)]
     held = await begun(owners[0])
     given = ending(held, tell=b'"over"')
-    assert sorted(await asyncio.gather(*(one.processes.finish(given, QUOTAS) for one in owners))) == [False] * 3 + [
-        True
-    ]
+    assert sorted(await asyncio.gather(*(one.runs.finish(given, QUOTAS) for one in owners))) == [False] * 3 + [True]
     assert await types(owners[0]) == ["queued", "started", "completed"]
     assert len(await owners[0].messages.list_messages("s1", 0, 10)) == 1
 
 
-async def nothing_follows_the_end(database: Database) -> None:
+async def nothing_is_written_after_the_end(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
     await end(stores, held)
     over, hold = await current(stores), [("p1", held.token)]
-    assert await stores.processes.append("p1", held.token, "status", b'{"text":"x"}', None, 201.0) is None
-    assert await stores.processes.report([Report(id="p1", token=held.token, at=201.0, status_text="x")]) == ["p1"]
-    assert (await stores.processes.renew("w1", hold, 201.0, 231.0, 5)).lost == ["p1"]
-    await stores.processes.hand_back("w1", hold, 201.0)
-    assert await other.processes.cancel("p1", "too late", 201.0) == []
+    assert await stores.runs.append("p1", held.token, "status", b'{"text":"x"}', None, 201.0) is None
+    assert await stores.runs.report([Report(id="p1", token=held.token, at=201.0, status_text="x")]) == ["p1"]
+    assert (await stores.runs.renew("w1", hold, 201.0, 231.0, 5)).lost == ["p1"]
+    await stores.runs.hand_back("w1", hold, 201.0)
+    assert await other.runs.cancel("p1", "too late", 201.0) == []
     assert await claim(other, "w2", 999.0) == []
     assert await current(other) == over
     assert await types(other) == ["queued", "started", "completed"]
 
 
-async def an_abandoned_process_is_queued_again_when_a_person_says_so(database: Database) -> None:
+async def an_abandoned_run_is_queued_again_when_a_person_resumes_it(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
-    assert await refusal(stores.processes.reopen("p1", "ann", PLENTY, 200.0)) == "conflict"
-    assert await stores.processes.finish(ending(held, "abandoned"), QUOTAS)
+    assert await refusal(stores.runs.reopen("p1", "ann", PLENTY, 200.0)) == "conflict"
+    assert await stores.runs.finish(ending(held, "abandoned"), QUOTAS)
     full = replace(PLENTY, per_session=0)
-    assert await refusal(stores.processes.reopen("p1", "ann", full, 201.0)) == "session_limit"
-    await other.processes.reopen("p1", "ann", PLENTY, 201.0)
+    assert await refusal(stores.runs.reopen("p1", "ann", full, 201.0)) == "session_limit"
+    await other.runs.reopen("p1", "ann", PLENTY, 201.0)
     again = await current(stores)
     assert (again.status, again.outcome, again.ended_at, again.deadline) == ("queued", None, None, None)
-    assert await refusal(stores.processes.reopen("p1", "ann", PLENTY, 202.0)) == "conflict"
-    event = (await stores.processes.events("p1", 0, 10))[-1]
+    assert await refusal(stores.runs.reopen("p1", "ann", PLENTY, 202.0)) == "conflict"
+    event = (await stores.runs.events("p1", 0, 10))[-1]
     assert (event.type, event.payload) == ("reopened", {"by": "ann"})
     (taken,) = await claim(other, "w2", 203.0)
     assert (taken.token, taken.status) == (held.token + 1, "running")
-    assert not await stores.processes.finish(ending(held), QUOTAS)
+    assert not await stores.runs.finish(ending(held), QUOTAS)
 
 
 async def files_and_message_are_written_with_the_end(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
-    assert await stores.processes.finish(ending(held, files=FILES, tell=b'"Run over."'), QUOTAS)
+    assert await stores.runs.finish(ending(held, files=FILES, tell=b'"Run over."'), QUOTAS)
     for path, data in FILES:
         found = await other.files.read_file("s1", path)
         assert found is not None
@@ -117,40 +115,40 @@ async def files_and_message_are_written_with_the_end(database: Database) -> None
     assert jsonx.decode(about) == {"run_id": "p1", "status": "completed"}
 
 
-async def an_end_that_can_not_be_written_whole_is_not_written(database: Database) -> None:
+async def an_end_is_written_completely_or_not_at_all(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
-    held, nothing = await begun(stores), Room(0, 0)
+    held, nothing = await begun(stores), Quota(0, 0)
     given = ending(held, files=FILES, tell=b'"over"')
-    for quotas in (Quotas(files=nothing), Quotas(messages=nothing), Quotas(files=Room(9, 5))):
-        assert await refusal(stores.processes.finish(given, quotas)) == "quota"
+    for quotas in (Quotas(files=nothing), Quotas(messages=nothing), Quotas(files=Quota(9, 5))):
+        assert await refusal(stores.runs.finish(given, quotas)) == "quota"
         assert await current(other) == held
         assert await types(other) == ["queued", "started"]
         assert await other.files.list_files("s1", "/") == []
         assert await other.messages.list_messages("s1", 0, 10) == []
-    assert await stores.processes.finish(replace(given, files=(), tell=None), Quotas(files=nothing, messages=nothing))
+    assert await stores.runs.finish(replace(given, files=(), tell=None), Quotas(files=nothing, messages=nothing))
 
 
-async def what_waits_for_a_worker_may_be_ended(database: Database) -> None:
+async def a_queued_run_can_be_ended(database: Database) -> None:
     stores = await open_services(database)
     for id in ("queued", "held"):
-        await stores.processes.register([registration(id)], QUEUEING, None)
+        await stores.runs.register([registration(id)], QUEUEING, None)
     for id in ("held", "queued"):
         waits = await current(stores, id)
-        assert not await stores.processes.finish(ending(replace(waits, token=1), "cancelled"), QUOTAS)
-        assert await stores.processes.finish(ending(waits, "cancelled"), QUOTAS)
+        assert not await stores.runs.finish(ending(replace(waits, token=1), "cancelled"), QUOTAS)
+        assert await stores.runs.finish(ending(waits, "cancelled"), QUOTAS)
     assert await claim(stores) == []
-    assert [process.status for process in await stores.processes.list("s1")] == ["cancelled"] * 2
+    assert [run.status for run in await stores.runs.list("s1")] == ["cancelled"] * 2
 
 
-async def all_below_a_process_is_asked_to_stop(database: Database) -> None:
+async def cancelling_a_run_cancels_all_runs_below_it(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores, "root")
     for id, parent in (("child", "root"), ("done", "root"), ("below", "child")):
-        await stores.processes.register([registration(id, parent=parent)], PLENTY, None)
-    await stores.processes.register([registration("other")], PLENTY, None)
+        await stores.runs.register([registration(id, parent=parent)], PLENTY, None)
+    await stores.runs.register([registration("other")], PLENTY, None)
     await end(stores, await current(stores, "done"))
-    asked = await other.processes.cancel("root", "enough", 120.0)
-    assert [process.id for process in asked] == ["root", "child", "below"]
+    asked = await other.runs.cancel("root", "enough", 120.0)
+    assert [run.id for run in asked] == ["root", "child", "below"]
     assert asked[0] == replace(held, cancel_reason="enough")
     assert [await _reason(stores, id) for id in ("root", "child", "below", "done", "other")] == [
         "enough",
@@ -159,29 +157,29 @@ async def all_below_a_process_is_asked_to_stop(database: Database) -> None:
         None,
         None,
     ]
-    event = (await other.processes.events("below", 0, 10))[-1]
+    event = (await other.runs.events("below", 0, 10))[-1]
     assert (event.type, event.at, event.payload) == ("cancel_asked", 120.0, {"reason": "enough"})
-    assert await other.processes.cancel("nobody", "enough", 120.0) == []
+    assert await other.runs.cancel("nobody", "enough", 120.0) == []
 
 
-async def the_first_reason_to_stop_stays(database: Database) -> None:
+async def the_first_reason_to_cancel_is_kept(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     await begun(stores)
-    await stores.processes.register([registration("child", parent="p1")], PLENTY, None)
-    await stores.processes.cancel("child", "first", 110.0)
-    asked = await other.processes.cancel("p1", "second", 120.0)
-    assert [(process.id, process.cancel_reason) for process in asked] == [("p1", "second"), ("child", "first")]
+    await stores.runs.register([registration("child", parent="p1")], PLENTY, None)
+    await stores.runs.cancel("child", "first", 110.0)
+    asked = await other.runs.cancel("p1", "second", 120.0)
+    assert [(run.id, run.cancel_reason) for run in asked] == [("p1", "second"), ("child", "first")]
     assert await types(stores, "child") == ["queued", "cancel_asked"]
 
 
-async def what_a_process_started_goes_on_when_it_is_over(database: Database) -> None:
+async def the_children_of_a_finished_run_continue(database: Database) -> None:
     stores = await open_services(database)
     held = await begun(stores)
-    await stores.processes.register([registration("child", parent="p1")], PLENTY, None)
+    await stores.runs.register([registration("child", parent="p1")], PLENTY, None)
     await end(stores, held)
-    assert await stores.processes.cancel("p1", "too late", 210.0) == []
+    assert await stores.runs.cancel("p1", "too late", 210.0) == []
     assert await _reason(stores, "child") is None
-    assert [process.id for process in await claim(stores)] == ["child"]
+    assert [run.id for run in await claim(stores)] == ["child"]
 
 
 async def _reason(stores: TimedServices, id: str) -> str | None:
@@ -189,15 +187,15 @@ async def _reason(stores: TimedServices, id: str) -> str | None:
 
 
 ENDINGS = cases(
-    a_process_ends_once,
+    a_run_ends_once,
     the_last_report_of_a_run_is_written_with_its_end,
-    of_several_who_end_a_process_one_does,
-    nothing_follows_the_end,
-    an_abandoned_process_is_queued_again_when_a_person_says_so,
+    a_run_that_several_end_at_once_ends_once,
+    nothing_is_written_after_the_end,
+    an_abandoned_run_is_queued_again_when_a_person_resumes_it,
     files_and_message_are_written_with_the_end,
-    an_end_that_can_not_be_written_whole_is_not_written,
-    what_waits_for_a_worker_may_be_ended,
-    all_below_a_process_is_asked_to_stop,
-    the_first_reason_to_stop_stays,
-    what_a_process_started_goes_on_when_it_is_over,
+    an_end_is_written_completely_or_not_at_all,
+    a_queued_run_can_be_ended,
+    cancelling_a_run_cancels_all_runs_below_it,
+    the_first_reason_to_cancel_is_kept,
+    the_children_of_a_finished_run_continue,
 )

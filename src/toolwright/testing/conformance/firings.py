@@ -23,7 +23,7 @@ from toolwright.testing.conformance.background import (
 from toolwright.testing.conformance.cases import Database, call, cases, intent
 
 
-async def of_many_who_fire_an_instant_the_first_does(database: Database) -> None:
+async def an_instant_that_many_fire_at_once_is_fired_once(database: Database) -> None:
     owners = [await open_services(database) for _ in range(4)]
     await owners[0].schedules.add(schedule(), 5, None)
     found = await asyncio.gather(
@@ -33,7 +33,7 @@ async def of_many_who_fire_an_instant_the_first_does(database: Database) -> None
         )
     )
     (first,) = [ids for ids in found if ids is not None]
-    assert [process.id for process in await owners[0].processes.list(None)] == first
+    assert [run.id for run in await owners[0].runs.list(None)] == first
     assert await owners[1].schedules.history("h1", 9) == [Fired(1_000.0, 1_001.0, "fired", first[0])]
     assert (await scheduled(owners[1])).next_at == 1_060.0
 
@@ -44,7 +44,7 @@ async def a_firing_starts_the_run_that_was_given(database: Database) -> None:
     assert await stores.schedules.fire("h1", 1_000.0, [firing("p1")], 1_060.0, 1_001.0, PLENTY) == ["p1"]
     started = await current(other)
     assert (started.schedule, started.session, started.status) == ("h1", "s1", "queued")
-    assert [process.id for process in await claim(other, now=1_001.0)] == ["p1"]
+    assert [run.id for run in await claim(other, now=1_001.0)] == ["p1"]
 
 
 async def nothing_is_done_unless_the_next_instant_is_the_expected_one(database: Database) -> None:
@@ -54,7 +54,7 @@ async def nothing_is_done_unless_the_next_instant_is_the_expected_one(database: 
         assert await stores.schedules.fire("h1", expected, [firing("p1")], 1_120.0, 1_100.0, PLENTY) is None
     assert await stores.schedules.fire("nobody", 1_000.0, [firing("p1")], 1_120.0, 1_100.0, PLENTY) is None
     assert await scheduled(stores) == schedule()
-    assert await stores.processes.list(None) == []
+    assert await stores.runs.list(None) == []
     assert await stores.schedules.history("h1", 9) == []
 
 
@@ -64,7 +64,7 @@ async def a_paused_schedule_is_not_fired(database: Database) -> None:
     (known,) = await other.schedules.due(1_000.0, 9)
     assert await stores.schedules.change("h1", ["active"], "paused", known.next_at, None)
     assert await other.schedules.fire("h1", known.next_at, [firing("p1")], 1_060.0, 1_000.0, PLENTY) is None
-    assert await other.processes.list(None) == []
+    assert await other.runs.list(None) == []
     assert (await scheduled(other)).next_at == 1_000.0
 
 
@@ -76,7 +76,7 @@ async def a_schedule_without_a_next_instant_has_ended(database: Database) -> Non
     assert (found.state, found.next_at) == ("ended", None)
     assert await other.schedules.due(9_999.0, 9) == []
     assert await other.schedules.fire("h1", None, [firing("p2")], None, 1_000.0, PLENTY) is None
-    assert await other.processes.find("p2") is None
+    assert await other.runs.find("p2") is None
 
 
 async def an_instant_that_was_fired_is_not_fired_again(database: Database) -> None:
@@ -85,11 +85,11 @@ async def an_instant_that_was_fired_is_not_fired_again(database: Database) -> No
     assert await stores.schedules.fire("h1", 1_000.0, [firing("p1")], 1_060.0, 1_000.0, PLENTY) == ["p1"]
     again = [firing("p2", 1_000.0), firing("p3", 1_060.0)]
     assert await stores.schedules.fire("h1", 1_060.0, again, 1_120.0, 1_060.0, PLENTY) == ["p3"]
-    assert await stores.processes.find("p2") is None
+    assert await stores.runs.find("p2") is None
     assert [fired.run for fired in await stores.schedules.history("h1", 9)] == ["p3", "p1"]
 
 
-async def missed_instants_are_fired_or_passed_over_in_one_go(database: Database) -> None:
+async def missed_instants_are_fired_or_skipped_together(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     await stores.schedules.add(schedule(), 5, None)
     firings = [firing(None, 1_000.0), firing("p1", 1_060.0), firing("p2", 1_120.0)]
@@ -103,7 +103,7 @@ async def missed_instants_are_fired_or_passed_over_in_one_go(database: Database)
     assert await other.schedules.history("h2", 9) == []
 
 
-async def an_instant_is_passed_over_while_a_run_is_not_over(database: Database) -> None:
+async def an_instant_is_skipped_while_a_run_is_unfinished(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     for id in ("h1", "h2"):
         await stores.schedules.add(schedule(id), 5, None)
@@ -115,13 +115,13 @@ async def an_instant_is_passed_over_while_a_run_is_not_over(database: Database) 
     skipped = [firing("p2", 1_060.0, unless_active=True)]
     assert await other.schedules.fire("h1", 1_060.0, skipped, 1_120.0, 1_060.0, PLENTY) == []
     assert (await other.schedules.history("h1", 1))[0] == Fired(1_060.0, 1_060.0, "skipped", None)
-    assert await other.processes.find("p2") is None
+    assert await other.runs.find("p2") is None
     await end(stores, await current(stores, "p1"))
     allowed = [firing("p3", 1_120.0, unless_active=True), firing("p4", 1_180.0)]
     assert await other.schedules.fire("h1", 1_120.0, allowed, 1_240.0, 1_180.0, PLENTY) == ["p3", "p4"]
 
 
-async def runs_that_are_to_be_alone_go_one_after_the_other(database: Database) -> None:
+async def exclusive_runs_of_a_schedule_run_one_after_the_other(database: Database) -> None:
     stores = await open_services(database)
     await stores.schedules.add(schedule(), 5, None)
     firings = [firing(f"p{number}", 1_000.0 + number, alone=True) for number in range(3)]
@@ -132,7 +132,7 @@ async def runs_that_are_to_be_alone_go_one_after_the_other(database: Database) -
         await end(stores, taken)
 
 
-async def beyond_the_limits_a_run_of_a_schedule_waits(database: Database) -> None:
+async def a_run_of_a_schedule_beyond_the_limits_waits(database: Database) -> None:
     stores = await open_services(database)
     await stores.schedules.add(schedule(), 5, None)
     held = await begun(stores, "busy")
@@ -141,10 +141,10 @@ async def beyond_the_limits_a_run_of_a_schedule_waits(database: Database) -> Non
     assert run == "p2"
     assert await claim(stores, now=1_001.0) == []
     await end(stores, held)
-    assert [process.id for process in await claim(stores, now=1_001.0)] == ["p1"]
+    assert [run.id for run in await claim(stores, now=1_001.0)] == ["p1"]
 
 
-async def a_run_beside_the_instants_moves_none_of_them(database: Database) -> None:
+async def running_a_schedule_now_does_not_change_its_next_instant(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     await stores.schedules.add(schedule(), 5, None)
     for id in ("p1", "p2"):
@@ -156,7 +156,7 @@ async def a_run_beside_the_instants_moves_none_of_them(database: Database) -> No
     assert await other.schedules.fire("h1", 1_000.0, [firing("p3")], 1_060.0, 1_000.0, PLENTY) == ["p3"]
 
 
-async def what_is_not_cancelled_may_be_run_now(database: Database) -> None:
+async def a_schedule_that_is_not_cancelled_can_be_run_now(database: Database) -> None:
     stores = await open_services(database)
     for id in ("paused", "ended", "cancelled"):
         await stores.schedules.add(schedule(id), 5, None)
@@ -166,10 +166,10 @@ async def what_is_not_cancelled_may_be_run_now(database: Database) -> None:
     for id, expected in (("paused", "p1"), ("ended", "p2"), ("cancelled", None), ("nobody", None)):
         new = registration(expected or "p3", schedule=id)
         assert await stores.schedules.run_now(id, new, 1_100.0, PLENTY, None) == expected
-    assert await stores.processes.find("p3") is None
+    assert await stores.runs.find("p3") is None
 
 
-async def what_a_call_runs_now_under_a_mark_is_run_once(database: Database) -> None:
+async def running_a_schedule_now_with_a_mark_starts_one_run(database: Database) -> None:
     store = await database.open()
     await store.journal.begin([intent(call())])
     stores, mark = services_of(store), Mark(call(), "schedules.run_now:1")
@@ -177,21 +177,21 @@ async def what_a_call_runs_now_under_a_mark_is_run_once(database: Database) -> N
     for id in ("p1", "p2"):
         run = await stores.schedules.run_now("h1", registration(id, schedule="h1"), 1_000.0, PLENTY, mark)
         assert run == "p1"
-    assert await stores.processes.find("p2") is None
+    assert await stores.runs.find("p2") is None
 
 
 FIRINGS = cases(
-    of_many_who_fire_an_instant_the_first_does,
+    an_instant_that_many_fire_at_once_is_fired_once,
     a_firing_starts_the_run_that_was_given,
     nothing_is_done_unless_the_next_instant_is_the_expected_one,
     a_paused_schedule_is_not_fired,
     a_schedule_without_a_next_instant_has_ended,
     an_instant_that_was_fired_is_not_fired_again,
-    missed_instants_are_fired_or_passed_over_in_one_go,
-    an_instant_is_passed_over_while_a_run_is_not_over,
-    runs_that_are_to_be_alone_go_one_after_the_other,
-    beyond_the_limits_a_run_of_a_schedule_waits,
-    a_run_beside_the_instants_moves_none_of_them,
-    what_is_not_cancelled_may_be_run_now,
-    what_a_call_runs_now_under_a_mark_is_run_once,
+    missed_instants_are_fired_or_skipped_together,
+    an_instant_is_skipped_while_a_run_is_unfinished,
+    exclusive_runs_of_a_schedule_run_one_after_the_other,
+    a_run_of_a_schedule_beyond_the_limits_waits,
+    running_a_schedule_now_does_not_change_its_next_instant,
+    a_schedule_that_is_not_cancelled_can_be_run_now,
+    running_a_schedule_now_with_a_mark_starts_one_run,
 )

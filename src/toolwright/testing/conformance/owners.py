@@ -16,7 +16,7 @@ async def every_owner_has_a_name_of_its_own(database: Database) -> None:
     assert len({store.journal.owner for store in stores}) == 3
 
 
-async def what_a_dead_owner_left_is_taken_over_as_cut_off(database: Database) -> None:
+async def calls_of_a_dead_owner_are_taken_over_as_cut_off(database: Database) -> None:
     dead = await database.open()
     await dead.journal.begin([intent(call("begun")), intent(call("started"), position=1)])
     await dead.journal.start(call("started"), 101.0)
@@ -35,7 +35,7 @@ async def what_a_dead_owner_left_is_taken_over_as_cut_off(database: Database) ->
     assert await heir.journal.finish(call("begun"), success(call("begun")), None, 102.0)
 
 
-async def what_an_owner_left_unfinished_when_it_closed_is_taken_over(database: Database) -> None:
+async def unfinished_calls_of_a_closed_owner_are_taken_over(database: Database) -> None:
     first, second = await database.open(), await database.open()
     await first.journal.begin([intent(call())])
     await first.close()
@@ -63,7 +63,7 @@ async def nothing_is_written_while_a_living_owner_runs_one_of_the_calls(database
     assert await theirs.journal.begin([intent(call("fresh"))]) == [None]
 
 
-async def a_call_that_was_let_go_of_is_cut_off_for_whoever_begins_it_next(database: Database) -> None:
+async def a_released_call_is_cut_off_for_its_next_owner(database: Database) -> None:
     first, second = await database.open(), await database.open()
     await first.journal.begin([intent(call("c1")), intent(call("c2"))])
     assert await first.journal.release(call("c1"))
@@ -77,7 +77,7 @@ async def a_call_that_was_let_go_of_is_cut_off_for_whoever_begins_it_next(databa
     assert (entry.owner, entry.cut_off) == (first.journal.owner, True)
 
 
-async def a_former_owner_may_not_write_any_more(database: Database) -> None:
+async def a_former_owner_cannot_write(database: Database) -> None:
     former, heir = await database.open(), await database.open()
     await former.journal.begin([intent(call())])
     await database.kill(former)
@@ -93,7 +93,7 @@ async def a_former_owner_may_not_write_any_more(database: Database) -> None:
     assert await heir.journal.finish(call(), success(call(), b'"mine"'), None, 103.0)
 
 
-async def of_several_only_one_takes_over(database: Database) -> None:
+async def one_of_several_owners_takes_a_call_over(database: Database) -> None:
     dead = await database.open()
     await dead.journal.begin([intent(call())])
     await database.kill(dead)
@@ -148,20 +148,20 @@ async def unfinished_calls_of_dead_owners_are_listed_oldest_first(database: Data
     await dead.journal.begin([intent(call("done"), queued_at=100.0)])
     await dead.journal.finish(call("done"), success(call("done")), None, 102.0)
     await closed.journal.begin([intent(call("other", "s2"), queued_at=100.0)])
-    await living.journal.begin([intent(call("alive"), queued_at=50.0), intent(call("let go"), queued_at=60.0)])
-    await living.journal.release(call("let go"))
+    await living.journal.begin([intent(call("alive"), queued_at=50.0), intent(call("released"), queued_at=60.0)])
+    await living.journal.release(call("released"))
     await database.kill(dead)
     await closed.close()
     found = await living.journal.unfinished()
-    assert [entry.intent.key.call_id for entry in found] == ["let go", "other", "first", "second", "young"]
+    assert [entry.intent.key.call_id for entry in found] == ["released", "other", "first", "second", "young"]
     assert all(entry.outcome is None for entry in found)
     found = await living.journal.unfinished("s2")
     assert [entry.intent.key.call_id for entry in found] == ["other"]
     assert await living.journal.unfinished("nobody's") == []
 
 
-async def how_often_a_call_was_running_when_its_owner_died_is_counted(database: Database) -> None:
-    async def die(*, started_at: float | None, rerun: bool, let_go: bool = False, done: int = 0) -> int:
+async def deaths_of_the_owner_of_a_running_call_are_counted(database: Database) -> None:
+    async def die(*, started_at: float | None, rerun: bool, released: bool = False, done: int = 0) -> int:
         """Take the call over, do some of it, and die; the number of crashes that were found."""
         owner = await database.open()
         (entry,) = await owner.journal.begin([replace(intent(call()), rerun=rerun)])
@@ -169,14 +169,14 @@ async def how_often_a_call_was_running_when_its_owner_died_is_counted(database: 
             assert await owner.journal.start(call(), started_at)
         for number in range(done):
             assert await owner.journal.keep(call(), Kept(f"step:{number}", b"", 100.0, True))
-        if let_go:
+        if released:
             assert await owner.journal.release(call())
         await database.kill(owner)
         return 0 if entry is None else entry.crashes
 
     assert await die(started_at=101.0, rerun=False) == 0
     assert await die(started_at=None, rerun=False) == 1
-    assert await die(started_at=102.0, rerun=True, let_go=True) == 1  # nor since that one
+    assert await die(started_at=102.0, rerun=True, released=True) == 1  # nor since that one
     assert await die(started_at=103.0, rerun=True) == 1  # it was released, not cut off
     assert await die(started_at=104.0, rerun=True, done=2) == 2
     assert await die(started_at=105.0, rerun=True, done=2) == 1  # it got further
@@ -194,16 +194,16 @@ async def the_first_crash_of_a_call_that_may_run_again_counts_without_a_start(da
 
 OWNERS = cases(
     every_owner_has_a_name_of_its_own,
-    what_a_dead_owner_left_is_taken_over_as_cut_off,
-    what_an_owner_left_unfinished_when_it_closed_is_taken_over,
+    calls_of_a_dead_owner_are_taken_over_as_cut_off,
+    unfinished_calls_of_a_closed_owner_are_taken_over,
     nothing_is_written_while_a_living_owner_runs_one_of_the_calls,
-    a_call_that_was_let_go_of_is_cut_off_for_whoever_begins_it_next,
-    a_former_owner_may_not_write_any_more,
-    of_several_only_one_takes_over,
+    a_released_call_is_cut_off_for_its_next_owner,
+    a_former_owner_cannot_write,
+    one_of_several_owners_takes_a_call_over,
     a_call_may_be_taken_over_more_than_once,
     a_call_that_waits_for_its_completion_is_taken_over_as_pending,
     a_call_that_its_own_owner_begins_again_is_known_as_pending_too,
     unfinished_calls_of_dead_owners_are_listed_oldest_first,
-    how_often_a_call_was_running_when_its_owner_died_is_counted,
+    deaths_of_the_owner_of_a_running_call_are_counted,
     the_first_crash_of_a_call_that_may_run_again_counts_without_a_start,
 )

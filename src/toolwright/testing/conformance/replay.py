@@ -29,7 +29,7 @@ async def _cut_off(effects: CallEffects, effect: Effect, on_crash: StepPolicy) -
 # --- addressed by key
 
 
-async def effects_find_their_past_in_any_order(bench: Bench) -> None:
+async def effects_are_replayed_in_any_order(bench: Bench) -> None:
     first, effects = await bench.begin(call())
     for name in "abc":
         assert await effects.run(step(call(), name), Doing(b'"%s"' % name.encode()), "fail") == b'"%s"' % name.encode()
@@ -66,7 +66,7 @@ async def one_name_in_two_calls_or_of_two_kinds_is_two_effects(bench: Bench) -> 
 # --- once
 
 
-async def what_is_done_is_not_done_again_by_a_later_attempt(bench: Bench) -> None:
+async def a_done_effect_is_not_repeated_by_a_later_attempt(bench: Bench) -> None:
     _, effects = await bench.begin(call())
     doing = Doing(b'{"id":1}')
     for attempt in (1, 2, 3):
@@ -75,7 +75,7 @@ async def what_is_done_is_not_done_again_by_a_later_attempt(bench: Bench) -> Non
     assert doing.ran == 1
 
 
-async def what_is_done_is_not_done_again_by_a_later_process(bench: Bench) -> None:
+async def a_done_effect_is_not_repeated_by_a_later_process(bench: Bench) -> None:
     for number, policy in enumerate(POLICIES):
         key = call(f"c{number}")
         controller, effects = await bench.begin(key)
@@ -118,7 +118,7 @@ async def another_input_under_the_same_name_is_a_mismatch(bench: Bench) -> None:
         controller, effects = await bench.succeed(controller, call())
 
 
-async def a_name_serves_once_in_an_attempt(bench: Bench) -> None:
+async def a_name_is_used_once_in_an_attempt(bench: Bench) -> None:
     _, effects = await bench.begin(call())
     await effects.run(step(call(), "pay"), Doing(), "rerun")
     await raised(ToolwrightError, effects.run(step(call(), "pay"), NEVER, "rerun"))
@@ -127,7 +127,7 @@ async def a_name_serves_once_in_an_attempt(bench: Bench) -> None:
 # --- doubt
 
 
-async def what_was_cut_off_runs_again_if_it_can(bench: Bench) -> None:
+async def an_effect_that_was_cut_off_runs_again_under_rerun(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     await _cut_off(effects, step(call(), "pay"), "rerun")
     _, effects = await bench.succeed(controller, call())
@@ -136,7 +136,7 @@ async def what_was_cut_off_runs_again_if_it_can(bench: Bench) -> None:
     assert doing.ran == 1
 
 
-async def what_was_cut_off_fails_once_and_for_all(bench: Bench) -> None:
+async def an_effect_that_was_cut_off_fails_for_good_under_fail(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     await _cut_off(effects, step(call(), "pay"), "fail")
     for _ in range(2):
@@ -147,7 +147,7 @@ async def what_was_cut_off_fails_once_and_for_all(bench: Bench) -> None:
             assert (failure.category, failure.code) == ("interrupted", "interrupted")
 
 
-async def what_was_cut_off_is_looked_up_by_its_probe(bench: Bench) -> None:
+async def an_effect_that_was_cut_off_is_looked_up_by_its_probe(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     probe = Doing(b'"found"')
     await _cut_off(effects, step(call(), "pay"), probe)
@@ -157,7 +157,7 @@ async def what_was_cut_off_is_looked_up_by_its_probe(bench: Bench) -> None:
     assert probe.ran == 1
 
 
-async def what_had_not_begun_runs(bench: Bench) -> None:
+async def an_effect_that_had_not_begun_runs(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     await effects.run(step(call(), "a"), Doing(), "fail")
     _, effects = await bench.succeed(controller, call())
@@ -179,18 +179,18 @@ async def a_stale_process_records_nothing(bench: Bench) -> None:
 
 
 REPLAY = controller_cases(
-    effects_find_their_past_in_any_order,
+    effects_are_replayed_in_any_order,
     effects_of_one_call_run_side_by_side,
     one_name_in_two_calls_or_of_two_kinds_is_two_effects,
-    what_is_done_is_not_done_again_by_a_later_attempt,
-    what_is_done_is_not_done_again_by_a_later_process,
+    a_done_effect_is_not_repeated_by_a_later_attempt,
+    a_done_effect_is_not_repeated_by_a_later_process,
     an_error_is_raised_again_as_it_was,
     an_error_that_says_retry_is_tried_again,
     another_input_under_the_same_name_is_a_mismatch,
-    a_name_serves_once_in_an_attempt,
-    what_was_cut_off_runs_again_if_it_can,
-    what_was_cut_off_fails_once_and_for_all,
-    what_was_cut_off_is_looked_up_by_its_probe,
-    what_had_not_begun_runs,
+    a_name_is_used_once_in_an_attempt,
+    an_effect_that_was_cut_off_runs_again_under_rerun,
+    an_effect_that_was_cut_off_fails_for_good_under_fail,
+    an_effect_that_was_cut_off_is_looked_up_by_its_probe,
+    an_effect_that_had_not_begun_runs,
     a_stale_process_records_nothing,
 )

@@ -30,57 +30,57 @@ async def events_are_read_in_order_beyond_a_number(database: Database) -> None:
     numbers = []
     for count in range(4):
         said = b'{"text":"%d"}' % count
-        numbers.append(await stores.processes.append("p1", held.token, "status", said, None, 110.0 + count))
-        await stores.processes.report([Report(id="p1", token=held.token, at=120.0, pieces=[Piece("stdout", "x")])])
+        numbers.append(await stores.runs.append("p1", held.token, "status", said, None, 110.0 + count))
+        await stores.runs.report([Report(id="p1", token=held.token, at=120.0, pieces=[Piece("stdout", "x")])])
     await begun(stores, "p2")
-    events = await other.processes.events("p1", 0, 1_000)
+    events = await other.runs.events("p1", 0, 1_000)
     assert [event.type for event in events] == ["queued", "started", *["status", "output"] * 4]
     assert [event.number for event in events] == sorted({event.number for event in events})
-    assert [(event.process, event.number, event.at, event.payload) for event in events[2::2]] == [
+    assert [(event.run, event.number, event.at, event.payload) for event in events[2::2]] == [
         ("p1", number, 110.0 + count, {"text": str(count)}) for count, number in enumerate(numbers)
     ]
-    assert await other.processes.events("p1", events[3].number, 1_000) == events[4:]
-    assert await other.processes.events("p1", events[3].number, 2) == events[4:6]
-    assert await other.processes.events("p1", events[-1].number, 1_000) == []
+    assert await other.runs.events("p1", events[3].number, 1_000) == events[4:]
+    assert await other.runs.events("p1", events[3].number, 2) == events[4:6]
+    assert await other.runs.events("p1", events[-1].number, 1_000) == []
 
 
-async def an_event_of_a_key_is_appended_once(database: Database) -> None:
+async def an_event_with_a_key_is_appended_once(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
     said = ("p1", held.token, "status", b'{"text":"a"}')
-    number = await stores.processes.append(*said, "k1", 110.0)
+    number = await stores.runs.append(*said, "k1", 110.0)
     assert number is not None
-    found = await asyncio.gather(*(one.processes.append(*said, "k1", 120.0) for one in (stores, other)))
+    found = await asyncio.gather(*(one.runs.append(*said, "k1", 120.0) for one in (stores, other)))
     assert found == [number, number]
     for type, payload in (("status", b'{"text":"b"}'), ("waiting", b'{"text":"a"}')):
-        assert await refusal(other.processes.append("p1", held.token, type, payload, "k1", 120.0)) == "conflict"
+        assert await refusal(other.runs.append("p1", held.token, type, payload, "k1", 120.0)) == "conflict"
     assert await types(other) == ["queued", "started", "status"]
     for key in ("k2", None, None):
-        assert await stores.processes.append(*said, key, 130.0)
+        assert await stores.runs.append(*said, key, 130.0)
     theirs = await begun(stores, "p2")
-    assert await stores.processes.append("p2", theirs.token, "status", b'{"text":"b"}', "k1", 130.0)
+    assert await stores.runs.append("p2", theirs.token, "status", b'{"text":"b"}', "k1", 130.0)
     assert await types(other) == ["queued", "started", *["status"] * 4]
 
 
-async def an_event_that_would_be_an_end_is_refused(database: Database) -> None:
+async def an_appended_event_cannot_end_a_run(database: Database) -> None:
     stores = await open_services(database)
     held = await begun(stores)
     for type in OVER:
-        said = stores.processes.append("p1", held.token, type, b'{"summary":"x"}', None, 110.0)
+        said = stores.runs.append("p1", held.token, type, b'{"summary":"x"}', None, 110.0)
         assert await refusal(said) == "conflict"
     assert await types(stores) == ["queued", "started"]
 
 
-async def what_no_worker_has_tells_nothing(database: Database) -> None:
+async def a_run_without_a_worker_takes_no_reports(database: Database) -> None:
     stores = await open_services(database)
-    await stores.processes.register([registration()], PLENTY, None)
+    await stores.runs.register([registration()], PLENTY, None)
     for id in ("p1", "nobody"):
-        assert await stores.processes.append(id, 0, "status", b'{"text":"x"}', None, 110.0) is None
-        assert await stores.processes.report([Report(id=id, token=0, at=110.0, status_text="x")]) == [id]
+        assert await stores.runs.append(id, 0, "status", b'{"text":"x"}', None, 110.0) is None
+        assert await stores.runs.report([Report(id=id, token=0, at=110.0, status_text="x")]) == [id]
     assert await types(stores) == ["queued"]
 
 
-async def a_report_says_how_a_process_is(database: Database) -> None:
+async def a_report_writes_status_progress_and_output(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
     first = Report(
@@ -92,38 +92,38 @@ async def a_report_says_how_a_process_is(database: Database) -> None:
         status_text="Reading",
         tail="Grüße\n[stderr] oh",
     )
-    assert await stores.processes.report([first]) == []
+    assert await stores.runs.report([first]) == []
     shown = await current(other)
     assert (shown.status, shown.status_text, shown.tail) == ("running", "Reading", "Grüße\n[stderr] oh")
     assert (shown.progress, shown.log_chars) == (first.progress, sum(piece.cost for piece in first.pieces))
     assert await types(other) == ["queued", "started", "output", "output", "progress", "status"]
-    assert await stores.processes.report([Report(id="p1", token=held.token, at=120.0)]) == []
+    assert await stores.runs.report([Report(id="p1", token=held.token, at=120.0)]) == []
     assert await current(other) == shown
 
 
-async def a_process_waits_and_goes_on(database: Database) -> None:
+async def a_run_waits_and_continues(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
-    await stores.processes.report([Report(id="p1", token=held.token, at=110.0, waiting=["signal", "go"])])
+    await stores.runs.report([Report(id="p1", token=held.token, at=110.0, waiting=["signal", "go"])])
     assert (await current(other)).status == "waiting"
-    event = (await other.processes.events("p1", 0, 10))[-1]
+    event = (await other.runs.events("p1", 0, 10))[-1]
     assert (event.type, event.payload) == ("waiting", {"what": "signal", "name": "go"})
-    assert (await stores.processes.renew("w1", [("p1", held.token)], 110.0, 140.0, 5)).lost == []
-    await stores.processes.report([Report(id="p1", token=held.token, at=111.0, waiting=[])])
+    assert (await stores.runs.renew("w1", [("p1", held.token)], 110.0, 140.0, 5)).lost == []
+    await stores.runs.report([Report(id="p1", token=held.token, at=111.0, waiting=[])])
     assert (await current(other)).status == "running"
     assert await types(other) == ["queued", "started", "waiting", "resumed"]
-    await stores.processes.report([Report(id="p1", token=held.token, at=112.0, waiting=["event"])])
-    assert [process.token for process in await claim(other, "w2", 141.0)] == [2]
+    await stores.runs.report([Report(id="p1", token=held.token, at=112.0, waiting=["event"])])
+    assert [run.token for run in await claim(other, "w2", 141.0)] == [2]
 
 
-async def a_report_of_what_is_lost_does_not_stop_the_others(database: Database) -> None:
+async def a_refused_report_does_not_stop_the_others(database: Database) -> None:
     stores = await open_services(database)
     for id in ("p1", "p2", "p3"):
         await begun(stores, id)
     reports = [
         Report(id=id, token=token, at=110.0, status_text="on") for id, token in (("p1", 1), ("p2", 7), ("p3", 1))
     ]
-    assert await stores.processes.report(reports) == ["p2"]
+    assert await stores.runs.report(reports) == ["p2"]
     assert [(await current(stores, id)).status_text == "on" for id in ("p1", "p2", "p3")] == [True, False, True]
 
 
@@ -131,20 +131,20 @@ async def only_the_newest_progress_is_kept(database: Database) -> None:
     stores = await open_services(database)
     held = await begun(stores)
     for count in range(5):
-        await stores.processes.report([Report(id="p1", token=held.token, at=110.0, progress=Progress(count))])
+        await stores.runs.report([Report(id="p1", token=held.token, at=110.0, progress=Progress(count))])
     assert (await current(stores)).progress == Progress(4)
-    events = [event for event in await stores.processes.events("p1", 0, 100) if event.type == "progress"]
+    events = [event for event in await stores.runs.events("p1", 0, 100) if event.type == "progress"]
     assert [event.payload["current"] for event in events] == [4]
 
 
-async def of_much_output_the_beginning_and_the_end_are_kept(database: Database) -> None:
+async def the_beginning_and_the_end_of_long_output_are_kept(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     held = await begun(stores)
     pieces = [Piece("stdout", f"{number:03}".ljust(SIZE, ".")) for number in range(64)]
     fits = pieces[: HEAD // pieces[0].cost]
     for start in range(0, len(pieces), 4):
         report = Report(id="p1", token=held.token, at=110.0, pieces=pieces[start : start + 4])
-        assert await stores.processes.report([report]) == []
+        assert await stores.runs.report([report]) == []
         if start + 4 <= len(fits):
             assert await _output(other) == pieces[: start + 4]
     kept = await _output(other)
@@ -155,67 +155,67 @@ async def of_much_output_the_beginning_and_the_end_are_kept(database: Database) 
     assert (await current(other)).log_chars == sum(piece.cost for piece in pieces)
 
 
-async def what_the_worker_left_out_is_counted_and_makes_no_second_gap(database: Database) -> None:
+async def output_that_a_worker_dropped_is_counted_in_the_one_gap(database: Database) -> None:
     stores = await open_services(database)
     held = await begun(stores)
     pieces = [Piece("stdout", f"{number:03}".ljust(SIZE, ".")) for number in range(12)]
     fits, token = pieces[: HEAD // pieces[0].cost], held.token
-    await stores.processes.report([Report(id="p1", token=token, at=110.0, pieces=pieces)])
+    await stores.runs.report([Report(id="p1", token=token, at=110.0, pieces=pieces)])
     assert await _output(stores) == pieces
     last = Piece("stderr", "the end")
-    await stores.processes.report([Report(id="p1", token=token, at=111.0, pieces=[last], dropped=5_000)])
+    await stores.runs.report([Report(id="p1", token=token, at=111.0, pieces=[last], dropped=5_000)])
     assert await _output(stores) == [*fits, last]
     assert (await current(stores)).log_chars == sum(piece.cost for piece in (*pieces, last)) + 5_000
     more = pieces[:7]  # for which the tail has room now
-    await stores.processes.report([Report(id="p1", token=token, at=112.0, pieces=more)])
+    await stores.runs.report([Report(id="p1", token=token, at=112.0, pieces=more)])
     assert await _output(stores) == [*fits, last, *more]
 
 
-async def whoever_watches_is_told_of_every_change(database: Database) -> None:
+async def a_watcher_is_told_of_every_change(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
-    since, changed = await other.processes.changed(None)
+    since, changed = await other.runs.changed(None)
     assert changed == []
 
     async def told(*ids: str) -> None:
         nonlocal since
-        since, changed = await other.processes.changed(since)
+        since, changed = await other.runs.changed(since)
         assert sorted(changed) == sorted(ids)
-        assert await other.processes.changed(since) == (since, [])
+        assert await other.runs.changed(since) == (since, [])
 
     await told()
-    await stores.processes.register([registration("p1")], QUEUEING, None)
-    await stores.processes.register([registration("p2")], QUEUEING, None)
+    await stores.runs.register([registration("p1")], QUEUEING, None)
+    await stores.runs.register([registration("p2")], QUEUEING, None)
     await told("p1", "p2")
     (held,) = await claim(stores)
     await told("p1")
-    await stores.processes.report([Report(id="p1", token=held.token, at=110.0, tail="x")])
+    await stores.runs.report([Report(id="p1", token=held.token, at=110.0, tail="x")])
     await told("p1")
-    await stores.processes.append("p1", held.token, "status", b'{"text":"x"}', None, 110.0)
+    await stores.runs.append("p1", held.token, "status", b'{"text":"x"}', None, 110.0)
     await told("p1")
-    await stores.processes.hand_back("w1", [("p1", held.token)], 110.0)
+    await stores.runs.hand_back("w1", [("p1", held.token)], 110.0)
     await told("p1")
-    await other.processes.cancel("p2", "enough", 110.0)
+    await other.runs.cancel("p2", "enough", 110.0)
     await told("p2")
     (held,) = await claim(stores)
     await end(stores, held)
     await told("p1", "p2")  # which was held, and may begin
-    assert (await other.processes.changed(None))[1] == []
+    assert (await other.runs.changed(None))[1] == []
 
 
 async def _output(stores: TimedServices) -> list[Piece]:
-    return [Piece(**event.payload) for event in await stores.processes.events("p1", 0, 1_000) if event.type == "output"]
+    return [Piece(**event.payload) for event in await stores.runs.events("p1", 0, 1_000) if event.type == "output"]
 
 
-HAPPENINGS = cases(
+RUN_EVENTS = cases(
     events_are_read_in_order_beyond_a_number,
-    an_event_of_a_key_is_appended_once,
-    an_event_that_would_be_an_end_is_refused,
-    what_no_worker_has_tells_nothing,
-    a_report_says_how_a_process_is,
-    a_process_waits_and_goes_on,
-    a_report_of_what_is_lost_does_not_stop_the_others,
+    an_event_with_a_key_is_appended_once,
+    an_appended_event_cannot_end_a_run,
+    a_run_without_a_worker_takes_no_reports,
+    a_report_writes_status_progress_and_output,
+    a_run_waits_and_continues,
+    a_refused_report_does_not_stop_the_others,
     only_the_newest_progress_is_kept,
-    of_much_output_the_beginning_and_the_end_are_kept,
-    what_the_worker_left_out_is_counted_and_makes_no_second_gap,
-    whoever_watches_is_told_of_every_change,
+    the_beginning_and_the_end_of_long_output_are_kept,
+    output_that_a_worker_dropped_is_counted_in_the_one_gap,
+    a_watcher_is_told_of_every_change,
 )

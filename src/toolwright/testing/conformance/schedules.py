@@ -25,7 +25,7 @@ from toolwright.testing.conformance.cases import Database, call, cases, intent
 LIVE: tuple[State, ...] = ("active", "paused")
 
 
-async def a_schedule_comes_back_as_it_was_added(database: Database) -> None:
+async def a_schedule_is_read_as_it_was_added(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     given = Schedule(
         id="h1",
@@ -49,7 +49,7 @@ async def a_schedule_comes_back_as_it_was_added(database: Database) -> None:
     assert await other.schedules.find("h3") is None
 
 
-async def a_session_has_no_more_schedules_than_it_may(database: Database) -> None:
+async def a_session_at_its_limit_is_refused_more_schedules(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     for id in ("h1", "h2", "h3"):
         await stores.schedules.add(schedule(id), 3, None)
@@ -63,7 +63,7 @@ async def a_session_has_no_more_schedules_than_it_may(database: Database) -> Non
     assert await other.schedules.add(schedule("h5"), 3, None) == "h5"
 
 
-async def the_limit_of_schedules_holds_however_many_add_at_once(database: Database) -> None:
+async def the_limit_of_schedules_holds_when_many_add_at_once(database: Database) -> None:
     owners = [await open_services(database) for _ in range(3)]
     tried = await asyncio.gather(
         *(
@@ -77,7 +77,7 @@ async def the_limit_of_schedules_holds_however_many_add_at_once(database: Databa
     assert len(await owners[0].schedules.list("s1")) == 2
 
 
-async def what_a_call_does_to_schedules_under_a_mark_is_done_once(database: Database) -> None:
+async def a_change_of_schedules_with_a_mark_is_made_once(database: Database) -> None:
     store = await database.open()
     await store.journal.begin([intent(call())])
     schedules = services_of(store).schedules
@@ -108,7 +108,7 @@ async def schedules_are_listed_oldest_first(database: Database) -> None:
     assert await other.schedules.list("nobody's") == []
 
 
-async def what_is_due_comes_oldest_instant_first(database: Database) -> None:
+async def due_schedules_are_listed_by_their_instant(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     instants = {"a": 500.0, "b": 300.0, "c": 500.0, "d": 600.0, "e": 400.0, "f": 200.0}
     for id, instant in instants.items():
@@ -120,7 +120,7 @@ async def what_is_due_comes_oldest_instant_first(database: Database) -> None:
     assert [one.id for one in await other.schedules.due(500.0, 2, (500.0, "a"))] == ["c"]
 
 
-async def only_what_is_active_is_due(database: Database) -> None:
+async def only_active_schedules_are_due(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     for id in ("active", "paused", "cancelled", "ended", "resumed"):
         await stores.schedules.add(schedule(id), 9, None)
@@ -132,7 +132,7 @@ async def only_what_is_active_is_due(database: Database) -> None:
     assert [one.id for one in await other.schedules.due(9_999.0, 9)] == ["active", "resumed"]
 
 
-async def a_state_is_changed_from_those_it_may_be_changed_from(database: Database) -> None:
+async def a_state_is_changed_only_from_the_expected_states(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     await stores.schedules.add(schedule(), 5, None)
     assert not await stores.schedules.change("h1", ["paused"], "active", 5_000.0, None)
@@ -161,26 +161,26 @@ async def the_next_instant_only_rises(database: Database) -> None:
     assert await stores.schedules.due(2_999.0, 9) == []
 
 
-async def a_cancelled_schedule_has_no_instant_and_leaves_its_runs(database: Database) -> None:
+async def a_cancelled_schedule_has_no_next_instant_and_its_runs_continue(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     await stores.schedules.add(schedule(), 5, None)
     assert await stores.schedules.fire("h1", 1_000.0, [firing("p1")], 2_000.0, 1_000.0, PLENTY) == ["p1"]
     assert await stores.schedules.change("h1", LIVE, "cancelled", None, None)
     assert (await scheduled(other)).next_at is None
     assert await other.schedules.fire("h1", 2_000.0, [firing("p2", 2_000.0)], None, 2_000.0, PLENTY) is None
-    assert [process.id for process in await claim(other)] == ["p1"]
+    assert [run.id for run in await claim(other)] == ["p1"]
     assert len(await other.schedules.history("h1", 9)) == 1
 
 
 SCHEDULES = cases(
-    a_schedule_comes_back_as_it_was_added,
-    a_session_has_no_more_schedules_than_it_may,
-    the_limit_of_schedules_holds_however_many_add_at_once,
-    what_a_call_does_to_schedules_under_a_mark_is_done_once,
+    a_schedule_is_read_as_it_was_added,
+    a_session_at_its_limit_is_refused_more_schedules,
+    the_limit_of_schedules_holds_when_many_add_at_once,
+    a_change_of_schedules_with_a_mark_is_made_once,
     schedules_are_listed_oldest_first,
-    what_is_due_comes_oldest_instant_first,
-    only_what_is_active_is_due,
-    a_state_is_changed_from_those_it_may_be_changed_from,
+    due_schedules_are_listed_by_their_instant,
+    only_active_schedules_are_due,
+    a_state_is_changed_only_from_the_expected_states,
     the_next_instant_only_rises,
-    a_cancelled_schedule_has_no_instant_and_leaves_its_runs,
+    a_cancelled_schedule_has_no_next_instant_and_its_runs_continue,
 )

@@ -45,7 +45,7 @@ async def the_waits_of_one_call_are_found_by_their_kind(database: Database) -> N
     assert await other.waits.waits_of(call("never"), "approval") == []
 
 
-async def what_a_person_decided_is_listed_from_the_newest_on(database: Database) -> None:
+async def decisions_are_listed_newest_first(database: Database) -> None:
     store, other = await database.open(), await database.open()
     ids = ["c1", "c2", "c3"]
     await store.journal.begin([intent(call(id)) for id in ids])
@@ -74,7 +74,7 @@ async def what_a_person_decided_is_listed_from_the_newest_on(database: Database)
     assert await store.waits.decided("s1", found[2].number, 10) == []
 
 
-async def a_revoked_session_refuses_what_comes_later(database: Database) -> None:
+async def a_revoked_session_refuses_later_waits_and_signals(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call("c1")), intent(call("done"))])
     await store.journal.begin([intent(call("c1", "s2"))])
@@ -100,7 +100,7 @@ async def a_revoked_session_refuses_what_comes_later(database: Database) -> None
     assert free == Standing(True, resolved())
 
 
-async def a_session_stays_revoked_for_whoever_opens_the_store_later(database: Database) -> None:
+async def a_session_stays_revoked_when_the_store_is_opened_again(database: Database) -> None:
     first = await database.open()
     assert await first.waits.cancel_waits("s1", CANCELLED, revoke=True) == []
     await first.close()
@@ -109,7 +109,7 @@ async def a_session_stays_revoked_for_whoever_opens_the_store_later(database: Da
     assert await second.waits.open_wait(wait(call())) == replace(wait(call()), resolution=CANCELLED)
 
 
-async def a_decision_is_remembered_where_it_was_the_first(database: Database) -> None:
+async def only_the_first_decision_is_remembered(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call("c1")), intent(call("c2")), intent(call("c3"))])
     keys = [WaitKey(call(name), "approval") for name in ("c1", "c2", "c3")]
@@ -132,12 +132,12 @@ async def a_remembered_decision_outlives_the_call_it_was_made_for(database: Data
     assert await store.waits.remembered("s1") == [ALLOW]
 
 
-DECISIONS = cases(
+SESSION_WIDE = cases(
     the_waits_of_one_call_are_found_by_their_kind,
-    what_a_person_decided_is_listed_from_the_newest_on,
+    decisions_are_listed_newest_first,
     a_session_cancels_the_waits_of_its_unfinished_calls,
-    a_revoked_session_refuses_what_comes_later,
-    a_session_stays_revoked_for_whoever_opens_the_store_later,
-    a_decision_is_remembered_where_it_was_the_first,
+    a_revoked_session_refuses_later_waits_and_signals,
+    a_session_stays_revoked_when_the_store_is_opened_again,
+    only_the_first_decision_is_remembered,
     a_remembered_decision_outlives_the_call_it_was_made_for,
 )

@@ -11,7 +11,7 @@ GO = WaitKey(call(), "signal", "go")
 STOP = WaitKey(call(), "signal", "stop")
 
 
-async def signals_of_a_name_are_read_in_the_order_they_came(database: Database) -> None:
+async def signals_of_a_name_are_read_in_the_order_of_sending(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
     for number in range(5):
@@ -25,7 +25,7 @@ async def signals_of_a_name_are_read_in_the_order_they_came(database: Database) 
     assert await store.waits.signals(WaitKey(call("c2"), "signal", "go")) == []
 
 
-async def no_signal_is_lost_however_fast_they_come(database: Database) -> None:
+async def no_signal_is_lost_when_many_are_sent_at_once(database: Database) -> None:
     stores = [await database.open() for _ in range(3)]
     await stores[0].journal.begin([intent(call())])
     sent = [(stores[number % 3], b"%d" % number) for number in range(90)]
@@ -64,7 +64,7 @@ async def signals_outlive_their_owner_but_not_a_forgotten_call(database: Databas
     assert await heir.waits.signal(GO, b"3", 102.0) == 1
 
 
-async def a_reader_is_told_once_of_what_came_in_from_any_owner(database: Database) -> None:
+async def a_reader_is_told_once_of_each_change_of_any_owner(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call("c1")), intent(call("c2"))])
     await store.waits.open_wait(wait(call("c1")))
@@ -103,7 +103,7 @@ async def a_reader_is_told_of_waits_that_were_cancelled_together(database: Datab
     assert [found.resolution for found in news.resolved] == [CANCELLED] * 2
 
 
-async def nothing_is_missed_when_what_came_last_is_forgotten(database: Database) -> None:
+async def no_change_is_missed_when_the_newest_one_is_forgotten(database: Database) -> None:
     store = await database.open()
     for name in ("c1", "c2"):
         await store.journal.begin([intent(call(name))])
@@ -118,12 +118,12 @@ async def nothing_is_missed_when_what_came_last_is_forgotten(database: Database)
     assert [key.call.call_id for key in news.signals] == ["c2"]
 
 
-ARRIVALS = cases(
-    signals_of_a_name_are_read_in_the_order_they_came,
-    no_signal_is_lost_however_fast_they_come,
+SIGNALS = cases(
+    signals_of_a_name_are_read_in_the_order_of_sending,
+    no_signal_is_lost_when_many_are_sent_at_once,
     signals_for_a_call_that_is_unknown_or_over_are_refused,
     signals_outlive_their_owner_but_not_a_forgotten_call,
-    a_reader_is_told_once_of_what_came_in_from_any_owner,
+    a_reader_is_told_once_of_each_change_of_any_owner,
     a_reader_is_told_of_waits_that_were_cancelled_together,
-    nothing_is_missed_when_what_came_last_is_forgotten,
+    no_change_is_missed_when_the_newest_one_is_forgotten,
 )

@@ -83,7 +83,7 @@ async def a_wait_keeps_its_deadline(bench: Bench) -> None:
     assert found.status == "expired"
 
 
-async def a_wait_for_a_signal_keeps_its_deadline_and_is_given_up_for_good(bench: Bench) -> None:
+async def a_wait_for_a_signal_keeps_its_deadline_and_ends_for_good(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     heard = _Heard()
     waiting = asyncio.ensure_future(effects.receive("news", 1000, heard))
@@ -103,7 +103,7 @@ async def a_wait_for_a_signal_keeps_its_deadline_and_is_given_up_for_good(bench:
 # --- first wins
 
 
-async def of_many_who_resolve_one_is_first_and_all_are_told_the_same(bench: Bench) -> None:
+async def the_first_of_many_resolutions_counts_and_all_are_told_it(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     other = await bench.open()
     heard = _Heard()
@@ -125,7 +125,7 @@ async def a_wait_may_be_resolved_before_it_begins(bench: Bench) -> None:
     assert heard.deadlines == [], "there was nothing to wait for"
 
 
-async def what_another_process_resolves_is_told_here(bench: Bench) -> None:
+async def a_resolution_of_another_process_arrives(bench: Bench) -> None:
     _, effects = await bench.begin(call())
     other = await bench.open()
     heard = _Heard()
@@ -135,7 +135,7 @@ async def what_another_process_resolves_is_told_here(bench: Bench) -> None:
     assert (await bench.soon(waiting)).payload == b"7"
 
 
-async def what_was_resolved_while_nobody_ran_is_told_to_the_heir(bench: Bench) -> None:
+async def a_resolution_between_two_owners_arrives_at_the_next(bench: Bench) -> None:
     controller, effects = await bench.begin(call())
     heard = _Heard()
     waiting = asyncio.ensure_future(effects.wait(Wait(DOOR, 100.0), heard))
@@ -151,7 +151,7 @@ async def what_was_resolved_while_nobody_ran_is_told_to_the_heir(bench: Bench) -
         await bench.controllers.kill(controller)
 
 
-async def a_watch_is_told_once_unless_it_is_left(bench: Bench) -> None:
+async def a_watcher_is_told_once_unless_it_was_stopped(bench: Bench) -> None:
     controller, _ = await bench.begin(call())
     told: list[list[Any]] = [[], []]
     heard, came = [_Heard(), _Heard()], asyncio.Event()
@@ -173,7 +173,7 @@ async def a_watch_is_told_once_unless_it_is_left(bench: Bench) -> None:
     assert told == [[], [resolved(b"7")]]
 
 
-async def a_call_that_is_over_unknown_or_another_memorys_takes_nothing(bench: Bench) -> None:
+async def a_finished_unknown_or_foreign_call_accepts_nothing(bench: Bench) -> None:
     controller, _ = await bench.begin(call())
     assert await _refused(controller.resolve(WaitKey(call("nobody's"), "event", "x"), resolved())) == "unknown"
     assert await _refused(controller.signal(WaitKey(call("nobody's"), "signal", "x"), b"1")) == "unknown"
@@ -182,7 +182,7 @@ async def a_call_that_is_over_unknown_or_another_memorys_takes_nothing(bench: Be
     assert await _refused(controller.signal(NEWS, b"1")) == "over"
 
 
-async def keys_are_the_same_in_every_process_and_can_not_be_made_up(bench: Bench) -> None:
+async def wait_keys_are_the_same_in_every_process_and_cannot_be_forged(bench: Bench) -> None:
     first, second = await bench.open(), await bench.open()
     text = first.write_key(DOOR)
     assert text == second.write_key(DOOR) != first.write_key(NEWS)
@@ -221,17 +221,17 @@ async def a_stale_process_begins_no_wait_and_no_sleep(bench: Bench) -> None:
         await raised(StoreError, bench.soon(work))
 
 
-OUTSIDE = controller_cases(
+TIME_AND_WAITS = controller_cases(
     a_sleep_keeps_its_instant,
     a_wait_keeps_its_deadline,
-    a_wait_for_a_signal_keeps_its_deadline_and_is_given_up_for_good,
-    of_many_who_resolve_one_is_first_and_all_are_told_the_same,
+    a_wait_for_a_signal_keeps_its_deadline_and_ends_for_good,
+    the_first_of_many_resolutions_counts_and_all_are_told_it,
     a_wait_may_be_resolved_before_it_begins,
-    what_another_process_resolves_is_told_here,
-    what_was_resolved_while_nobody_ran_is_told_to_the_heir,
-    a_watch_is_told_once_unless_it_is_left,
-    a_call_that_is_over_unknown_or_another_memorys_takes_nothing,
-    keys_are_the_same_in_every_process_and_can_not_be_made_up,
+    a_resolution_of_another_process_arrives,
+    a_resolution_between_two_owners_arrives_at_the_next,
+    a_watcher_is_told_once_unless_it_was_stopped,
+    a_finished_unknown_or_foreign_call_accepts_nothing,
+    wait_keys_are_the_same_in_every_process_and_cannot_be_forged,
     signals_come_in_order_and_none_is_lost,
     a_stale_process_begins_no_wait_and_no_sleep,
 )

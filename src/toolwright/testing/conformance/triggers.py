@@ -21,7 +21,7 @@ from toolwright.testing.conformance.cases import Database, cases
 from toolwright.testing.conformance.limits import TWO
 
 
-async def triggers_come_back_as_they_were_added(database: Database) -> None:
+async def triggers_are_read_as_they_were_added(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     young, old = trigger("t1", created_at=200.5), trigger("t2", created_at=100.5)
     theirs, elsewhere = trigger("t1", session="s2", created_at=150.5), trigger("t3", topic="parcel")
@@ -50,7 +50,7 @@ async def a_trigger_of_the_same_id_and_content_is_the_same(database: Database) -
     assert await other.triggers.list_triggers("s1") == [first]
 
 
-async def a_session_has_no_more_triggers_than_it_may(database: Database) -> None:
+async def a_session_at_its_limit_is_refused_more_triggers(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     for id in ("t1", "t2"):
         await stores.triggers.add_trigger(trigger(id), 2)
@@ -75,17 +75,17 @@ async def a_trigger_is_removed_from_its_session_and_no_other(database: Database)
     assert [found.session for found in await stores.triggers.triggers_of("order")] == ["s2"]
 
 
-async def an_occurrence_is_entered_with_all_that_it_starts(database: Database) -> None:
+async def an_occurrence_is_written_with_all_runs_that_it_starts(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     assert await _occur(stores, "p1", "p2") == ["p1", "p2"]
-    assert sorted(process.id for process in await claim(other)) == ["p1", "p2"]
+    assert sorted(run.id for run in await claim(other)) == ["p1", "p2"]
     assert await _occur(stores, key="k2") == []
     held = Start(registration("p3"), QUEUEING)
     assert await stores.triggers.occur(_occurrence("k3"), [], [held]) == ["p3"]
     assert await claim(other) == []
 
 
-async def what_occurred_under_a_key_does_not_occur_again(database: Database) -> None:
+async def an_occurrence_with_a_known_key_starts_nothing(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     known = await stores.triggers.add_trigger(trigger(), 9)
     starts = [Start(registration(id), PLENTY) for id in ("p1", "p2", "p3", "p4")]
@@ -94,21 +94,21 @@ async def what_occurred_under_a_key_does_not_occur_again(database: Database) -> 
     await stores.triggers.remove_trigger("s1", "t1")
     assert await other.triggers.occur(_occurrence(), [], []) == ["p1"]
     assert await other.triggers.occur(_occurrence(), [known], starts[1:2]) == ["p1"]
-    assert await other.processes.find("p2") is None
+    assert await other.runs.find("p2") is None
     assert await other.triggers.occur(_occurrence("k2"), [], starts[2:3]) == ["p3"]
     assert await other.triggers.occur(_occurrence(topic="parcel"), [], starts[3:]) == ["p4"]
 
 
-async def a_key_of_another_payload_is_a_conflict(database: Database) -> None:
+async def a_known_key_with_another_payload_is_a_conflict(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     await _occur(stores, "p1")
     again = other.triggers.occur(_occurrence(digest="another"), [], [Start(registration("p2"), PLENTY)])
     assert await refusal(again) == "conflict"
-    assert await other.processes.find("p2") is None
+    assert await other.runs.find("p2") is None
     assert await _occur(other, "p2") == ["p1"]
 
 
-async def nothing_is_entered_when_the_triggers_are_not_those_that_were_known(database: Database) -> None:
+async def an_occurrence_is_refused_when_the_triggers_have_changed(database: Database) -> None:
     stores, other = await open_services(database), await open_services(database)
     first = await stores.triggers.add_trigger(trigger("t1"), 9)
     second = await stores.triggers.add_trigger(trigger("t2", session="s2", created_at=200.0), 9)
@@ -116,22 +116,22 @@ async def nothing_is_entered_when_the_triggers_are_not_those_that_were_known(dat
     start = [Start(registration(), PLENTY)]
     for known in ([], [first], [second], [first, replace(second, title="Other")]):
         assert await other.triggers.occur(_occurrence(), known, start) is None
-    assert await other.processes.find("p1") is None
+    assert await other.runs.find("p1") is None
     assert await other.triggers.occur(_occurrence(digest="another"), [first, second], start) == ["p1"]
 
 
-async def of_many_who_say_that_it_occurred_one_enters_it(database: Database) -> None:
+async def an_occurrence_that_many_report_at_once_is_written_once(database: Database) -> None:
     owners = [await open_services(database) for _ in range(4)]
     found = await asyncio.gather(*(_occur(one, f"p{index}") for index, one in enumerate(owners)))
     assert [found[0]] * 4 == found
-    assert [process.id for process in await owners[0].processes.list(None)] == found[0]
+    assert [run.id for run in await owners[0].runs.list(None)] == found[0]
 
 
-async def when_a_process_is_refused_nothing_occurred(database: Database) -> None:
+async def an_occurrence_is_not_written_when_a_run_is_refused(database: Database) -> None:
     stores = await open_services(database)
     starts = [Start(registration(id), TWO) for id in ("p1", "p2", "p3")]
     assert await refusal(stores.triggers.occur(_occurrence(), [], starts)) == "session_limit"
-    assert await stores.processes.list(None) == []
+    assert await stores.runs.list(None) == []
     assert await stores.triggers.occur(_occurrence(), [], starts[:2]) == ["p1", "p2"]
 
 
@@ -146,14 +146,14 @@ def _occurrence(key: str = "k1", *, topic: str = "order", digest: str = "some") 
 
 
 TRIGGERS = cases(
-    triggers_come_back_as_they_were_added,
+    triggers_are_read_as_they_were_added,
     a_trigger_of_the_same_id_and_content_is_the_same,
-    a_session_has_no_more_triggers_than_it_may,
+    a_session_at_its_limit_is_refused_more_triggers,
     a_trigger_is_removed_from_its_session_and_no_other,
-    an_occurrence_is_entered_with_all_that_it_starts,
-    what_occurred_under_a_key_does_not_occur_again,
-    a_key_of_another_payload_is_a_conflict,
-    nothing_is_entered_when_the_triggers_are_not_those_that_were_known,
-    of_many_who_say_that_it_occurred_one_enters_it,
-    when_a_process_is_refused_nothing_occurred,
+    an_occurrence_is_written_with_all_runs_that_it_starts,
+    an_occurrence_with_a_known_key_starts_nothing,
+    a_known_key_with_another_payload_is_a_conflict,
+    an_occurrence_is_refused_when_the_triggers_have_changed,
+    an_occurrence_that_many_report_at_once_is_written_once,
+    an_occurrence_is_not_written_when_a_run_is_refused,
 )

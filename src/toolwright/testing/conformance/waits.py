@@ -29,7 +29,7 @@ async def a_wait_that_began_keeps_its_deadline_and_detail(database: Database) ->
     assert await heir.waits.waiting() == [began]
 
 
-async def a_resolution_comes_back_as_it_was(database: Database) -> None:
+async def a_resolution_is_read_as_it_was_written(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
     failure = Failure(message="No ✗", code="declined", retry=True, detail="private")
@@ -40,7 +40,7 @@ async def a_resolution_comes_back_as_it_was(database: Database) -> None:
     assert stands.resolution == given
 
 
-async def what_is_resolved_before_it_began_is_found_when_it_does(database: Database) -> None:
+async def a_wait_that_was_resolved_early_is_resolved_when_it_opens(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
     began = Wait(WaitKey(call(), "completion"), 100.0, 160.0, b'"detail"')
@@ -51,7 +51,7 @@ async def what_is_resolved_before_it_began_is_found_when_it_does(database: Datab
     assert await store.waits.waiting() == []
 
 
-async def the_first_resolution_stands_and_later_ones_are_told(database: Database) -> None:
+async def the_first_resolution_counts_and_later_ones_are_told_it(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call())])
     await store.waits.open_wait(wait(call()))
@@ -62,7 +62,7 @@ async def the_first_resolution_stands_and_later_ones_are_told(database: Database
     assert await other.waits.resolve(key, resolved(b"3")) == Standing(False, resolved(b"1"))
 
 
-async def of_many_who_resolve_at_once_one_is_first(database: Database) -> None:
+async def one_of_many_resolutions_at_once_is_first(database: Database) -> None:
     stores = [await database.open() for _ in range(3)]
     await stores[0].journal.begin([intent(call())])
     await stores[0].waits.open_wait(wait(call()))
@@ -118,7 +118,7 @@ async def only_the_owner_of_a_call_begins_its_waits_and_anybody_resolves_them(da
     assert await other.waits.resolve(WaitKey(call(), "event"), resolved()) == Standing(True, resolved())
 
 
-async def waits_of_other_calls_kinds_and_names_are_others(database: Database) -> None:
+async def waits_of_other_calls_kinds_and_names_are_separate(database: Database) -> None:
     store = await database.open()
     keys = [
         WaitKey(call("c1"), "event", "a"),
@@ -135,7 +135,7 @@ async def waits_of_other_calls_kinds_and_names_are_others(database: Database) ->
     assert {found.key for found in await store.waits.waiting()} == set(keys[1:])
 
 
-async def what_is_waited_for_is_listed_oldest_first(database: Database) -> None:
+async def open_waits_are_listed_oldest_first(database: Database) -> None:
     store, reader = await database.open(), await database.open()
     await store.journal.begin([intent(call("c1"))])
     await store.journal.begin([intent(call("c2", "s2"))])
@@ -161,7 +161,7 @@ async def what_is_waited_for_is_listed_oldest_first(database: Database) -> None:
     assert await reader.waits.waiting("s3") == []
 
 
-async def a_call_that_ends_without_a_wait_takes_what_somebody_resolved_before(database: Database) -> None:
+async def a_call_that_ends_without_a_wait_takes_an_earlier_resolution(database: Database) -> None:
     store, other = await database.open(), await database.open()
     await store.journal.begin([intent(call("before")), intent(call("after"))])
     before, after = WaitKey(call("before"), "completion"), WaitKey(call("after"), "completion")
@@ -192,15 +192,15 @@ async def a_call_whose_completion_came_before_it_waited_is_found_pending(databas
 WAITS = cases(
     every_owner_has_the_same_secret,
     a_wait_that_began_keeps_its_deadline_and_detail,
-    a_resolution_comes_back_as_it_was,
-    what_is_resolved_before_it_began_is_found_when_it_does,
-    the_first_resolution_stands_and_later_ones_are_told,
-    of_many_who_resolve_at_once_one_is_first,
+    a_resolution_is_read_as_it_was_written,
+    a_wait_that_was_resolved_early_is_resolved_when_it_opens,
+    the_first_resolution_counts_and_later_ones_are_told_it,
+    one_of_many_resolutions_at_once_is_first,
     a_wait_of_a_call_that_is_unknown_or_over_is_refused,
     a_call_begun_again_after_it_was_forgotten_has_no_waits,
     only_the_owner_of_a_call_begins_its_waits_and_anybody_resolves_them,
-    waits_of_other_calls_kinds_and_names_are_others,
-    what_is_waited_for_is_listed_oldest_first,
-    a_call_that_ends_without_a_wait_takes_what_somebody_resolved_before,
+    waits_of_other_calls_kinds_and_names_are_separate,
+    open_waits_are_listed_oldest_first,
+    a_call_that_ends_without_a_wait_takes_an_earlier_resolution,
     a_call_whose_completion_came_before_it_waited_is_found_pending,
 )

@@ -12,7 +12,7 @@ import apsw
 
 from toolwright.effects.wait_keys import KeyRing
 from toolwright.errors import ToolwrightError
-from toolwright.stores.contracts import background_run as processes
+from toolwright.stores.contracts import background_run
 from toolwright.stores.contracts import schedule as schedules
 from toolwright.stores.contracts.inspection import Named, PastBatch, PastCall
 from toolwright.stores.contracts.journal import CallKey
@@ -86,7 +86,7 @@ async def runs_called(path: str | Path, word: str, session: str | None = None, *
     Raises:
         StoreError: there is no store of this version there, or it cannot be read.
     """
-    return await _called(path, "processes", processes.PREFIX, word, session, limit)
+    return await _called(path, "processes", background_run.PREFIX, word, session, limit)
 
 
 async def schedules_called(path: str | Path, word: str, session: str | None = None, *, limit: int = 6) -> list[Named]:

@@ -53,7 +53,7 @@ async def stats(path: str | Path) -> Stats:
             oldest_unfinished=one(connection, "SELECT min(queued_at) FROM every_call WHERE outcome IS NULL"),
             file_bytes=_size(place.path),
             free_bytes=one(connection, "PRAGMA freelist_count") * one(connection, "PRAGMA page_size"),
-            processes=dict(
+            runs=dict(
                 connection.execute(
                     "SELECT CASE state WHEN 'held' THEN 'queued' ELSE state END, count(*) FROM processes GROUP BY 1"
                 )
@@ -137,7 +137,7 @@ async def prune(
 
     def pruned(connection: apsw.Connection, in_front: InQueue) -> Pruned:
         size = _size(Path(path))
-        counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "processes", "firings"), 0)
+        counts = dict.fromkeys(("calls", *PARTS, "spared", "occurrences", "runs", "firings"), 0)
         if before is not None:
             # Each table by itself, and so by an index: the outcomes of all calls are not read for it.
             query = "SELECT session, scope FROM calls UNION SELECT session, scope FROM bundles"
@@ -160,7 +160,7 @@ async def prune(
         if vacuum:
             with in_front():
                 connection.execute("VACUUM")
-        if vacuum or counts["calls"] or counts["occurrences"] or counts["processes"] or counts["firings"]:
+        if vacuum or counts["calls"] or counts["occurrences"] or counts["runs"] or counts["firings"]:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Pruned(**counts, bytes=max(0, size - _size(Path(path))))
 

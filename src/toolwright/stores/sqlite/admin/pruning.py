@@ -119,15 +119,15 @@ def prune_runs(
     """Prune the next finished runs, children before parents; True when there may be more."""
     connection.execute("BEGIN" if dry_run else "BEGIN IMMEDIATE")
     query = (
-        "SELECT id, session FROM processes AS process WHERE ended_at < ?1"
+        "SELECT id, session FROM processes AS run WHERE ended_at < ?1"
         " AND (?2 IS NULL OR session IN (SELECT value FROM json_each(?2)))"
-        " AND NOT EXISTS (WITH RECURSIVE below(id) AS (SELECT process.id UNION SELECT child.id FROM processes AS child"
+        " AND NOT EXISTS (WITH RECURSIVE below(id) AS (SELECT run.id UNION SELECT child.id FROM processes AS child"
         f" JOIN below ON child.parent = below.id) SELECT 1 FROM below JOIN processes USING (id) WHERE {PENDING})"
         " LIMIT ?3"
     )
     most = -1 if dry_run else CHUNK
     old: list[Any] = connection.execute(query, (before, sessions, most)).fetchall()
-    counts["processes"] += len(old)
+    counts["runs"] += len(old)
     if not dry_run:
         for id, session in old:
             connection.execute(

@@ -30,7 +30,7 @@ from toolwright.stores.contracts.background_run import (
 from toolwright.stores.contracts.journal import CallKey, Cursor
 from toolwright.stores.contracts.run_events import Output, RunEvent, checked
 from toolwright.stores.contracts.run_store import HEAD, TAIL, Claimed, Ending, Limits, Piece, Renewal, Report, Telling
-from toolwright.stores.contracts.sessions import Content, Mark, NewMessage, Quotas, Room, Writing
+from toolwright.stores.contracts.sessions import Content, Mark, NewMessage, Quota, Quotas, Writing
 from toolwright.stores.sqlite.calls.journal import NOBODY
 from toolwright.stores.sqlite.calls.waits import completion_came
 from toolwright.stores.sqlite.core.codec import KEY, one, packed, unpacker
@@ -88,9 +88,7 @@ class SqliteRunStore:
                 if known is None:
                     enter_run(connection, registration, limits, self._changes.lease_time())
                 elif not registration.same_as(known):
-                    raise RunError(
-                        f"The id {registration.id!r} is that of another process; give each its own", "conflict"
-                    )
+                    raise RunError(f"The id {registration.id!r} is that of another run; give each its own", "conflict")
             return [registration.id for registration in registrations]
 
         return await self._changes.change(mark, work)
@@ -111,11 +109,11 @@ class SqliteRunStore:
         found = await self._changes.read(
             lambda connection: [to_run(row) for row in connection.execute(query, (session, limit))]
         )
-        return [self._shown(process) for process in found]
+        return [self._shown(run) for run in found]
 
     async def tree(self, id: str) -> builtins.list[BackgroundRun]:
         found = await self._changes.read(lambda connection: _tree(connection, id))
-        return [self._shown(process) for process in found]
+        return [self._shown(run) for run in found]
 
     async def claim(
         self, worker: str, tools: Sequence[str], at: float, lease: float, most: int
@@ -137,7 +135,7 @@ class SqliteRunStore:
             ).fetchall()
             return [take_run(connection, to_run(row), worker, at, now + lease) for row in rows]
 
-        return [one._replace(process=self._shown(one.process)) for one in await self._changes.attempt(work)]
+        return [one._replace(run=self._shown(one.run)) for one in await self._changes.attempt(work)]
 
     async def renew(
         self, worker: str, held: Sequence[tuple[str, int]], at: float, lease: float, capacity: int
@@ -186,13 +184,13 @@ class SqliteRunStore:
             known = read_run(connection, id)
             if known is None or known.over:
                 return []  # the runs that it started continue, as they did when it ended
-            for process in _tree(connection, id):
-                if not process.over and process.cancel_reason is None:
-                    connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, process.id))
-                    add_event(connection, process.id, "cancel_asked", {"reason": reason}, at)
-            return [process for process in _tree(connection, id) if not process.over]
+            for run in _tree(connection, id):
+                if not run.over and run.cancel_reason is None:
+                    connection.execute("UPDATE processes SET cancel_reason = ? WHERE id = ?", (reason, run.id))
+                    add_event(connection, run.id, "cancel_asked", {"reason": reason}, at)
+            return [run for run in _tree(connection, id) if not run.over]
 
-        return [self._shown(process) for process in await self._changes.attempt(work)]
+        return [self._shown(run) for run in await self._changes.attempt(work)]
 
     async def reopen(self, id: str, by: str | None, limits: Limits, at: float, authority: bytes | None = None) -> None:
         """Queue an abandoned run again."""
@@ -253,12 +251,12 @@ class SqliteRunStore:
 
         return await self._changes.read(work)
 
-    def _shown(self, process: BackgroundRun) -> BackgroundRun:
+    def _shown(self, run: BackgroundRun) -> BackgroundRun:
         """A run with the end of its lease as an instant of the wall clock, for people to read."""
-        if process.lease_until is None:
-            return process
-        left = process.lease_until - self._changes.lease_time()
-        return replace(process, lease_until=self._clock.now() + left)
+        if run.lease_until is None:
+            return run
+        left = run.lease_until - self._changes.lease_time()
+        return replace(run, lease_until=self._clock.now() + left)
 
     def _dead_workers(self, connection: apsw.Connection) -> builtins.list[str]:
         """Workers whose process has ended, whatever the state of their leases."""
@@ -440,13 +438,13 @@ def reopen_run(
     Raises:
         RunError: it is not abandoned, or its session has as many active as it may.
     """
-    process = read_run(connection, id)
-    if process is None or process.status != "abandoned":
-        state = "no longer in the store" if process is None else process.status
+    run = read_run(connection, id)
+    if run is None or run.status != "abandoned":
+        state = "no longer in the store" if run is None else run.status
         raise RunError(f"The run {id!r} is {state}; only an abandoned run can be resumed", "conflict")
-    if _session_is_full(connection, process.session, limits):
+    if _session_is_full(connection, run.session, limits):
         raise _session_limit(limits)
-    scope = (process.session, scope_of(id))
+    scope = (run.session, scope_of(id))
     finished: list[Any] = connection.execute(
         "SELECT call_id, outcome FROM calls WHERE session = ? AND scope = ? AND outcome IS NOT NULL", scope
     ).fetchall()
@@ -477,50 +475,50 @@ def reopen_run(
         (authority, id),
     )
     add_event(connection, id, "reopened", {"by": by}, at)
-    update_resource(connection, process.session, id, at)
+    update_resource(connection, run.session, id, at)
 
 
-def take_run(connection: apsw.Connection, process: BackgroundRun, worker: str, at: float, until: float) -> Claimed:
+def take_run(connection: apsw.Connection, run: BackgroundRun, worker: str, at: float, until: float) -> Claimed:
     """Give a run to a worker; the unfinished calls of the previous one are released, so that this one may continue
     them."""
-    scope = scope_of(process.id)
+    scope = scope_of(run.id)
     # An existing outcome stays: nothing is in doubt, and only the end is missing. So does a completion that has come:
     # its sender was told that it was accepted, and it is the outcome of the call.
     query = "SELECT outcome IS NOT NULL FROM calls WHERE session = ? AND scope = ? AND call_id = ?"
-    finished = one(connection, query, process.call)
-    done = bool(finished) or (finished is not None and completion_came(connection, process.call))
-    crashes = _crashes(connection, process, scope)
-    if process.attempts and process.options.disposition == "rerun" and not done:
+    finished = one(connection, query, run.call)
+    done = bool(finished) or (finished is not None and completion_came(connection, run.call))
+    crashes = _crashes(connection, run, scope)
+    if run.attempts and run.options.disposition == "rerun" and not done:
         for table in ("calls", "effects", "crashes", "waits"):
-            connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (process.session, scope))
-    elif process.attempts:
+            connection.execute(f"DELETE FROM {table} WHERE session = ? AND scope = ?", (run.session, scope))
+    elif run.attempts:
         connection.execute(
             "UPDATE calls SET owner = ? WHERE session = ? AND scope = ? AND outcome IS NULL",
-            (NOBODY, process.session, scope),
+            (NOBODY, run.session, scope),
         )
-    timeout = process.options.timeout
+    timeout = run.options.timeout
     connection.execute(
         "UPDATE processes SET state = 'running', status_text = 'Starting', worker = ?2, token = token + 1,"
         " lease_until = ?3, attempts = attempts + 1, crashes = ?6,"
         " started_at = coalesce(started_at, ?4),"
         " deadline = coalesce(deadline, ?5) WHERE id = ?1",
-        (process.id, worker, until, at, None if timeout is None else at + timeout, crashes),
+        (run.id, worker, until, at, None if timeout is None else at + timeout, crashes),
     )
-    started = {"worker": worker, "attempt": process.attempts + 1, "taken_over_from": process.worker}
-    add_event(connection, process.id, "started", started, at)
-    taken = read_run(connection, process.id)
+    started = {"worker": worker, "attempt": run.attempts + 1, "taken_over_from": run.worker}
+    add_event(connection, run.id, "started", started, at)
+    taken = read_run(connection, run.id)
     assert taken is not None
-    return Claimed(taken, process.worker, done)
+    return Claimed(taken, run.worker, done)
 
 
-def _crashes(connection: apsw.Connection, process: BackgroundRun, scope: str) -> int:
+def _crashes(connection: apsw.Connection, run: BackgroundRun, scope: str) -> int:
     """How many workers in a row died with a run that made no progress. A run that waited does not count."""
-    if process.status != "running":
-        return process.crashes
+    if run.status != "running":
+        return run.crashes
     query = "SELECT at FROM process_events WHERE process = ? AND type = 'started' ORDER BY number DESC LIMIT 1"
-    since = one(connection, query, (process.id,))
+    since = one(connection, query, (run.id,))
     query = "SELECT 1 FROM effects WHERE session = ? AND scope = ? AND done AND at > ?"
-    return 1 if one(connection, query, (process.session, scope, since)) is not None else process.crashes + 1
+    return 1 if one(connection, query, (run.session, scope, since)) is not None else run.crashes + 1
 
 
 def queue_again(connection: apsw.Connection, worker: str, held: Iterable[tuple[str, int]], at: float) -> None:
@@ -698,18 +696,18 @@ def append_event(
     if session is None:
         return None
     if type in OVER:
-        raise RunError(f"A {type!r} event ends a process; let it end", "conflict")
+        raise RunError(f"A {type!r} event ends a run; let it end", "conflict")
     if key is not None:
         known: Any = connection.execute(
             "SELECT number, type, payload FROM process_events WHERE process = ? AND key = ?", (id, key)
         ).fetchone()
         if known is not None:
             if known[1:] != (type, payload):
-                raise RunError(f"The key {key!r} of process {id!r} is that of another event", "conflict")
+                raise RunError(f"The key {key!r} of run {id!r} is that of another event", "conflict")
             return int(known[0])
     if telling is not None:
         about = jsonx.encode({"run_id": id, "event": type})
-        put_messages(connection, session, [NewMessage("runtime", telling.content, about)], at, telling.room)
+        put_messages(connection, session, [NewMessage("runtime", telling.content, about)], at, telling.quota)
     return put_event(connection, id, type, payload, at, key)
 
 
@@ -727,7 +725,7 @@ def list_events(connection: apsw.Connection, id: str, after: int, limit: int) ->
 # --- among the resources of the session
 
 
-def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> None:
+def add_resource(connection: apsw.Connection, new: Registration, quota: Quota) -> None:
     """Add the resource of a new run, if it fits the quota of the session."""
     shown: dict[str, Any] = {
         "tool": new.tool,
@@ -748,8 +746,8 @@ def add_resource(connection: apsw.Connection, new: Registration, room: Room) -> 
         (new.session, KEPT, KIND),
     )
     query = "SELECT entries < ? AND bytes + ? <= ? FROM usage WHERE session = ? AND service = 'resources'"
-    fits = one(connection, query, (room.entries, len(metadata), room.bytes, new.session))
-    if (room.entries > 0 and len(metadata) <= room.bytes) if fits is None else fits:
+    fits = one(connection, query, (quota.entries, len(metadata), quota.bytes, new.session))
+    if (quota.entries > 0 and len(metadata) <= quota.bytes) if fits is None else fits:
         connection.execute(
             "INSERT OR IGNORE INTO resources (session, id, kind, name, status, metadata, created_at, updated_at)"
             " VALUES (?1, ?2, ?3, ?4, 'active', ?5, ?6, ?6)",
@@ -763,9 +761,9 @@ def update_resource(
     """Update the resource of a run from its row."""
     connection.execute(
         "UPDATE resources SET status = ?4, updated_at = ?3, metadata = (SELECT CAST(json_set("
-        "CAST(resources.metadata AS TEXT), '$.status_text', process.status_text,"
-        " '$.progress', json(CAST(process.progress AS TEXT)), '$.output_tail', process.tail, '$.summary', ?5) AS BLOB)"
-        " FROM processes AS process WHERE process.id = ?2) WHERE session = ?1 AND id = ?2 AND kind = ?6",
+        "CAST(resources.metadata AS TEXT), '$.status_text', run.status_text,"
+        " '$.progress', json(CAST(run.progress AS TEXT)), '$.output_tail', run.tail, '$.summary', ?5) AS BLOB)"
+        " FROM processes AS run WHERE run.id = ?2) WHERE session = ?1 AND id = ?2 AND kind = ?6",
         (session, id, at, status, summary, KIND),
     )
 

@@ -110,10 +110,10 @@ class SqliteJournalStore:
         rerun = all(intent.rerun for intent in intents)
         # All calls of a batch have one scope.
         scope = intents[0].key.scope if intents else refused[0].scope if refused else ""
-        of_process = scope.startswith(RUN_SCOPE)
+        of_run = scope.startswith(RUN_SCOPE)
         # The calls of one batch have one authority.
         authority = intents[0].authority if intents else None
-        bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_process else self._bundles.over()
+        bundle, over = Bundle.of(rows, authority) if rerun else None, [] if of_run else self._bundles.over()
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
@@ -163,7 +163,7 @@ class SqliteJournalStore:
 
         # If the power fails, a call that may simply run again is as good as never begun: its outcome was not told.
         job_of = work_and_look_up if refused else work
-        if of_process:
+        if of_run:
             return self._begin_of_run(scope, job_of, not rerun)
         job = self._writer.do(job_of, synced=not rerun)
         if bundle is not None:

@@ -11,7 +11,7 @@ import msgspec
 
 from toolwright.clock import Clock, SystemClock
 from toolwright.errors import StoreError, ToolwrightError
-from toolwright.stores.contracts.sessions import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, Quota
 from toolwright.stores.sqlite.calls.intent_bundles import is_mine
 from toolwright.stores.sqlite.core.codec import KEY, one
 from toolwright.stores.sqlite.core.schema import bring_up_to_date
@@ -141,7 +141,7 @@ class Changes:
             await self._writer.close()
 
 
-def require_room(connection: apsw.Connection, session: str, service: str, room: Room) -> None:
+def require_quota(connection: apsw.Connection, session: str, service: str, quota: Quota) -> None:
     """Refuse a change that exceeds the quota of a session; to be called after the change, inside its transaction.
 
     Raises:
@@ -150,4 +150,4 @@ def require_room(connection: apsw.Connection, session: str, service: str, room: 
     query = "SELECT entries, bytes FROM usage WHERE session = ? AND service = ?"
     row = connection.execute(query, (session, service)).fetchone()
     if row is not None:
-        room.require(service.replace("_", "-"), *row)
+        quota.require(service.replace("_", "-"), *row)

@@ -45,7 +45,7 @@ CREATE INDEX unfinished_of_schedule ON processes (schedule, created_at)
     WHERE schedule IS NOT NULL AND state IN ('held', 'queued', 'running', 'waiting');
 CREATE INDEX changed_processes ON processes (changed);
 
--- What happened to processes. An event with a key is appended once.
+-- The events of runs. An event with a key is appended once.
 CREATE TABLE process_events (
     process TEXT    NOT NULL,
     number  INTEGER NOT NULL,
@@ -58,14 +58,14 @@ CREATE TABLE process_events (
 
 CREATE UNIQUE INDEX keyed_events ON process_events (process, key) WHERE key IS NOT NULL;
 
--- Sessions that may await, cancel and signal a process of another session.
+-- Sessions that may await, cancel and signal a run of another session.
 CREATE TABLE process_grants (
     process TEXT NOT NULL,
     session TEXT NOT NULL,
     PRIMARY KEY (process, session)
 ) WITHOUT ROWID;
 
--- Workers by their names, with how many processes each runs at most and until when it counts as alive.
+-- Workers by their names, with how many runs each has at most and until when it counts as alive.
 CREATE TABLE workers (
     name     TEXT    NOT NULL PRIMARY KEY,
     owner    TEXT,
@@ -104,7 +104,7 @@ CREATE TABLE firings (
     PRIMARY KEY (schedule, instant, what)
 ) WITHOUT ROWID;
 
--- What starts a process when something occurs: the topic, and what must be in its payload.
+-- What starts a run when something occurs: the topic, and what must be in its payload.
 CREATE TABLE triggers (
     session    TEXT NOT NULL,
     id         TEXT NOT NULL,

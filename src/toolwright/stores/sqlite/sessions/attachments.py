@@ -8,9 +8,9 @@ from typing import Any
 
 import apsw
 
-from toolwright.stores.contracts.sessions import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, Quota
 from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 from toolwright.stores.sqlite.sessions.blobs import drop_blobs, get_blob, put_blob
 from toolwright.tools.service_protocols import AttachmentInfo
 
@@ -25,7 +25,7 @@ class SqliteAttachmentStore:
         self._changes = changes
 
     async def put_attachment(
-        self, session: str, content: bytes, name: str, media_type: str, at: float, room: Room, mark: Mark | None
+        self, session: str, content: bytes, name: str, media_type: str, at: float, quota: Quota, mark: Mark | None
     ) -> float:
         def work(connection: apsw.Connection) -> float:
             digest = hashlib.sha256(content).digest()
@@ -37,7 +37,7 @@ class SqliteAttachmentStore:
                 " SET name = excluded.name, media_type = excluded.media_type RETURNING at",
                 (session, digest, name, media_type, len(content), at),
             )
-            require_room(connection, session, "attachments", room)
+            require_quota(connection, session, "attachments", quota)
             return since
 
         return await self._changes.change(mark, work)

@@ -9,9 +9,9 @@ import apsw
 
 from toolwright.session.services.files import refuse_full, require_changeable, require_directory, require_writable
 from toolwright.session.services.paths import ROOT, below, parent_of
-from toolwright.stores.contracts.sessions import PIECE, Content, Mark, Piece, Portion, Room, Writing
+from toolwright.stores.contracts.sessions import PIECE, Content, Mark, Piece, Portion, Quota, Writing
 from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 from toolwright.stores.sqlite.sessions.blobs import drop_blobs, get_blob, put_blob
 from toolwright.tools.service_protocols import FileInfo
 
@@ -58,10 +58,10 @@ class SqliteFilesStore:
 
         return FileInfo(*await self._changes.change(mark, work))
 
-    async def make_directory(self, session: str, path: str, at: float, room: Room, mark: Mark | None) -> FileInfo:
+    async def make_directory(self, session: str, path: str, at: float, quota: Quota, mark: Mark | None) -> FileInfo:
         def work(connection: apsw.Connection) -> tuple[Any, ...]:
             _make_directories(connection, session, path, at)
-            require_room(connection, session, "files", room)
+            require_quota(connection, session, "files", quota)
             created = one(connection, "SELECT created_at FROM files WHERE session = ? AND path = ?", (session, path))
             return path, True, 0, None, False, created, created
 
@@ -120,7 +120,7 @@ def put_file(
     )
     if found is not None and found.hash is not None and found.hash != content.digest.hex():
         drop_blobs(connection, [bytes.fromhex(found.hash)])
-    require_room(connection, session, "files", writing.room)
+    require_quota(connection, session, "files", writing.quota)
     created = writing.at if found is None else found.created_at
     was_readonly = found is not None and found.readonly
     readonly = was_readonly if writing.readonly is None else writing.readonly

@@ -6,9 +6,9 @@ from typing import Any
 
 import apsw
 
-from toolwright.stores.contracts.sessions import Mark, Room
+from toolwright.stores.contracts.sessions import Mark, Quota
 from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 from toolwright.tools.service_protocols import KeyInfo
 
 
@@ -23,7 +23,7 @@ class SqliteKeyValueStore:
         found: bytes | None = await self._changes.read(lambda connection: one(connection, query, (session, key)))
         return found
 
-    async def set_value(self, session: str, key: str, value: bytes, at: float, room: Room, mark: Mark | None) -> None:
+    async def set_value(self, session: str, key: str, value: bytes, at: float, quota: Quota, mark: Mark | None) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
                 "INSERT INTO key_values (session, key, value, created_at, updated_at)"
@@ -31,7 +31,7 @@ class SqliteKeyValueStore:
                 " ON CONFLICT DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
                 (session, key, value, at),
             )
-            require_room(connection, session, "key_values", room)
+            require_quota(connection, session, "key_values", quota)
 
         await self._changes.change(mark, work)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import apsw
 
-from toolwright.stores.contracts.sessions import Mark, NewMessage, Room
+from toolwright.stores.contracts.sessions import Mark, NewMessage, Quota
 from toolwright.stores.sqlite.core.codec import one
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 from toolwright.tools.service_protocols import Sender
 
 
@@ -20,12 +20,12 @@ class SqliteMessageStore:
         self._changes = changes
 
     async def append_messages(
-        self, session: str, messages: Sequence[NewMessage], at: float, room: Room, mark: Mark | None
+        self, session: str, messages: Sequence[NewMessage], at: float, quota: Quota, mark: Mark | None
     ) -> tuple[int, float]:
         """Append all messages in one transaction, or none."""
 
         def work(connection: apsw.Connection) -> tuple[int, float]:
-            return put_messages(connection, session, messages, at, room), at
+            return put_messages(connection, session, messages, at, quota), at
 
         number, appended = await self._changes.change(mark, work)
         return number, appended
@@ -44,7 +44,7 @@ class SqliteMessageStore:
 
 
 def put_messages(
-    connection: apsw.Connection, session: str, messages: Sequence[NewMessage], at: float, room: Room
+    connection: apsw.Connection, session: str, messages: Sequence[NewMessage], at: float, quota: Quota
 ) -> int:
     """Append messages inside the transaction of the caller, and return the number of the first.
 
@@ -57,5 +57,5 @@ def put_messages(
         "INSERT INTO messages (session, number, sender, content, metadata, at) VALUES (?, ?, ?, ?, ?, ?)",
         [(session, number, *message, at) for number, message in enumerate(messages, last + 1)],
     )
-    require_room(connection, session, "messages", room)
+    require_quota(connection, session, "messages", quota)
     return last + 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import apsw
 
-from toolwright.stores.contracts.sessions import Mark, ResourceRow, Room
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.contracts.sessions import Mark, Quota, ResourceRow
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 
 _COLUMNS = "id, kind, name, status, metadata, created_at, updated_at"
 
@@ -27,7 +27,7 @@ class SqliteResourceStore:
         status: str,
         metadata: bytes,
         at: float,
-        room: Room,
+        quota: Quota,
         mark: Mark | None,
     ) -> tuple[float, float]:
         def work(connection: apsw.Connection) -> tuple[float, float]:
@@ -38,14 +38,14 @@ class SqliteResourceStore:
                 " metadata = excluded.metadata, updated_at = excluded.updated_at RETURNING created_at, updated_at",
                 (session, id, kind, name, status, metadata, at),
             ).fetchone()
-            require_room(connection, session, "resources", room)
+            require_quota(connection, session, "resources", quota)
             return created[0], created[1]
 
         created, updated = await self._changes.change(mark, work)
         return created, updated
 
     async def set_resource_status(
-        self, session: str, id: str, status: str, at: float, room: Room, mark: Mark | None
+        self, session: str, id: str, status: str, at: float, quota: Quota, mark: Mark | None
     ) -> ResourceRow | None:
         """Change the status of a resource and nothing else; None when there is no such resource."""
 
@@ -55,7 +55,7 @@ class SqliteResourceStore:
                 f" RETURNING {_COLUMNS}",
                 (session, id, status, at),
             ).fetchone()
-            require_room(connection, session, "resources", room)
+            require_quota(connection, session, "resources", quota)
             return row
 
         row: ResourceRow | None = await self._changes.change(mark, work)

@@ -9,8 +9,8 @@ import msgspec
 
 from toolwright import jsonx
 from toolwright.calls.redact import SEALED
-from toolwright.stores.contracts.sessions import Mark, Room, Sealed, StepKey
-from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_room
+from toolwright.stores.contracts.sessions import Mark, Quota, Sealed, StepKey
+from toolwright.stores.sqlite.core.idempotent_writes import Changes, require_quota
 from toolwright.tools.service_protocols import KeyInfo
 
 
@@ -25,7 +25,9 @@ class SqliteSecretStore:
         row: Any = await self._changes.read(lambda connection: connection.execute(query, (session, name)).fetchone())
         return None if row is None else _row(*row)
 
-    async def set_secret(self, session: str, name: str, row: Sealed, at: float, room: Room, mark: Mark | None) -> None:
+    async def set_secret(
+        self, session: str, name: str, row: Sealed, at: float, quota: Quota, mark: Mark | None
+    ) -> None:
         def work(connection: apsw.Connection) -> None:
             connection.execute(
                 "INSERT INTO secrets (session, name, master, wrapped, sealed, created_at, updated_at)"
@@ -34,7 +36,7 @@ class SqliteSecretStore:
                 " updated_at = excluded.updated_at",
                 (session, name, row.master, row.wrapped, row.sealed, at),
             )
-            require_room(connection, session, "secrets", room)
+            require_quota(connection, session, "secrets", quota)
 
         await self._changes.change(mark, work)
 

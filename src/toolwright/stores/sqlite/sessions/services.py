@@ -32,7 +32,7 @@ class SqliteServiceStores:
         self.connections = SqliteConnectionStore(changes)
         self.kv = SqliteKeyValueStore(changes)
         self.messages = SqliteMessageStore(changes)
-        self.processes = SqliteRunStore(changes, owner, place)
+        self.runs = SqliteRunStore(changes, owner, place)
         self.resources = SqliteResourceStore(changes)
         self.schedules = SqliteScheduleStore(changes)
         self.triggers = SqliteTriggerStore(changes)

@@ -19,7 +19,7 @@ from toolwright.stores.contracts.archives import (
     Row,
     SessionInfo,
     SessionRows,
-    SessionSink,
+    SessionWriter,
     Table,
     Usage,
     details_of,
@@ -67,7 +67,7 @@ class SqliteArchiveStore:
         # On a connection of its own: a long export blocks no other work.
         return await visit(self._path, snapshot)
 
-    async def fill_session(self, session: str, fill: Callable[[SessionSink], T], replace: bool) -> T:
+    async def fill_session(self, session: str, fill: Callable[[SessionWriter], T], replace: bool) -> T:
         def work(connection: apsw.Connection) -> T:
             if _exists(connection, session):
                 if not replace:
@@ -76,7 +76,7 @@ class SqliteArchiveStore:
                         "exists",
                     )
                 _remove(connection, session)
-            filled = fill(_Sink(connection, session))
+            filled = fill(_SessionWriter(connection, session))
             abandon_resources(connection, session)
             return filled
 
@@ -146,8 +146,8 @@ class _Rows:
             yield content
 
 
-class _Sink:
-    """`SessionSink` on a connection."""
+class _SessionWriter:
+    """`SessionWriter` on a connection."""
 
     def __init__(self, connection: apsw.Connection, session: str) -> None:
         self._connection = connection

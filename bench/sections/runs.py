@@ -31,9 +31,9 @@ CHUNKS = 100_000
 def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
     """Measure all of it in a fresh process."""
     try:
-        found = run_probe("bench.sections.processes", quick=quick)
+        found = run_probe("bench.sections.runs", quick=quick)
     except ProbeError as error:
-        return Report("processes", "background runs", [Line("processes", error=str(error))])
+        return Report("runs", "background runs", [Line("runs", error=str(error))])
     start, claim = (Pairing.from_json(found[name]) for name in ("start", "claim"))
     kib, commits = found["bytes"] / 1024, found["commits"]
     lines = [
@@ -45,7 +45,7 @@ def section(quick: bool, earlier: Mapping[str, Report]) -> Report:
             f"a run that prints {CHUNKS:,} times a second", commits, "commits/s", target=Target("value", LIMIT_COMMITS)
         ),
     ]
-    return Report("processes", "background runs, on a file", lines)
+    return Report("runs", "background runs, on a file", lines)
 
 
 async def measure(effort: Effort) -> dict[str, Any]:
@@ -93,7 +93,7 @@ async def claiming(effort: Effort) -> Pairing:
         try:
             for count, store in stores.items():
                 for start in range(0, count, 1_000):
-                    await store.services.processes.register(
+                    await store.services.runs.register(
                         [
                             Registration(
                                 id=f"p{number}",
@@ -111,14 +111,14 @@ async def claiming(effort: Effort) -> Pairing:
                     )
 
             async def time(count: int) -> float:
-                processes = stores[count].services.processes
+                runs = stores[count].services.runs
                 times = []
                 for _ in range(5):
                     started = perf_counter()
-                    claimed = await processes.claim("w", ["echo"], 1.0, 2.0, CLAIMED)
+                    claimed = await runs.claim("w", ["echo"], 1.0, 2.0, CLAIMED)
                     times.append(perf_counter() - started)
                     assert len(claimed) == CLAIMED
-                    await processes.hand_back("w", [(each.process.id, each.process.token) for each in claimed], 1.0)
+                    await runs.hand_back("w", [(each.run.id, each.run.token) for each in claimed], 1.0)
                 return min(times) * 1e6
 
             return Pairing.of([(await time(FEW), await time(MANY), await time(FEW)) for _ in range(effort.pairs)])
