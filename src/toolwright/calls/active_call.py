@@ -127,30 +127,44 @@ class BatchState:
 class ActiveCall(PreparedCall):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens."""
 
-    # What most calls write.
+    # What every call is asked for: to find the default of a class takes ten times as long as to read one of these.
     __slots__ = (
+        "answer",
         "arguments",
         "attempt",
         "call_id",
+        "cancel_reason",
+        "decided_by",
+        "decision",
+        "entered",
         "env",
         "handed_over",
         "key",
+        "key_taken",
         "name",
         "named",
         "outcome",
         "owner",
+        "parent_id",
         "phase",
         "plan",
         "position",
+        "queue_deadline",
         "ran",
         "raw",
         "record",
+        "recovered",
         "remembered",
+        "repeated",
+        "sharers",
+        "shares",
         "source",
         "started",
+        "streams",
         "task",
         "ticket",
         "tool",
+        "waiting",
     )
 
     record: CallRecord
@@ -159,9 +173,9 @@ class ActiveCall(PreparedCall):
     phase: Phase
     # --- execute
     expired = False
-    cancel_reason: str | None = None
+    cancel_reason: str | None
     deadline: Expiring | None = None
-    queue_deadline: Expiring | None = None
+    queue_deadline: Expiring | None
     executor: Executor | None = None
     late: asyncio.Task[None] | None = None
     reruns = 0
@@ -170,9 +184,9 @@ class ActiveCall(PreparedCall):
     # --- journal: its identity in a store; True where the memory of this process has it; who shares its execution.
     key: CallKey | None
     remembered: bool
-    shares: ActiveCall | None = None
-    sharers: tuple[ActiveCall, ...] = ()
-    recovered: str | None = None
+    shares: ActiveCall | None
+    sharers: tuple[ActiveCall, ...]
+    recovered: str | None
     cut_off_after_start: float | None = None
     crashes = 0
     # The intent of a call that was refused before it could run, to be written together with its outcome.
@@ -188,16 +202,16 @@ class ActiveCall(PreparedCall):
     # --- suspend: what it does durably, and what it waits for outside
     connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     effects: CallEffects | None = None
-    entered = False
-    key_taken = False
-    waiting = False
+    entered: bool
+    key_taken: bool
+    waiting: bool
     waits = 0
     slot: asyncio.Future[None] | None = None
     watch: Watch | None = None
     asking: asyncio.Task[None] | None = None
     asked = False
     # Its live output, where secrets are taken out of it; how many events it told without a key; its child sessions.
-    streams: dict[str, Stream] | None = None
+    streams: dict[str, Stream] | None
     emitted = 0
     warned_of_report = False
     opened: Mapping[str, Any] = MappingProxyType({})
@@ -212,9 +226,13 @@ class ActiveCall(PreparedCall):
         self.phase = NEW
         self.raw = EMPTY
         self.source = "model"
-        self.tool = self.arguments = self.outcome = self.ticket = self.key = None
+        self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
+        self.decided_by = self.decision = self.ticket = self.key = self.shares = self.recovered = None
+        self.cancel_reason = self.queue_deadline = self.streams = None
+        self.sharers = ()
         self.attempt = 0
-        self.named = self.ran = self.remembered = self.handed_over = False
+        self.named = self.repeated = self.ran = self.remembered = self.handed_over = False
+        self.entered = self.key_taken = self.waiting = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
 
