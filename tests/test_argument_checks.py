@@ -38,7 +38,10 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"capabilities": 3}, "capabilities=3 is not usable; use a list of names or Capability(...)"),
     ({"automatic": 3}, "automatic=3 is not usable; use a list of Capability(...)"),
     ({"automatic": [3]}, "3 is not a capability; use Capability(...)"),
-    ({"model": "gpt"}, "model='gpt' is not usable; use an object with an async complete(request)"),
+    (
+        {"model": "gpt"},
+        "model='gpt' is not usable; use a name such as 'openai:gpt-5', or an object with an async complete(request)",
+    ),
     ({"worker": "yes"}, "worker='yes' is not usable; use True, False or None"),
 ]
 

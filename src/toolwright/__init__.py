@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         ToolDefinitionError,
         ToolwrightError,
+        TurnError,
     )
     from toolwright.runtime.runtime import Runtime
     from toolwright.session.inbox import Resolved
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from toolwright.tools.context import ToolContext
     from toolwright.tools.definition import NO_TIMEOUT, Hints, ToolDefinition
     from toolwright.tools.function import tool, tools_of
+    from toolwright.tools.model import Model, ModelError, ModelRequest, Usage
     from toolwright.tools.options import ToolOptions
     from toolwright.tools.outcome import (
         Attachment,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from toolwright.tools.scopes import ScopedRegistry, filtered, overridden, prefixed, renamed
     from toolwright.tools.subject import Subject
     from toolwright.tools.tool import Screened, Tool
+    from toolwright.tools.turn_protocols import Budget, TurnEvent, TurnInfo, TurnOutcome, TurnWait
 
 __version__ = "0.1.0"
 
@@ -70,6 +73,7 @@ _HOMES = {
     "Attachment": "toolwright.tools.outcome",
     "Batch": "toolwright.calls.batch",
     "BatchFailed": "toolwright.errors",
+    "Budget": "toolwright.tools.turn_protocols",
     "CallRecord": "toolwright.calls.record",
     "Capability": "toolwright.tools.capability",
     "CapabilityError": "toolwright.errors",
@@ -84,6 +88,9 @@ _HOMES = {
     "MachineError": "toolwright.errors",
     "MemoryCallLog": "toolwright.calls.record",
     "MissingRequirement": "toolwright.errors",
+    "Model": "toolwright.tools.model",
+    "ModelError": "toolwright.tools.model",
+    "ModelRequest": "toolwright.tools.model",
     "Pending": "toolwright.tools.outcome",
     "Policy": "toolwright.calls.policy",
     "PolicyError": "toolwright.errors",
@@ -123,7 +130,13 @@ _HOMES = {
     "ToolRegistry": "toolwright.tools.registry",
     "ToolwrightError": "toolwright.errors",
     "TriggerOptions": "toolwright.tools.background_protocols",
+    "TurnError": "toolwright.errors",
+    "TurnEvent": "toolwright.tools.turn_protocols",
+    "TurnInfo": "toolwright.tools.turn_protocols",
+    "TurnOutcome": "toolwright.tools.turn_protocols",
+    "TurnWait": "toolwright.tools.turn_protocols",
     "Unfinished": "toolwright.session.recovery",
+    "Usage": "toolwright.tools.model",
     "filtered": "toolwright.tools.scopes",
     "overridden": "toolwright.tools.scopes",
     "path": "toolwright.tools.claims",
@@ -144,6 +157,7 @@ __all__ = [
     "Attachment",
     "Batch",
     "BatchFailed",
+    "Budget",
     "CallRecord",
     "Capability",
     "CapabilityError",
@@ -158,6 +172,9 @@ __all__ = [
     "MachineError",
     "MemoryCallLog",
     "MissingRequirement",
+    "Model",
+    "ModelError",
+    "ModelRequest",
     "Pending",
     "Policy",
     "PolicyError",
@@ -197,7 +214,13 @@ __all__ = [
     "ToolRegistry",
     "ToolwrightError",
     "TriggerOptions",
+    "TurnError",
+    "TurnEvent",
+    "TurnInfo",
+    "TurnOutcome",
+    "TurnWait",
     "Unfinished",
+    "Usage",
     "filtered",
     "overridden",
     "path",

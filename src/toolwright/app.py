@@ -37,7 +37,10 @@ class App(AppSettings):
         after: hooks that see each outcome before it is final.
         projector: turns an outcome into the text that the model reads; it is given the call, too, if it takes two
             arguments, and may be async.
-        model: the model that tools ask with `ctx.complete`.
+        model: the model that answers in turns (`session.ask`), and that tools ask with `ctx.complete`: a name such as
+            "anthropic:claude-sonnet-4-5", or a `Model`.
+        instructions: what the model is told before every conversation, beside the prompts of the capabilities.
+        budget: how much each turn may use; `Budget()` by default.
         quotas: how much each session may store.
         lifespan: a function without parameters under `@contextlib.asynccontextmanager`. It is entered in each process
             that opens the app, before anything else, and closed last. Tools get its value as `ctx.deps`.

@@ -21,6 +21,7 @@ from toolwright.stores.contracts.sessions import Quotas
 from toolwright.tools.capability import Capability, activate, require_capability
 from toolwright.tools.model import ModelClient
 from toolwright.tools.registry import ToolRegistry, ToolSource
+from toolwright.tools.turn_protocols import Budget
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes the async context manager that a process is inside of while it has the app open; its value is `ctx.deps`."""
@@ -35,7 +36,9 @@ class AppOptions(TypedDict, total=False):
     before: Iterable[BeforeHook]
     after: Iterable[AfterHook]
     projector: Projector | None
-    model: ModelClient | None
+    model: str | ModelClient | None
+    instructions: str
+    budget: Budget | None
     quotas: Quotas | None
     lifespan: Lifespan | None
     automatic: Iterable[Capability] | None
@@ -77,7 +80,9 @@ class AppSettings:
     before: Iterable[BeforeHook] = ()
     after: Iterable[AfterHook] = ()
     projector: Projector | None = None
-    model: ModelClient | None = None
+    model: str | ModelClient | None = None
+    instructions: str = ""
+    budget: Budget | None = None
     quotas: Quotas | None = None
     lifespan: Lifespan | None = None
     automatic: Iterable[Capability] | None = None
@@ -143,7 +148,12 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     "master_key": (_or_none(_has("current", "key")), "an object with current() and key(id)"),
     "capabilities": (_is(Iterable, Capability), "a list of names or Capability(...)"),
     "automatic": (_or_none(_is(Iterable)), "a list of Capability(...)"),
-    "model": (_or_none(_has("complete")), "an object with an async complete(request)"),
+    "model": (
+        lambda given: given is None or _is_model_name(given) or _has("complete")(given),
+        "a name such as 'openai:gpt-5', or an object with an async complete(request)",
+    ),
+    "instructions": (_is(str), "text"),
+    "budget": (_or_none(_is(Budget)), "Budget(...)"),
     "worker": (_or_none(_is(bool)), "True, False or None"),
     "lifespan": (
         _or_none(lambda given: _is_lifespan(given)),
@@ -151,6 +161,10 @@ _OPTIONS: dict[str, tuple[Fits, str]] = {
     ),
 }
 """For each option: a test of its value, and the advice for a value that fails it."""
+
+
+def _is_model_name(given: object) -> bool:
+    return isinstance(given, str) and all(given.partition(":"))
 
 
 def _is_lifespan(given: object) -> bool:

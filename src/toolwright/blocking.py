@@ -29,6 +29,7 @@ from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import SessionCatalogue
 from toolwright.tools.registry import ToolRegistry
 from toolwright.tools.scopes import ScopedRegistry
+from toolwright.turns.turns import Turn
 
 if TYPE_CHECKING:
     from toolwright.blocking_types import BlockingRuntime
@@ -44,6 +45,7 @@ _LIVES_THERE = (
     Run,
     ScheduleHandle,
     Subscription,
+    Turn,
     MemoryCallLog,
     ToolRegistry,
     ScopedRegistry,

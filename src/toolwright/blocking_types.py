@@ -7,7 +7,7 @@ Each class here has the public methods of its async class, with the same paramet
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
@@ -27,7 +27,8 @@ from toolwright.stores.contracts.schedule import Fired, Schedule
 from toolwright.tools.background_protocols import ScheduleOptions, SpawnOptions, Trigger, TriggerOptions
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.model import ModelClient
+from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.registry import ToolRegistry, ToolSource
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.service_protocols import (
@@ -40,6 +41,7 @@ from toolwright.tools.service_protocols import (
     Resource,
     Sender,
 )
+from toolwright.tools.turn_protocols import Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
 
 
 class BlockingFiles(Protocol):
@@ -257,6 +259,26 @@ class BlockingSubscription(Protocol):
     def take(self) -> AnyEvent | None: ...
 
 
+class BlockingTurn(Protocol):
+    """A `Turn` for code that is not async."""
+
+    def cancel(self, reason: str = "the turn was cancelled") -> bool: ...
+
+    def follow(self, after: int = 0) -> Iterable[TurnEvent]: ...
+
+    @property
+    def id(self) -> str: ...
+
+    def info(self) -> TurnInfo: ...
+
+    @property
+    def session_id(self) -> str: ...
+
+    def steer(self, message: str, *, when: Delivery = "next_model_call") -> None: ...
+
+    def wait(self, timeout: float | None = None) -> TurnOutcome | None: ...
+
+
 class BlockingSession(Protocol):
     """A `Session` for code that is not async."""
 
@@ -268,6 +290,17 @@ class BlockingSession(Protocol):
 
     @property
     def tools(self) -> ScopedRegistry: ...
+
+    def ask(
+        self,
+        message: str,
+        *,
+        model: str | ModelClient | None = None,
+        budget: Budget | None = None,
+        answer: Any = None,
+        images: Sequence[Image] = (),
+        id: str | None = None,
+    ) -> TurnOutcome: ...
 
     @property
     def attachments(self) -> BlockingAttachments: ...
@@ -339,6 +372,22 @@ class BlockingSession(Protocol):
     def triggers(self) -> list[Trigger]: ...
 
     def wait_for_idle(self, timeout: float | None = None) -> bool: ...
+
+    def start_turn(
+        self,
+        message: str,
+        *,
+        model: str | ModelClient | None = None,
+        budget: Budget | None = None,
+        answer: Any = None,
+        images: Sequence[Image] = (),
+        id: str | None = None,
+        background: bool = False,
+    ) -> BlockingTurn: ...
+
+    def turn(self, id: str) -> BlockingTurn: ...
+
+    def turns(self, *, active: bool = False, limit: int = 100) -> list[TurnInfo]: ...
 
 
 class BlockingRuntime(Protocol):
@@ -438,3 +487,7 @@ class BlockingRuntime(Protocol):
     def subscribe(self, *, limit: int = 10000) -> BlockingSubscription: ...
 
     def unfinished(self, session: str | None = None, *, scope: str | None = None) -> list[Unfinished]: ...
+
+    def turn(self, id: str) -> BlockingTurn: ...
+
+    def turns(self, session: str | None = None, *, active: bool = False, limit: int = 100) -> list[TurnInfo]: ...

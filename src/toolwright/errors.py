@@ -97,6 +97,10 @@ class RunRefused(RunError):
     "needs_approval" where nobody can be asked, or "policy_error"."""
 
 
+class TurnError(ServiceError):
+    """A turn is refused: its message, model or options are not usable, or its id is another turn's ("conflict")."""
+
+
 class ScheduleError(RunError):
     """A schedule is refused: its timing cannot be read, never comes, or is past, or its policy is not known."""
 

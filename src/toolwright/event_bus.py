@@ -123,16 +123,31 @@ class Channel:
     """The event channel of one session. A publisher looks at `pushes` first: if it is empty, there are no
     subscribers."""
 
-    __slots__ = ("__weakref__", "pushes", "session")
+    __slots__ = ("__weakref__", "_taps", "pushes", "session")
 
     def __init__(self, session: str) -> None:
         self.session = session
+        self._taps: tuple[Callable[[AnyEvent], None], ...] = ()
         self.pushes: tuple[Callable[[AnyEvent], None], ...] = ()
 
     def publish(self, event: AnyEvent) -> None:
         """Queue an event for every subscriber. Never waits."""
         for push in self.pushes:
             push(event)
+
+    def tap(self, push: Callable[[AnyEvent], None]) -> None:
+        """Give every event to a function too, until `untap`."""
+        self._taps += (push,)
+        self.pushes += (push,)
+
+    def untap(self, push: Callable[[AnyEvent], None]) -> None:
+        """Give the function no more events."""
+        self._taps = tuple(each for each in self._taps if each is not push)
+        self.pushes = tuple(each for each in self.pushes if each is not push)
+
+    def connect(self, pushes: tuple[Callable[[AnyEvent], None], ...]) -> None:
+        """Give every event to these subscribers from now on."""
+        self.pushes = pushes + self._taps
 
 
 class EventHub:
@@ -175,6 +190,6 @@ class EventHub:
             self._connect(channel)
 
     def _connect(self, channel: Channel) -> None:
-        channel.pushes = tuple(
-            item.push for item in self._subscriptions if item.session is None or item.session == channel.session
+        channel.connect(
+            tuple(item.push for item in self._subscriptions if item.session is None or item.session == channel.session)
         )

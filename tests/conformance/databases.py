@@ -20,8 +20,8 @@ from toolwright.testing.sqlite_store import drop_locks
 class InFile:
     """`Database` of `SqliteStore`. No sync: these tests are not about power cuts."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "agent.db"
+    def __init__(self, folder: Path, name: str = "agent.db") -> None:
+        self._path = folder / name
         self._opened: list[SqliteStore] = []
 
     async def open(self) -> SqliteStore:

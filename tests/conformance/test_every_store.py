@@ -4,14 +4,20 @@ import pytest
 
 from tests.conformance.databases import InFile
 from tests.support import fail_after
+from toolwright.errors import StoreError
+from toolwright.stores import SqliteStore
 from toolwright.testing.conformance import (
     CALLS,
     CASES,
     EFFECTS,
+    NEIGHBOURS,
     OWNERS,
+    REPEATED,
     SESSION_WIDE,
     SIGNALS,
+    TEXT,
     WAITS,
+    InMemory,
     play_random_verbs,
 )
 
@@ -39,6 +45,18 @@ async def test_every_store_keeps_effects(case, database):
     await check(case, database)
 
 
+@pytest.mark.promise("EFF-09", "EFF-18")
+@pytest.mark.parametrize("case", REPEATED, ids=str)
+async def test_every_store_gives_the_answer_that_was_lost_when_a_verb_is_repeated(case, database):
+    await check(case, database)
+
+
+@pytest.mark.promise("EFF-09", "EFF-19")
+@pytest.mark.parametrize("case", TEXT, ids=str)
+async def test_every_store_keeps_text_with_every_character(case, database):
+    await check(case, database)
+
+
 @pytest.mark.promise("EFF-09", "WAIT-02", "EFF-10")
 @pytest.mark.parametrize("case", WAITS, ids=str)
 async def test_every_store_keeps_waits(case, database):
@@ -55,6 +73,36 @@ async def test_every_store_keeps_what_holds_for_a_session(case, database):
 @pytest.mark.parametrize("case", SIGNALS, ids=str)
 async def test_every_store_hands_on_what_comes_in(case, database):
     await check(case, database)
+
+
+@pytest.mark.promise("EFF-09", "EFF-19")
+@pytest.mark.parametrize("case", NEIGHBOURS, ids=str)
+@pytest.mark.parametrize("names", [("agent.db", "agent.db-2"), ("agent.db-1", "agent"), ("a", "a-owner-x")], ids=str)
+async def test_two_stores_in_one_directory_share_nothing(case, names, tmp_path):
+    first, second = (InFile(tmp_path, name) for name in names)
+    async with fail_after(20):
+        await case.run(first, second)
+
+
+@pytest.mark.promise("EFF-09", "EFF-19")
+@pytest.mark.parametrize("case", NEIGHBOURS, ids=str)
+async def test_two_databases_in_memory_share_nothing(case):
+    await case.run(InMemory(), InMemory())
+
+
+@pytest.mark.promise("EFF-19")
+@pytest.mark.parametrize("end", ["owner-5", "turns", "wal", "shm", "journal"])
+async def test_a_store_does_not_take_the_name_of_a_file_beside_another(end, tmp_path):
+    with pytest.raises(StoreError, match=rf"ends with '-{end}'.*choose another name"):
+        SqliteStore(tmp_path / f"agent.db-{end}")
+
+
+@pytest.mark.promise("EFF-19")
+async def test_a_file_that_is_not_the_sign_of_an_owner_is_left_alone(tmp_path):
+    other = tmp_path / "agent.db-owner-5"
+    other.write_bytes(b"not empty")
+    await SqliteStore(tmp_path / "agent.db").close()
+    assert other.read_bytes() == b"not empty"
 
 
 @pytest.mark.promise("EFF-09", "EFF-12")

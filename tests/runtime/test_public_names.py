@@ -6,6 +6,7 @@ from toolwright import Runtime, Session
 
 SESSION = """
     id policy tools
+    ask start_turn turns turn
     run_batch start_batch call cancel wait_for_idle batches cancel_waits revoke subscribe
     spawn track runs run schedule schedules scheduled on off triggers
     catalogue offered definitions
@@ -18,6 +19,7 @@ RUNTIME = """
     session sessions export_session import_session delete_session rotate_secrets
     unfinished recover
     resolve reject cancel expire signal approvals decisions approve deny
+    turns turn
     runs run schedules scheduled occur worker drain
     capabilities prompt subscribe
 """

@@ -42,6 +42,7 @@ PASSWORD = "correct-horse-battery"
 NO_JSON_FORM = {
     "App": "it holds code, a model and keys; its tools have definitions",
     "Batch": "a running thing; its outcomes have a JSON form",
+    "Model": "a protocol",
     "MemoryCallLog": "a log; its records have a JSON form",
     "Runtime": "a running thing",
     "ScopedRegistry": "a collection of tools, whose definitions have a JSON form",

@@ -17,6 +17,7 @@ from toolwright.session.services.keyvalue import KeyValue
 from toolwright.session.services.messages import Messages
 from toolwright.session.services.resources import Resources
 from toolwright.session.tool_catalogue import SessionCatalogue
+from toolwright.turns.turns import Turn
 
 PAIRS = {
     "BlockingAttachments": Attachments,
@@ -32,10 +33,12 @@ PAIRS = {
     "BlockingSecrets": Secrets,
     "BlockingSession": Session,
     "BlockingSubscription": Subscription,
+    "BlockingTurn": Turn,
 }
 NAMES = {kind.__name__: name for name, kind in PAIRS.items()} | {
     "RunClient": "BlockingRun",
     "ScheduleClient": "BlockingSchedule",
+    "TurnClient": "BlockingTurn",
 }
 LEFT_OUT = {"open", "open_blocking", "worker", "drain"}
 """Names of a runtime that make no sense on a blocking one: an opening, and what a worker's program needs."""
@@ -61,7 +64,13 @@ def plain(annotation: str) -> str:
 def test_a_blocking_class_has_the_signatures_of_its_async_class(name):
     declared, real = public(getattr(blocking_types, name)), public(PAIRS[name])
     shared = declared.keys() & real.keys()
-    assert declared.keys() - shared <= {"id", "policy", "tools", "log"}  # attributes, which a class does not have
+    assert declared.keys() - shared <= {
+        "id",
+        "policy",
+        "tools",
+        "log",
+        "session_id",
+    }  # attributes, which a class does not have
     for method in shared:
         ours, theirs = declared[method], real[method]
         if isinstance(theirs, property):

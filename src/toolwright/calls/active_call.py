@@ -1,8 +1,8 @@
 """A call on its way, from its submission to its outcome. Owns what is known of it; each stage owns what it does.
 
-`ActiveCall` is a `PreparedCall` with a phase and parts: its ticket, which admission writes, and its record. Fields that
-few calls need have their default in the class, and a value of their own only in the calls that write it. What the calls
-of one batch share is its `BatchState`.
+`ActiveCall` is a `PreparedCall` with a phase and parts, each of which one stage writes: its ticket (admission), its
+record, its `Past` (journal) and its `Suspension` (steps and waits). Parts and fields that few calls need are made when
+they are used: until then the class has their default. The batch of a call is an `OwnerBatch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
@@ -70,10 +70,9 @@ class Executor(Protocol):
     def released(self) -> None: ...
 
 
-class BatchState:
-    """What the calls of one batch share, and what they tell it. `Batch` is the one that there is."""
-
-    __slots__ = ("context", "env", "failed", "id", "parent", "policy", "scope", "stop_reason", "timeout")
+class OwnerBatch(Protocol):
+    """The batch of a call, as the call sees it: what its calls share, and what they tell it. `Batch` is the one that
+    there is."""
 
     id: str
     scope: str
@@ -92,36 +91,93 @@ class BatchState:
     @property
     def fault(self) -> Exception | None:
         """Why the calls, or the call that made them, could not be recorded or run."""
-        batch: BatchState = self
-        while batch.failed is None and batch.parent is not None:
-            batch = batch.parent.owner
-        return batch.failed
+        ...
 
     def store_failed(self, fault: Exception) -> None:
         """What happened cannot be written down: raise that where the batch is awaited, and start no more."""
-        self.machine_failed(fault)
-        self.cancel(UNRECORDED)
+        ...
 
     def machine_failed(self, fault: Exception) -> None:
         """The machine could not run a call: raise that where the batch is awaited, when the other calls are done."""
-        if self.failed is None:
-            self.failed = fault
-
-    def cancel(self, reason: str = "the batch was cancelled") -> None:
-        """Stop every call of the batch."""
-        raise NotImplementedError
+        ...
 
     def call_concluded(self, call: ActiveCall, outcome: ToolOutcome, finished: float) -> None:
         """A call has its outcome; perhaps the batch is done."""
-        raise NotImplementedError
+        ...
 
     def call_waits(self, call: ActiveCall, waits: bool) -> None:
         """A call begins or ends to wait for something outside."""
-        raise NotImplementedError
+        ...
 
     def start_over(self, call: ActiveCall) -> None:
         """The execution that a call shared was stopped before it ran: let the call run itself."""
-        raise NotImplementedError
+        ...
+
+
+Recovery = Literal["left", "again", "run", "rerun", "waiting", "probed", "asked", "interrupted", "given_up"]
+"""What is done about a call that came before: `left` is nothing so far, `again` a call that ended because a connection
+was missing and is run with its effects done. The others are what its crash policy led to."""
+
+
+class Waited(NamedTuple):
+    """A wait of a call that was cut off, which it must wait for again before it may run.
+
+    `name` is the provider of a connection, or names the question about a crash; `request` is that of an approval.
+    """
+
+    kind: Literal["completion", "connection", "crash", "approval"]
+    name: str = ""
+    request: Wait | None = None
+
+
+class Past:
+    """What the journal knew of a call that came before and goes on here. `journal/` alone makes and writes it."""
+
+    __slots__ = ("before", "crashes", "pending", "recovered", "started_at", "waited")
+
+    def __init__(self, recovered: Recovery) -> None:
+        self.recovered = recovered
+        # When the execution that was cut off had started, if it had; and whether its code had ended and its
+        # completion was to come.
+        self.started_at: float | None = None
+        self.pending = False
+        self.crashes = 0
+        # The outcome that is taken back while the call is run again for it.
+        self.before: ToolOutcome | None = None
+        # The waits that it must go through again, the first one first.
+        self.waited: list[Waited] = []
+
+
+class Suspension:
+    """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
+    writes it."""
+
+    __slots__ = ("connecting", "effects", "key", "key_taken", "slot", "waiting", "waits", "watch")
+
+    def __init__(self, key: CallKey) -> None:
+        self.key = key
+        self.effects: CallEffects | None = None
+        # True once its completion key was handed out, until its completion has come.
+        self.key_taken = False
+        # True while the batch counts it among its waiting calls; how many waits its code is in; the slot to come.
+        self.waiting = False
+        self.waits = 0
+        self.slot: asyncio.Future[None] | None = None
+        self.watch: Watch | None = None
+        # By provider, how often it waited for a connection, and the instant of the one that it was last run with.
+        self.connecting: dict[str, tuple[int, float | None]] = {}
+
+
+class Reports:
+    """What a call told while it runs: its live output, where secrets are taken out of it; how many events without a
+    key; whether a report that cannot be shown was logged."""
+
+    __slots__ = ("emitted", "streams", "warned")
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Stream] = {}
+        self.emitted = 0
+        self.warned = False
 
 
 class ActiveCall(PreparedCall):
@@ -131,21 +187,22 @@ class ActiveCall(PreparedCall):
     __slots__ = (
         "answer",
         "arguments",
+        "asked",
         "attempt",
         "call_id",
         "cancel_reason",
         "decided_by",
+        "deadline",
         "decision",
-        "entered",
         "env",
         "handed_over",
         "key",
-        "key_taken",
         "name",
         "named",
         "outcome",
         "owner",
         "parent_id",
+        "past",
         "phase",
         "plan",
         "position",
@@ -153,73 +210,56 @@ class ActiveCall(PreparedCall):
         "ran",
         "raw",
         "record",
-        "recovered",
+        "refused",
         "remembered",
         "repeated",
+        "reports",
         "sharers",
         "shares",
         "source",
         "started",
-        "streams",
+        "suspension",
         "task",
         "ticket",
         "tool",
-        "waiting",
     )
 
     record: CallRecord
     plan: ToolPlan
     ticket: Ticket | None
     phase: Phase
-    # --- execute
+    # --- journal/: its identity in a store; True where the memory of this process has it; the call whose execution it
+    # shares, and those that share its own; the intent of a call that was refused before it could run, to be written
+    # together with its outcome; what was known of it before.
+    key: CallKey | None
+    remembered: bool
+    shares: ActiveCall | None
+    sharers: tuple[ActiveCall, ...]
+    refused: Intent | None
+    past: Past | None
+    # --- authorise/: the task that asks a person about it; True once a person approved it.
+    asking: asyncio.Task[None] | None = None
+    asked: bool
+    # --- execute/: why it stops, its time, and where its code runs.
     expired = False
     cancel_reason: str | None
-    deadline: Expiring | None = None
+    deadline: Expiring | None
     queue_deadline: Expiring | None
     executor: Executor | None = None
     late: asyncio.Task[None] | None = None
     reruns = 0
     # Why nothing that it does can be recorded any more.
     fault: Exception | None = None
-    # --- journal: its identity in a store; True where the memory of this process has it; who shares its execution.
-    key: CallKey | None
-    remembered: bool
-    shares: ActiveCall | None
-    sharers: tuple[ActiveCall, ...]
-    recovered: str | None
-    cut_off_after_start: float | None = None
-    crashes = 0
-    # The intent of a call that was refused before it could run, to be written together with its outcome.
-    refused: Intent | None = None
-    pending_before = False
-    doubt: str | None = None
-    # The outcome that is taken back while a call is run again for it, and the state of its connections: by provider,
-    # how often it waited, and the instant of the connection that it was last run with.
-    before: ToolOutcome | None = None
-    parked_for: str | None = None
-    # The last request about it to a person, where a crash cut it off after one was made.
-    asked_before: Wait | None = None
-    # --- suspend: what it does durably, and what it waits for outside
-    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
-    effects: CallEffects | None = None
-    entered: bool
-    key_taken: bool
-    waiting: bool
-    waits = 0
-    slot: asyncio.Future[None] | None = None
-    watch: Watch | None = None
-    asking: asyncio.Task[None] | None = None
-    asked = False
-    # Its live output, where secrets are taken out of it; how many events it told without a key; its child sessions.
-    streams: dict[str, Stream] | None
-    emitted = 0
-    warned_of_report = False
-    opened: Mapping[str, Any] = MappingProxyType({})
-    # --- nesting: how many calls are above it, of which each made the next; the ids of those that it made.
+    # --- suspend/
+    suspension: Suspension | None
+    reports: Reports | None
+    # --- nesting: how many calls are above it, of which each made the next; the ids of the calls that it made; the
+    # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    opened: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, env: CallEnvironment[ActiveCall], owner: BatchState, position: int) -> None:
+    def __init__(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
         self.env = env
         self.owner = owner
         self.position = position
@@ -227,14 +267,18 @@ class ActiveCall(PreparedCall):
         self.raw = EMPTY
         self.source = "model"
         self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
-        self.decided_by = self.decision = self.ticket = self.key = self.shares = self.recovered = None
-        self.cancel_reason = self.queue_deadline = self.streams = None
+        self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
+        self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
         self.sharers = ()
         self.attempt = 0
-        self.named = self.repeated = self.ran = self.remembered = self.handed_over = False
-        self.entered = self.key_taken = self.waiting = False
+        self.named = self.repeated = self.asked = self.ran = self.remembered = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """True while it waits for something outside."""
+        return self.suspension is not None and self.suspension.waiting
 
     @property
     def concluded(self) -> bool:
@@ -252,9 +296,15 @@ CURRENT: ContextVar[ActiveCall | None] = ContextVar("toolwright_call", default=N
 
 
 def identity(call: ActiveCall) -> CallKey:
-    """The identity of this execution."""
-    # The journal's own, where it has one: many calls may wait for long, and each field of theirs counts.
+    """The identity of this execution: the key of the journal, where it has one."""
     return call.key or CallKey(call.env.session_id, call.owner.scope, call.call_id)
+
+
+def reports_of(call: ActiveCall) -> Reports:
+    """What a call told so far."""
+    if call.reports is None:
+        call.reports = Reports()
+    return call.reports
 
 
 def about(call: ActiveCall) -> tuple[str, str, float, str, str, str]:

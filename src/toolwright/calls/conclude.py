@@ -8,7 +8,6 @@ from toolwright import jsonx
 from toolwright.calls.active_call import CONCLUDED, LATE, ActiveCall, about, identity
 from toolwright.calls.execute.failures import Cancelled
 from toolwright.calls.finalise.finalise import finish, settle
-from toolwright.calls.journal.replay import AGAIN, LEFT
 from toolwright.calls.redact import rest_of_output
 from toolwright.effects.wait_keys import failure_of
 from toolwright.errors import StoreError
@@ -40,8 +39,9 @@ async def _finish_late(call: ActiveCall, result: object) -> None:
 
 def give(call: ActiveCall, outcome: ToolOutcome) -> None:
     """Give a call its outcome and release its claims and slots, once the journal has it."""
-    if call.key_taken and call.env.journal.will_record(call, outcome):
-        call.key_taken = False
+    suspension = call.suspension
+    if suspension is not None and suspension.key_taken and call.env.journal.will_record(call, outcome):
+        suspension.key_taken = False
         call.env.hold_task(call.env.loop.create_task(_end_completion(call, outcome)))
         return
     env, ticket = call.env, call.ticket
@@ -49,7 +49,7 @@ def give(call: ActiveCall, outcome: ToolOutcome) -> None:
         if call.sharers:
             _recorded(call, outcome, None)
             return
-        if call.streams is not None:
+        if call.reports is not None:
             _publish_rest(call)
         call.owner.call_concluded(call, outcome, env.monotonic())
         if ticket is not None and not ticket.done and call not in env.lingering:
@@ -96,7 +96,7 @@ def _recorded(call: ActiveCall, outcome: ToolOutcome, fault: Exception | None) -
         fault = fault or call.owner.fault  # It was released: this outcome is not recorded.
     if fault is not None:
         call.owner.store_failed(fault)
-    if call.streams is not None:
+    if call.reports is not None:
         _publish_rest(call)
     call.owner.call_concluded(call, outcome, call.env.monotonic())
     ticket = call.ticket
@@ -143,10 +143,13 @@ def _has_unknown_past(call: ActiveCall) -> bool:
 
 def has_run_before(call: ActiveCall) -> bool:
     """True when a crash cut the call off where it may have run, and it has not run since."""
-    if call.recovered == LEFT:
+    past = call.past
+    if past is None:
+        return False
+    if past.recovered == "left":
         may_run_again = call.tool is not None and call.tool.definition.on_crash == "rerun"  # its start is not written
-        return may_run_again or call.pending_before or call.cut_off_after_start is not None
-    return call.recovered not in (None, AGAIN, "run")
+        return may_run_again or past.pending or past.started_at is not None
+    return past.recovered not in ("again", "run")
 
 
 def lose(call: ActiveCall, fault: Exception) -> None:

@@ -139,7 +139,7 @@ class MemoryStore:
         return True
 
     async def finish_all(self, ended: Sequence[Ended]) -> None:
-        if any(self._mine(end.key) is None for end in ended if end.intent is None):
+        if not all(self._may_finish(end) for end in ended if end.intent is None):
             raise StoreError(NOT_ALL)
         for end in ended:
             if end.intent is not None:
@@ -149,24 +149,32 @@ class MemoryStore:
                 self._calls[end.key] = CallRow(self.owner, Entry(end.intent, self.owner))
             await self.finish(end.key, end.outcome, end.started_at, end.finished_at)
 
+    def _may_finish(self, end: Ended) -> bool:
+        call = self._calls.get(end.key)
+        return call is not None and call.owner == self.owner and (not call.over or _is_finished(call, end.outcome))
+
     async def forget(self, key: CallKey) -> bool:
         if self._mine(key) is None:
-            return False
+            return key not in self._calls
         del self._calls[key]
         return True
 
     async def reopen(self, key: CallKey) -> bool:
         call = self._calls.get(key)
         outcome = None if call is None or call.entry is None else call.entry.outcome
-        if call is None or call.entry is None or outcome is None or outcome.status != "connection_required":
+        if call is None or call.entry is None:
+            return False
+        if outcome is None:
+            return call.owner == self.owner and call.entry.started_at is None
+        if outcome.status != "connection_required":
             return False
         call.entry = Entry(call.entry.intent, self.owner)
         call.owner, call.over = self.owner, False
         return True
 
     async def release(self, key: CallKey) -> bool:
-        call = self._mine(key)
-        if call is None:
+        call = self._calls.get(key)
+        if call is None or call.over or call.owner not in (self.owner, NOBODY):
             return False
         call.owner = NOBODY
         return True

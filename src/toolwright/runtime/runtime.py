@@ -35,7 +35,7 @@ from toolwright.runtime.lifespan import LifespanTask
 from toolwright.runtime.opening import Opening
 from toolwright.runtime.requirements import require_met, require_readable_secrets
 from toolwright.runtime.stores import open_storage
-from toolwright.runtime.wiring import Parts, wire
+from toolwright.runtime.wiring import Parts, prompt_of, wire
 from toolwright.schedules.schedules import ScheduleHandle, find_schedule, list_schedules
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.inbox import Resolved
@@ -48,6 +48,7 @@ from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
+from toolwright.tools.turn_protocols import TurnClient, TurnInfo
 
 
 class Runtime:
@@ -186,6 +187,8 @@ class Runtime:
     async def recover(self, session: str | None = None, *, scope: str | None = None) -> list[Recovered]:
         """Finish the calls that a crash cut off, each by its tool's crash policy; return the action for each.
 
+        Turns that a crash cut off are continued, too: `session.wait_for_idle()` waits for them.
+
         Without a session and a scope, all of them. The same happens to a call when its batch is run again. It returns
         when every call has its outcome or waits for something outside; waiting calls continue in this process.
         """
@@ -193,7 +196,12 @@ class Runtime:
         if session is not None:
             require_session_id(session)
         store = parts.storage.store
-        return [] if store is None else await recover(store.journal, parts.sessions, session, scope)
+        if store is None:
+            return []
+        recovered = await recover(store.journal, parts.sessions, session, scope)
+        if scope is None and parts.shared.durable:
+            await parts.turns.recover(session)
+        return recovered
 
     # --- waiting calls: decisions of a person or another program
 
@@ -294,6 +302,24 @@ class Runtime:
         """
         return await self._open_parts().inbox.deny(key, reason, always, by)
 
+    # --- turns
+
+    async def turns(self, session: str | None = None, *, active: bool = False, limit: int = 100) -> list[TurnInfo]:
+        """The turns of the store, or of one of its sessions, the newest first: all, or those not finished."""
+        turns = self._open_parts().turns
+        if session is not None:
+            require_session_id(session)
+        require_count("limit", limit)
+        return await turns.list(session, active=active, limit=limit)
+
+    async def turn(self, id: str) -> TurnClient:
+        """The handle of a turn of any session.
+
+        Raises:
+            TurnError: there is none.
+        """
+        return await self._open_parts().turns.get(id)
+
     # --- the background work of the whole store
 
     async def runs(self, session: str | None = None, *, active: bool = False, limit: int = 1_000) -> list[Run]:
@@ -363,7 +389,8 @@ class Runtime:
     @property
     def prompt(self) -> str:
         """The prompt of the active capabilities, for the model."""
-        return "\n\n".join(one.prompt.strip() for one in self.capabilities if one.prompt.strip())
+        parts = self._parts
+        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -441,6 +468,7 @@ async def _close(parts: Parts) -> None:
 
 async def _stop(parts: Parts) -> None:
     await parts.background.close()
+    await parts.turns.close()
     if parts.storage.journal is not None:
         parts.storage.journal.close()
     sessions = parts.sessions.all()

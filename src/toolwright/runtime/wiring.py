@@ -33,6 +33,10 @@ from toolwright.session.inbox import Inbox
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.session.parts import Lifetime, SharedParts
 from toolwright.stores.contracts.sessions import Quotas
+from toolwright.tools.model import ModelClient
+from toolwright.tools.turn_protocols import Budget
+from toolwright.turns.memory_store import MemoryTurnStore
+from toolwright.turns.turns import SessionTurnsClient, Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +51,7 @@ class Parts:
     shared: SharedParts
     sessions: OpenSessions
     background: Background
+    turns: Turns
     inbox: Inbox
     archives: Archives
     event_files: list[EventFile] = field(default_factory=list)
@@ -73,7 +78,7 @@ def wire(
         quotas=quotas,
         clock=clock,
         call_log=MemoryCallLog() if call_log is None else call_log,
-        model=app.model,
+        model=_model(app.model),
         deps=deps,
         effects=storage.effects,
         new_journal=storage.new_journal,
@@ -91,11 +96,24 @@ def wire(
         shared,
         app.hooks.and_those_of(arranged.active),
         lambda: BackgroundClients(
-            partial(Runs, background), partial(Schedules, background), partial(Triggers, background)
+            partial(Runs, background),
+            partial(Schedules, background),
+            partial(Triggers, background),
+            partial(SessionTurnsClient, turns),
         ),
     )
     scheduler = Scheduler(lambda: storage.stores().schedules, limits_of(policy, quotas.resources, queue=True))
-    background = Background(shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due])
+    turns = Turns(
+        shared,
+        lambda: sessions,
+        lambda: storage.stores().turns if storage.durable else MemoryTurnStore(lambda: storage.stores().messages),
+        budget=app.budget or Budget(),
+        instructions=lambda: instructions(app, arranged, late, shared),
+        poke_worker=lambda: background.poke(),
+    )
+    background = Background(
+        shared, sessions, worker=options.get("worker"), chores=[scheduler.fire_due, turns.take_free]
+    )
     return Parts(
         app=app,
         arranged=arranged,
@@ -105,6 +123,27 @@ def wire(
         shared=shared,
         sessions=sessions,
         background=background,
+        turns=turns,
         inbox=Inbox(shared, sessions),
         archives=Archives(shared, sessions),
     )
+
+
+def _model(given: str | ModelClient | None) -> ModelClient | None:
+    """The model of an app; one that is named is opened by its provider."""
+    if not isinstance(given, str):
+        return given
+    from toolwright.providers import open_model
+
+    return open_model(given)
+
+
+def prompt_of(arranged: Arranged, late: LateCapabilities, shared: SharedParts) -> str:
+    """The prompts of the active capabilities, those of tools that were registered since the opening included."""
+    active = (*arranged.active, *late.of(shared.tools.snapshot()))
+    return "\n\n".join(one.prompt.strip() for one in active if one.prompt.strip())
+
+
+def instructions(app: AppSettings, arranged: Arranged, late: LateCapabilities, shared: SharedParts) -> str:
+    """What the model is told before every conversation: the owner's words, then the prompts of the capabilities."""
+    return "\n\n".join(text for text in (app.instructions.strip(), prompt_of(arranged, late, shared)) if text)

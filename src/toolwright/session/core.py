@@ -30,7 +30,7 @@ from toolwright.errors import KeyRefused, RunError, ToolwrightError
 from toolwright.event_bus import Channel
 from toolwright.events import AnyEvent
 from toolwright.session.children import SENDERS, Calls, SessionState, child_id
-from toolwright.session.idle import wait_for_idle
+from toolwright.session.idle import OtherWork, wait_for_idle
 from toolwright.session.parts import SharedParts
 from toolwright.session.read_only import ReadOnlySession
 from toolwright.session.secrets.log_filter import unguard_logs
@@ -41,6 +41,7 @@ from toolwright.session.services.session_services import SessionServices
 from toolwright.session.services.spilled_outputs import save_output
 from toolwright.session.tool_catalogue import Offer, SessionCatalogue
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Intent
+from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.stores.contracts.waits import Resolution
 from toolwright.tools.background_protocols import RunsClient, SchedulesClient, TriggersClient
 from toolwright.tools.call import ToolCall
@@ -50,6 +51,7 @@ from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot, ToolSource, find
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.tool import Tool
+from toolwright.tools.turn_protocols import TurnsClient
 
 MOST_CONTEXTS = 32
 """How many contexts for calls of other sessions are remembered."""
@@ -66,6 +68,7 @@ class BackgroundClients(NamedTuple):
     runs: Callable[[SessionCore, Marker, Origin, Guard | None], RunsClient]
     schedules: Callable[[SessionCore, Marker, Origin, Guard | None], SchedulesClient]
     triggers: Callable[[SessionCore, Marker, Origin, Guard | None], TriggersClient]
+    turns: Callable[[SessionCore], TurnsClient]
 
 
 class RunBatch(NamedTuple):
@@ -164,6 +167,8 @@ class SessionCore:
         self.run_batches: dict[Batch, None] = {}
         """The batches of background runs and of their calls: waiting for the session, or cancelling it, does not
         include them."""
+        self.turns: OtherWork | None = None
+        """The turns of the session that this process works on, while there are some."""
         self._use_policy(policy)
 
     # --- its policy
@@ -205,8 +210,24 @@ class SessionCore:
             lifetime.require_open()
         if scope != "" and (not isinstance(scope, str) or encodable(scope) != scope):
             raise ToolwrightError(f"The scope {scope!r:.200} is not usable; use text")
-        if parent is None and scope.startswith(RUN_SCOPE):
-            raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run; use another")
+        if parent is None and scope.startswith((RUN_SCOPE, TURN_SCOPE)):
+            raise ToolwrightError(f"The scope {scope!r:.200} is that of a background run or a turn; use another")
+        return self._make_batch(calls, scope, changes, parent, under)
+
+    def start_turn_batch(self, calls: Calls, scope: str) -> Batch:
+        """Start the calls of one answer of a turn; inside of a call, as calls of that call."""
+        parent = CURRENT.get()
+        changes: PolicySettings = {} if self.policy.continue_on_failure else {"continue_on_failure": True}
+        return self._make_batch(calls, scope, changes, parent, ()).start(at_once=parent is None)
+
+    def _make_batch(
+        self,
+        calls: Calls,
+        scope: str,
+        changes: PolicySettings,
+        parent: ActiveCall | None,
+        under: tuple[Policy, ...],
+    ) -> Batch:
         tools = self.all_tools()
         if self._offer.late != self._late:
             self._use_late_capabilities()
@@ -316,7 +337,7 @@ class SessionCore:
             ToolwrightError: a call of the session asks, and would wait for itself.
         """
         self._require_outside("wait for its session to be idle: it would wait for itself")
-        return await wait_for_idle(self.own_batches, self.shared.clock, timeout)
+        return await wait_for_idle(self.own_batches, self.turns, self.shared.clock, timeout)
 
     async def close_batches(self, reason: str) -> None:
         """Cancel every batch, except those of background runs, and wait until all have stopped.
@@ -517,7 +538,7 @@ class SessionCore:
 
     def _child_of_call(self, run: ActiveCall, name: str, guard: Guard) -> ChildSession:
         """The child session of a call, under the policy of its batch."""
-        call = enter(run)
+        call = enter(run).key
         child: SessionCore | None = run.opened.get(name)
         if child is None:
             id, context = child_id(call, name, len(run.opened)), run.owner.context

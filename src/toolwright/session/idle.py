@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import Protocol
 
 from toolwright.argument_checks import require_seconds
 from toolwright.calls.active_call import ActiveCall
@@ -11,11 +12,26 @@ from toolwright.calls.batch import Batch
 from toolwright.clock import Clock
 
 
-async def wait_for_idle(batches: Collection[Batch], clock: Clock, timeout: float | None) -> bool:
-    """Wait until none of the batches is busy; False when one still is after this time."""
+class OtherWork(Protocol):
+    """Work of a session beside its batches: its turns."""
+
+    @property
+    def busy(self) -> bool:
+        """True while it is under way, and does not only wait for something outside."""
+        ...
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done when that may have changed."""
+        ...
+
+
+async def wait_for_idle(
+    batches: Collection[Batch], other: OtherWork | None, clock: Clock, timeout: float | None
+) -> bool:
+    """Wait until neither the batches nor the other work are busy; False when one still is after this time."""
     if timeout is not None:
         require_seconds("timeout", timeout)
-    waiter = asyncio.ensure_future(_idle(batches))
+    waiter = asyncio.ensure_future(_idle(batches, other))
     late = None if timeout is None else asyncio.ensure_future(clock.sleep(timeout))
     try:
         await asyncio.wait({waiter, late} if late is not None else {waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -26,9 +42,11 @@ async def wait_for_idle(batches: Collection[Batch], clock: Clock, timeout: float
                 task.cancel()
 
 
-async def _idle(batches: Collection[Batch]) -> None:
-    while _busy(batches):
+async def _idle(batches: Collection[Batch], other: OtherWork | None) -> None:
+    while _busy(batches) or (other is not None and other.busy):
         changes = [batch.next_change() for batch in batches]
+        if other is not None:
+            changes.append(other.changed())
         try:
             await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -12,6 +12,7 @@ from toolwright.errors import PolicyError, RuleUnknown
 from toolwright.plain_data import plain_data
 from toolwright.session.open_sessions import OpenSessions
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Entry, Intent, JournalStore
+from toolwright.stores.contracts.turns import TURN_SCOPE
 from toolwright.tools.outcome import Failure, ToolOutcome
 
 
@@ -125,9 +126,9 @@ def _left(intent: Intent, error: PolicyError) -> Recovered:
 
 
 def _is_meant(entry: Entry, only_scope: str | None) -> bool:
-    """True for calls of a scope, or of any but those of background runs, which workers continue."""
+    """True for calls of a scope, or of any but those of background runs and turns, which continue their own calls."""
     scope = entry.intent.key.scope
-    return not scope.startswith(RUN_SCOPE) and only_scope in (None, scope)
+    return not scope.startswith((RUN_SCOPE, TURN_SCOPE)) and only_scope in (None, scope)
 
 
 async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
@@ -141,6 +142,9 @@ async def _finish(batch: Batch, session: str, scope: str) -> list[Recovered]:
 
 
 def _action(call: ActiveCall) -> str:
-    if call.asking is not None and call.recovered in ("run", "rerun"):
+    past = call.past
+    if past is None:
+        return "left"
+    if call.asking is not None and past.recovered in ("run", "rerun"):
         return "waiting"  # It would have been run, but needs approval first.
-    return call.recovered or "left"
+    return past.recovered

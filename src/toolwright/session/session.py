@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from toolwright import jsonx
@@ -37,9 +37,11 @@ from toolwright.tools.background_protocols import (
 )
 from toolwright.tools.call import ToolCall
 from toolwright.tools.definition import ToolDefinition
-from toolwright.tools.outcome import ToolOutcome
+from toolwright.tools.model import ModelClient
+from toolwright.tools.outcome import Image, ToolOutcome
 from toolwright.tools.scopes import ScopedRegistry
 from toolwright.tools.service_protocols import Connection
+from toolwright.tools.turn_protocols import AskOptions, Budget, TurnClient, TurnInfo, TurnOutcome, TurnsClient
 
 
 class Session:
@@ -64,6 +66,73 @@ class Session:
     def tools(self) -> ScopedRegistry:
         """The tools of the session: those of the app, and its own."""
         return self._core.tools
+
+    # --- turns
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        model: str | ModelClient | None = None,
+        budget: Budget | None = None,
+        answer: Any = None,
+        images: Sequence[Image] = (),
+        id: str | None = None,
+    ) -> TurnOutcome:
+        """Send a message to the model, run the tools that it calls, and return its answer.
+
+        The turn is durable: after a crash it continues in the next process, by `runtime.recover`, by a worker, or when
+        the session is asked again. One turn at a time runs in a session; others wait in its queue. A turn whose call
+        waits for something outside, such as an approval, has the status "waiting", and continues by itself after that.
+
+        Args:
+            message: the message of the user.
+            model: the model that answers, such as "openai:gpt-5", in place of the app's.
+            budget: how much the turn may use, in place of the app's budget.
+            answer: a type, such as a pydantic model. The answer is asked for in this form and validated; it is the
+                `value` of the outcome.
+            images: images that go with the message.
+            id: an id of the caller's choice. Asked again with the same message, it is the same turn.
+
+        Raises:
+            TurnError: there is no model, or something is not usable.
+        """
+        options: AskOptions = {"model": model, "budget": budget, "answer": answer, "images": tuple(images), "id": id}
+        return await self._turns.ask(message, options)
+
+    async def start_turn(
+        self,
+        message: str,
+        *,
+        model: str | ModelClient | None = None,
+        budget: Budget | None = None,
+        answer: Any = None,
+        images: Sequence[Image] = (),
+        id: str | None = None,
+        background: bool = False,
+    ) -> TurnClient:
+        """Start a turn and return its handle: await it, follow it, steer it, cancel it. The options are those of `ask`.
+
+        With `background`, any worker of the store takes it: a few workers share the turns of many sessions.
+        """
+        options: AskOptions = {"model": model, "budget": budget, "answer": answer, "images": tuple(images), "id": id}
+        return await self._turns.start(message, options, background=background)
+
+    async def turns(self, *, active: bool = False, limit: int = 100) -> list[TurnInfo]:
+        """The turns of the session, the newest first: all, or only the unfinished ones."""
+        return await self._turns.list(active=active, limit=limit)
+
+    async def turn(self, id: str) -> TurnClient:
+        """The handle of a turn of the session.
+
+        Raises:
+            TurnError: there is none.
+        """
+        return await self._turns.get(id)
+
+    @property
+    def _turns(self) -> TurnsClient:
+        return self._core.background.turns(self._core)
 
     # --- batches
 

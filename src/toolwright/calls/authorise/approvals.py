@@ -106,7 +106,7 @@ def asked_by(wait: Wait) -> tuple[str, str | None]:
 async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
     """Ask for approval of a call, and wait for the answer: None to continue, perhaps with other arguments."""
     assert call.tool is not None
-    env, key = call.env, enter(call)
+    env, key = call.env, enter(call).key
     if question.kind == "approval":
         remembered = _matching(await env.effects.waits.remembered(key.session), call.tool.definition, call.raw)
         if remembered is not None:
@@ -125,7 +125,7 @@ async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
 async def put_question(call: ActiveCall, question: Question, opened: Opened) -> Resolution:
     """Put a question about a call into the inbox, and wait for its answer. `opened` is called once it is there."""
     assert call.tool is not None
-    env, key, now = call.env, enter(call), call.env.clock.now()
+    env, key, now = call.env, enter(call).key, call.env.clock.now()
     deadline = None if question.seconds is None else now + question.seconds
     shown = jsonx.decode(shown_arguments(call))
     asked = {

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from toolwright.calls.active_call import ASKING, NEW, UNRECORDED, ActiveCall
+from toolwright.calls.active_call import ASKING, NEW, UNRECORDED, ActiveCall, Past
 from toolwright.calls.authorise.approvals import Question, about_arguments, ask_approval, asked_by
 from toolwright.calls.authorise.authorise import Verdict
 from toolwright.calls.conclude import lose
@@ -27,31 +27,27 @@ def wait_for_approval(call: ActiveCall, verdict: Verdict, resume: Resume) -> Non
     _wait(call, _asked(call, Question("approval", name, verdict.rule, verdict.reason, seconds), resume))
 
 
-def wait_again(call: ActiveCall, resume: Resume) -> bool:
+def wait_again(call: ActiveCall, past: Past, resume: Resume) -> bool:
     """True for a call that a crash cut off where it waits again: for its completion, a connection, or a person."""
-    if call.pending_before:
-        call.pending_before = False
+    if not past.waited:
+        return False
+    waited = past.waited.pop(0)
+    if waited.kind == "completion":
         call.attempt = 1
         park(call, None)
-        return True
-    if call.parked_for is not None:
-        provider, call.parked_for = call.parked_for, None
+    elif waited.kind == "connection":
         call.attempt, call.ran = 1, True
-        _wait(call, _connected(call, provider, resume))
-        return True
-    if call.doubt is not None:
-        doubt, call.doubt = call.doubt, None
+        _wait(call, _connected(call, waited.name, resume))
+    elif waited.kind == "crash":
         reason = "it was cut off by a crash and may have run; approve to run it again"
-        _wait(
-            call, _asked(call, Question("crash", doubt, "on_crash", reason, call.owner.policy.approval_timeout), resume)
-        )
-        return True
-    if call.asked_before is not None and not call.asked:
+        question = Question("crash", waited.name, "on_crash", reason, call.owner.policy.approval_timeout)
+        _wait(call, _asked(call, question, resume))
+    else:
+        assert waited.request is not None
         # By which rule it was asked, perhaps only its batch knew: it does not run without the answer.
-        call.decided_by, why = asked_by(call.asked_before)
+        call.decided_by, why = asked_by(waited.request)
         wait_for_approval(call, Verdict("ask", call.decided_by, why), resume)
-        return True
-    return False
+    return True
 
 
 def _wait(call: ActiveCall, until: Coroutine[Any, Any, None]) -> None:

@@ -109,7 +109,7 @@ def _settle_redacted(call: ActiveCall, result: object, redactor: Redactor) -> To
 
 
 def _settle_outcome(call: ActiveCall, result: object, outcome: ToolOutcome) -> ToolOutcome | None:
-    if type(result) is Pending and call.key_taken:
+    if type(result) is Pending and call.suspension is not None and call.suspension.key_taken:
         return None
     if call.owner.context.hooked and (call.attempt or call.owner.context.hooks.project is not None):
         if outcome.status == "cancelled":  # no hook may hold up a call that was stopped

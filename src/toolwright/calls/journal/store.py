@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from toolwright.calls.active_call import OVER, ActiveCall, identity
+from toolwright.calls.active_call import OVER, ActiveCall, Past, identity
 from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
-from toolwright.calls.journal.replay import AGAIN, LEFT, require_same
+from toolwright.calls.journal.replay import require_same
 from toolwright.calls.redact import written_arguments
-from toolwright.calls.suspend.connection_wait import waits_of
+from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import RUN_SCOPE, CallKey, Ended, Entry, Intent, JournalStore
@@ -68,8 +68,8 @@ class StoreJournal:
         for call, intent in zip(waiting, intents, strict=True):
             if call.outcome is not None and call.outcome.status == "connection_required":
                 await self._run_again(call, intent.key, call.outcome)
-            if call.recovered == LEFT:
-                await recover(call, intent.key, self._store)
+            if call.past is not None and call.past.recovered == "left":
+                await recover(call, call.past, intent.key, self._store)
         for call in waiting:
             if call.phase in OVER and call.key is not None and not call.handed_over:  # cancelled before it had its key
                 job = asyncio.ensure_future(self._take_back(call))
@@ -96,14 +96,14 @@ class StoreJournal:
             other.sharers = (*other.sharers, call)
             return
         # Before the store answers: another run of this call in the meantime shares it.
-        call.key, call.before, self._live[key] = key, before, call
+        call.key, call.past, self._live[key] = key, Past("again"), call
+        call.past.before = before
         if await self._store.reopen(key):
-            call.recovered = AGAIN
-            call.connecting, _ = waits_of(await self._store.effects(key))
+            restore_connections(call, await self._store.effects(key))
             return
         # Another process was faster: its work stands.
         self._drop(call)
-        call.key = call.before = None
+        call.key = call.past = None
         sharers, call.sharers = call.sharers, ()
         for sharer in sharers:
             sharer.owner.start_over(sharer)
@@ -183,10 +183,8 @@ class StoreJournal:
         else:
             call.key = key
             self._live[key] = call
-            call.recovered = LEFT
-            call.cut_off_after_start = entry.started_at
-            call.crashes = entry.crashes
-            call.pending_before = entry.pending
+            call.past = past = Past("left")
+            past.started_at, past.crashes, past.pending = entry.started_at, entry.crashes, entry.pending
 
     def _drop(self, call: ActiveCall, _: object = None) -> None:
         if call.key is not None and self._live.get(call.key) is call:
@@ -204,7 +202,7 @@ class StoreJournal:
     def started(self, call: ActiveCall, then: Started[ActiveCall]) -> bool:
         # After a crash it must be known whether the call had started, if its tool may not simply run again. A call that
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
-        if call.key is None or (call.plan.rerun and call.recovered is None):
+        if call.key is None or (call.plan.rerun and call.past is None):
             return True
         self._when_done(
             call, self._store.start(call.key, (call.started or 0.0) + call.record.offset), functools.partial(then, call)
@@ -267,9 +265,10 @@ class StoreJournal:
     def _take_back(self, call: ActiveCall) -> Awaitable[bool]:
         """A call was stopped before this process ran it: it may run another time."""
         assert call.key is not None
-        if call.before is not None:
-            return self._store.finish(call.key, call.before, None, self._clock.now())
-        if call.recovered in (None, "run"):
+        past = call.past
+        if past is not None and past.before is not None:
+            return self._store.finish(call.key, past.before, None, self._clock.now())
+        if past is None or past.recovered == "run":
             return self._store.forget(call.key)
         # It was cut off before, and may have run then: its steps, its waits and the doubt stay for the next time.
         return self._store.release(call.key)
@@ -361,7 +360,7 @@ class _OutcomeWriter:
                 outcome,
                 None if call.started is None else call.started + call.record.offset,
                 now,
-                call.entered or call.recovered is not None,
+                call.suspension is not None or call.past is not None,
                 call.refused,
             )
             for call, outcome, _ in calls

@@ -115,8 +115,12 @@ class JournalStore(Protocol):
     and only the owner of an unfinished call may write to it. Requests are carried out and answered in their order.
 
     A fault of the store (a full disk, a lost lock) is raised as `StoreError` and is never an outcome. After
-    `StoreUnavailable` the owner may repeat the verb: `begin` finds the calls as its own, `keep` and `start` write the
-    same again, `finish` says that the outcome stands.
+    `StoreUnavailable` it is not known whether the store wrote, and the owner may repeat every verb with the same
+    values. Repeated, `begin` finds the calls as this owner's own, unfinished and not `cut_off`. The other verbs write
+    nothing new, and give the answer that was lost: `keep`, `start`, `finish`, `finish_all`, `forget`, `release` and
+    `reopen`.
+
+    Text (sessions, scopes, ids, names, labels) may have any character, U+0000 included, and comes back as it was.
     """
 
     owner: str
@@ -155,25 +159,35 @@ class JournalStore(Protocol):
     def finish_all(self, ended: Sequence[Ended]) -> Awaitable[None]:
         """Write the outcomes of calls as `finish` does, all or none.
 
+        A call that has the same outcome from this owner already counts as written.
+
         Raises:
             StoreError: one could not be written, or is not this process's to write; `finish` says which.
         """
         ...
 
     def forget(self, key: CallKey) -> Awaitable[bool]:
-        """Delete the intent of a call that this process owns and that did not run, with all its waits."""
+        """Delete the intent of a call that this process owns and that did not run, with all its waits.
+
+        True when there is no such call afterwards, also if there was none before. False when it is finished, or not
+        this process's.
+        """
         ...
 
     async def reopen(self, key: CallKey) -> bool:
         """Delete the `connection_required` outcome of a call and make this process its owner, as if the call had not
         started.
 
-        Its recorded effects and waits stay. False when the call has no such outcome, or no longer.
+        Its recorded effects and waits stay. False when the call has no such outcome, or no longer; a call of this
+        process that is unfinished and has not started is as if it had been reopened.
         """
         ...
 
     def release(self, key: CallKey) -> Awaitable[bool]:
-        """Release an unfinished call that may have run: the next owner finds it `cut_off`."""
+        """Release an unfinished call that may have run: the next owner finds it `cut_off`.
+
+        True when nobody owns it afterwards; False when it is finished, unknown, or another owner's.
+        """
         ...
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:

@@ -20,6 +20,7 @@ from toolwright.stores.contracts.sessions import (
     SecretStore,
 )
 from toolwright.stores.contracts.triggers import TriggerStore
+from toolwright.stores.contracts.turns import TurnStore
 from toolwright.stores.contracts.waits import WaitStore
 
 
@@ -111,3 +112,6 @@ class BackgroundStores(ServiceStores, Protocol):
 
     @property
     def triggers(self) -> TriggerStore: ...
+
+    @property
+    def turns(self) -> TurnStore: ...

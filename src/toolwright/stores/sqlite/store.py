@@ -48,6 +48,7 @@ class SqliteStore:
         self._locks: list[OwnerLock] = []
         self._writer_queue = WriterQueue(place)
         try:
+            place.require_own_name()
             place.require_one_name()
             self._writer = Writer(self.path, self._prepare, sync, vfs, place, self._writer_queue, crash_seams.commits)
         except BaseException:

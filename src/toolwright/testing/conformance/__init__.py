@@ -2,28 +2,41 @@
 promise.
 
 A case about a store needs a `Database`: something that several owners can open, and where one can be killed. Those
-about work in the background are for stores that keep it, and a collection of their own. One about a controller needs
+about session services and about work in the background are for stores that have `services`, and collections of their
+own. A case about neighbours needs two databases in one place. One about a controller needs
 `Controllers` in the same way, and one about a call journal a runtime that is open. How to run them is in
 `docs/writing-a-store.md`. Nothing here needs pytest.
 """
 
+from toolwright.testing.conformance.any_text import TEXT
+from toolwright.testing.conformance.archives import ARCHIVES
+from toolwright.testing.conformance.attachments import ATTACHMENTS
 from toolwright.testing.conformance.background import CASE_CLOCK
 from toolwright.testing.conformance.background_runs import RUNS
 from toolwright.testing.conformance.call_journals import CALL_JOURNALS, CallJournalCase
 from toolwright.testing.conformance.calls import CALLS
 from toolwright.testing.conformance.cases import Case, Database
+from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
+from toolwright.testing.conformance.files import FILES
 from toolwright.testing.conformance.firings import FIRINGS
+from toolwright.testing.conformance.key_values import KEY_VALUES
 from toolwright.testing.conformance.leases import LEASES
 from toolwright.testing.conformance.limits import LIMITS
 from toolwright.testing.conformance.memory import InMemory
+from toolwright.testing.conformance.messages import MESSAGES
 from toolwright.testing.conformance.model import play_random_verbs
+from toolwright.testing.conformance.neighbours import NEIGHBOURS, NeighbourCase
 from toolwright.testing.conformance.owners import OWNERS
+from toolwright.testing.conformance.repeated_verbs import REPEATED
 from toolwright.testing.conformance.replay import REPLAY
+from toolwright.testing.conformance.resources import RESOURCES
 from toolwright.testing.conformance.run_events import RUN_EVENTS
 from toolwright.testing.conformance.schedules import SCHEDULES
+from toolwright.testing.conformance.secrets import SECRETS
+from toolwright.testing.conformance.services_and_calls import SERVICES_AND_CALLS
 from toolwright.testing.conformance.session_wide import SESSION_WIDE
 from toolwright.testing.conformance.signals import SIGNALS
 from toolwright.testing.conformance.takeovers import TAKEOVERS
@@ -31,7 +44,7 @@ from toolwright.testing.conformance.time_and_waits import TIME_AND_WAITS
 from toolwright.testing.conformance.triggers import TRIGGERS
 from toolwright.testing.conformance.waits import WAITS
 
-CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *WAITS, *SESSION_WIDE, *SIGNALS)
+CASES: tuple[Case, ...] = (*CALLS, *OWNERS, *EFFECTS, *REPEATED, *WAITS, *SESSION_WIDE, *SIGNALS, *TEXT)
 """All cases for stores of calls."""
 BACKGROUND_CASES: tuple[Case, ...] = (
     *RUNS,
@@ -45,29 +58,53 @@ BACKGROUND_CASES: tuple[Case, ...] = (
     *TRIGGERS,
 )
 """All cases for stores that have background runs, too: stores with `services`."""
+SERVICE_CASES: tuple[Case, ...] = (
+    *FILES,
+    *KEY_VALUES,
+    *MESSAGES,
+    *SECRETS,
+    *ATTACHMENTS,
+    *RESOURCES,
+    *CONNECTIONS,
+    *ARCHIVES,
+)
+"""All cases for the session services of a store that has `services`."""
 CONTROLLER_CASES: tuple[ControllerCase, ...] = (*REPLAY, *TIME_AND_WAITS)
 """All that are about controllers."""
 
 __all__ = [
+    "ARCHIVES",
+    "ATTACHMENTS",
     "BACKGROUND_CASES",
     "CALLS",
     "CALL_JOURNALS",
     "CASES",
     "CASE_CLOCK",
+    "CONNECTIONS",
     "CONTROLLER_CASES",
     "EFFECTS",
     "ENDINGS",
+    "FILES",
     "FIRINGS",
+    "KEY_VALUES",
     "LEASES",
     "LIMITS",
+    "MESSAGES",
+    "NEIGHBOURS",
     "OWNERS",
+    "REPEATED",
     "REPLAY",
+    "RESOURCES",
     "RUNS",
     "RUN_EVENTS",
     "SCHEDULES",
+    "SECRETS",
+    "SERVICES_AND_CALLS",
+    "SERVICE_CASES",
     "SESSION_WIDE",
     "SIGNALS",
     "TAKEOVERS",
+    "TEXT",
     "TIME_AND_WAITS",
     "TRIGGERS",
     "WAITS",
@@ -77,6 +114,7 @@ __all__ = [
     "Controllers",
     "Database",
     "InMemory",
+    "NeighbourCase",
     "OverStore",
     "play_random_verbs",
 ]

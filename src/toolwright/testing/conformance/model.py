@@ -32,7 +32,19 @@ _OFTEN = {
     "effects": 2,
     "finish_all": 2,
 }
-_ONCE = ("start", "finish", "forget", "release", "cancel_waits", "waiting", "signal", "signals", "remembered", "end")
+_ONCE = (
+    "start",
+    "finish",
+    "forget",
+    "release",
+    "reopen",
+    "cancel_waits",
+    "waiting",
+    "signal",
+    "signals",
+    "remembered",
+    "end",
+)
 
 
 class _Owner:
@@ -108,6 +120,8 @@ class _Play:
     async def _finish(self) -> None:
         key, now = self._key(), self._now
         outcome = success(key, b"%d" % self._random.randrange(100))
+        if self._random.random() < 0.2:
+            outcome = replace(outcome, status="connection_required", provider="airline")
         await self._same(f"finish {key}", lambda store: store.journal.finish(key, outcome, now, now), self._writer(key))
 
     async def _finish_all(self) -> None:
@@ -140,6 +154,10 @@ class _Play:
     async def _release(self) -> None:
         key = self._key()
         await self._same(f"release {key}", lambda store: store.journal.release(key), self._writer(key))
+
+    async def _reopen(self) -> None:
+        key = self._key()
+        await self._same(f"reopen {key}", lambda store: store.journal.reopen(key), self._writer(key))
 
     async def _unfinished(self) -> None:
         session = self._random.choice((None, "s1", "s2"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from toolwright.stores.contracts.waits import Refused, Remembered, Standing, WaitKey
@@ -100,6 +102,24 @@ async def a_revoked_session_refuses_later_waits_and_signals(database: Database) 
     assert free == Standing(True, resolved())
 
 
+async def a_wait_that_begins_while_its_session_is_revoked_is_cancelled(database: Database) -> None:
+    stores = [await database.open() for _ in range(3)]
+    keys = [call(f"c{number}") for number in range(30)]
+    for number, key in enumerate(keys):
+        await stores[number % 3].journal.begin([intent(key)])
+
+    begins = [stores[number % 3].waits.open_wait(wait(key)) for number, key in enumerate(keys)]
+    tasks = [asyncio.ensure_future(each) for each in begins[:15]]
+    revoking = asyncio.ensure_future(stores[0].waits.cancel_waits("s1", CANCELLED, revoke=True))
+    tasks += [asyncio.ensure_future(each) for each in begins[15:]]
+    began, cancelled = await asyncio.gather(*tasks), await revoking
+    # Each was resolved when it began, or was open by then and cancelled: none is left that nobody can resolve.
+    assert {each.key for each in began if each is not None and each.resolution is None} == set(cancelled)
+    assert await stores[1].waits.waiting("s1") == []
+    again = [await stores[number % 3].waits.open_wait(wait(key)) for number, key in enumerate(keys)]
+    assert [each and each.resolution for each in again] == [CANCELLED] * 30
+
+
 async def a_session_stays_revoked_when_the_store_is_opened_again(database: Database) -> None:
     first = await database.open()
     assert await first.waits.cancel_waits("s1", CANCELLED, revoke=True) == []
@@ -137,6 +157,7 @@ SESSION_WIDE = cases(
     decisions_are_listed_newest_first,
     a_session_cancels_the_waits_of_its_unfinished_calls,
     a_revoked_session_refuses_later_waits_and_signals,
+    a_wait_that_begins_while_its_session_is_revoked_is_cancelled,
     a_session_stays_revoked_when_the_store_is_opened_again,
     only_the_first_decision_is_remembered,
     a_remembered_decision_outlives_the_call_it_was_made_for,

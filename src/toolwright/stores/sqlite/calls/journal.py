@@ -79,8 +79,11 @@ _FINISH = (
 )
 _IS_FINISHED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = ? AND outcome = ?"
 _FORGET = f"DELETE FROM calls {_OWN}"
+_IS_KNOWN = f"SELECT 1 FROM calls WHERE {KEY}"
 _CLOSE_WAITS = f"UPDATE waits SET open = 0 WHERE {KEY} AND open = 1"
 _RELEASE = f"UPDATE calls SET owner = ? {_OWN}"
+_IS_RELEASED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = '' AND outcome IS NULL"
+_IS_REOPENED = f"SELECT 1 FROM calls WHERE {KEY} AND owner = ? AND outcome IS NULL AND started_at IS NULL"
 _HELD = (
     "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
     " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
@@ -253,19 +256,29 @@ class SqliteJournalStore:
                 before = connection.total_changes()
                 connection.executemany(_FINISH, others)  # no trigger stands on the table: each change is a call
                 if connection.total_changes() - before != len(others):
-                    raise StoreError(NOT_ALL)
+                    self._require_finished(connection, others)
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work)
         self._bundles.end(taken, job)
         return job
 
+    def _require_finished(self, connection: apsw.Connection, ends: Iterable[Row]) -> None:
+        """Refuse the values of `_FINISH` where their call did not get the outcome, now or before.
+
+        Raises:
+            StoreError: one did not.
+        """
+        for _, _, _, blob, *own in ends:
+            if one(connection, _IS_FINISHED, (*own, blob)) is None:
+                raise StoreError(NOT_ALL)
+
     def forget(self, key: CallKey) -> Awaitable[bool]:
         self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FORGET, (*key, self.owner), connection):
-                return False
+                return one(connection, _IS_KNOWN, key) is None
             for table in ("effects", "crashes", "waits", "signals"):
                 # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
@@ -281,14 +294,20 @@ class SqliteJournalStore:
         )
 
         def work(connection: apsw.Connection) -> bool:
+            untie(connection, key.session, key.scope)
             connection.execute(statement, (self.owner, *key))
-            return connection.changes() == 1
+            return connection.changes() == 1 or one(connection, _IS_REOPENED, (*key, self.owner)) is not None
 
         return await self._writer.do(work)
 
     def release(self, key: CallKey) -> Awaitable[bool]:
         self._bundles.take([key])
-        return self._writer.do(functools.partial(_change, key, _RELEASE, (NOBODY, *key, self.owner)))
+
+        def work(connection: apsw.Connection) -> bool:
+            released = _change(key, _RELEASE, (NOBODY, *key, self.owner), connection)
+            return released or one(connection, _IS_RELEASED, key) is not None
+
+        return self._writer.do(work)
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         # The plus prevents SQLite from reading all calls of the session, most of which are finished.
@@ -357,10 +376,12 @@ def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls"
         ids.setdefault((session, scope), []).append(call_id)
     found: dict[CallKey, Entry] = {}
     for (session, scope), wanted in ids.items():
+        listed, values = "SELECT value FROM json_each(?)", [json.dumps(wanted)]
+        if "\\u0000" in values[0]:  # from JSON, not every SQLite reads the character 0
+            listed, values = ", ".join("?" * len(wanted)), wanted
         rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM {among} WHERE session = ? AND scope = ?"
-            " AND call_id IN (SELECT value FROM json_each(?))",
-            (session, scope, json.dumps(wanted)),
+            f"SELECT {_COLUMNS} FROM {among} WHERE session = ? AND scope = ? AND call_id IN ({listed})",
+            (session, scope, *values),
         )
         found.update((entry.intent.key, entry) for entry in map(_entry, map(CallRow._make, rows)))
     return found

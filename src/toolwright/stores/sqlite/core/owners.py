@@ -57,7 +57,8 @@ def is_alive(place: StorePlace, number: int) -> bool:
         # Shared: two processes that ask at once must not take each other for the owner.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=directory)
+            if not os.fstat(fd).st_size:  # else it is not the file of an owner, which is always empty
+                os.unlink(name, dir_fd=directory)
     except BlockingIOError:
         return True
     finally:

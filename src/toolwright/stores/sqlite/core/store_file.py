@@ -7,6 +7,7 @@ directory, and not through a path that depends on the working directory of the p
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ import apsw
 
 from toolwright.errors import StoreError, StoreLost
 
+BESIDE = re.compile(r"-(wal|shm|journal|turns|owner-[0-9]+)", re.ASCII)
+"""How the names of the files beside a store end, which SQLite and this package make and remove."""
 LOG = "-wal"
 """The suffix of the log file that SQLite makes beside the file."""
 HEADER = 100
@@ -40,6 +43,19 @@ class StorePlace:
         if self._directory < 0:
             self._directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return self._directory
+
+    def require_own_name(self) -> None:
+        """Refuse a name that may be that of a file beside another store, which would be removed with it.
+
+        Raises:
+            StoreError: the name ends as those names do.
+        """
+        found = BESIDE.search(self.name)
+        if found is not None and found.end() == len(self.name):
+            raise StoreError(
+                f"The store {str(self.path)!r} cannot be opened: a name that ends with {found.group()!r} is that of a "
+                f"file beside the store {self.name[: found.start()]!r}, and is removed with it; choose another name"
+            )
 
     def require_one_name(self) -> None:
         """Refuse a file that has several names.

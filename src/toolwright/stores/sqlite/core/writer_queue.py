@@ -2,11 +2,11 @@
 does.
 
 SQLite lets a program that finds the file locked look again after a while. On a slow disk the program that has just
-written is there first, and another may wait for ever. So each writer draws a ticket from a file beside the store, and
+written is there first, and another may wait for ever. So each writer draws a number from a file beside the store, and
 holds a lock on the byte of that number until it has written. It is first when no byte below is locked. The operating
 system releases the locks of a program that ends, wherever it was in the queue.
 
-A writer that is alone needs no ticket. Each has a lock on one byte behind all tickets while its store is open, and sees
+A writer that is alone needs no number. Each has a lock on one byte behind all numbers while its store is open, and sees
 there whether another has, too.
 
 Only fairness depends on this: SQLite still separates programs that write out of order. So a program that is stopped in
@@ -36,7 +36,7 @@ _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 _WAIT_FOR_LOCK: int | None = getattr(fcntl, "F_OFD_SETLKW", None)
 _SEE_LOCK: int | None = getattr(fcntl, "F_OFD_GETLK", None)
 _PRESENT = 1 << 62
-"""The byte that every writer has a lock on; tickets are below."""
+"""The byte that every writer has a lock on; numbers are below."""
 _ASK_PRESENT = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PRESENT, 1, 0)
 
 
@@ -55,11 +55,11 @@ class WriterQueue:
         self._waiter: threading.Thread | None = None
         self._mutex = threading.Lock()
         self._came = threading.Event()
-        self._ticket = 0
+        self._number = 0
         self._seen = b""
         self._queued = False
         self._wanted = False
-        self._has_ticket = False
+        self._has_number = False
         self._closed = False
 
     def take(self, seconds: float) -> bool:
@@ -73,16 +73,16 @@ class WriterQueue:
         if not queued:
             if self._is_alone():
                 return True
-            self._has_ticket = True
-            ticket = self._draw(seconds)
-            if ticket is None:
+            self._has_number = True
+            number = self._draw(seconds)
+            if number is None:
                 return not self._works
-            self._ticket = ticket
-            # The locks below are released together with the ticket's own.
-            if self._lock(fcntl.F_RDLCK, 0, ticket):
+            self._number = number
+            # The locks below are released together with the number's own.
+            if self._lock(fcntl.F_RDLCK, 0, number):
                 self._show_first()
                 return True
-            self._queue(ticket)
+            self._queue(number)
         came = self._came.wait(seconds)
         if not came:
             with self._mutex:
@@ -92,7 +92,7 @@ class WriterQueue:
         return came
 
     def has_moved(self) -> bool:
-        """True when the queue has moved since the last look: another ticket was first."""
+        """True when the queue has moved since the last look: another number was first."""
         before = self._seen
         with contextlib.suppress(OSError):
             self._seen = os.pread(self._fd, _COUNTER.size, _COUNTER.size)
@@ -100,8 +100,8 @@ class WriterQueue:
 
     def give_back(self) -> None:
         """Leave the queue."""
-        if self._works and self._has_ticket:
-            self._queued = self._wanted = self._has_ticket = False
+        if self._works and self._has_number:
+            self._queued = self._wanted = self._has_number = False
             self._came.clear()
             self._lock(fcntl.F_UNLCK, 0, _PRESENT)
             if not self._works:
@@ -153,7 +153,7 @@ class WriterQueue:
 
     def _is_alone(self) -> bool:
         """True when no other writer has the store open. A writer that comes now finds the file locked, and no
-        ticket."""
+        number."""
         if _SEE_LOCK is None:
             return False
         try:
@@ -163,7 +163,7 @@ class WriterQueue:
         return bool(_LOCK.unpack(seen)[0] == fcntl.F_UNLCK)
 
     def _draw(self, seconds: float) -> int | None:
-        """Draw a ticket, and lock its byte; None when that took too long, or cannot be done here."""
+        """Draw a number, and lock its byte; None when that took too long, or cannot be done here."""
         patience = time.monotonic() + seconds
         while True:
             try:
@@ -179,9 +179,9 @@ class WriterQueue:
             break
         try:
             drawn = os.pread(self._fd, _COUNTER.size, 0)
-            ticket = _COUNTER.unpack(drawn)[0] + 1 if len(drawn) == _COUNTER.size else 1
-            os.pwrite(self._fd, _COUNTER.pack(ticket), 0)
-            return ticket if self._lock(fcntl.F_WRLCK, ticket, 1) else None
+            number = _COUNTER.unpack(drawn)[0] + 1 if len(drawn) == _COUNTER.size else 1
+            os.pwrite(self._fd, _COUNTER.pack(number), 0)
+            return number if self._lock(fcntl.F_WRLCK, number, 1) else None
         except OSError:  # a full disk, or a file system without such locks
             self._works = False
             return None
@@ -203,24 +203,24 @@ class WriterQueue:
         return True
 
     def _show_first(self) -> None:
-        """Show the waiting programs which ticket is first."""
+        """Show the waiting programs which number is first."""
         with contextlib.suppress(OSError):
-            os.pwrite(self._fd, _COUNTER.pack(self._ticket), _COUNTER.size)
+            os.pwrite(self._fd, _COUNTER.pack(self._number), _COUNTER.size)
 
-    def _queue(self, ticket: int) -> None:
+    def _queue(self, number: int) -> None:
         with self._mutex:
             self._queued = self._wanted = True
             self._came.clear()
         if self._waiter is None:
             self._waiter = threading.Thread(target=self._wait, name="toolwright-writer-queue", daemon=True)
             self._waiter.start()
-        self._asked.put(ticket)
+        self._asked.put(number)
 
     def _wait(self) -> None:
         assert _WAIT_FOR_LOCK is not None
-        while (ticket := self._asked.get()) >= 0:
+        while (number := self._asked.get()) >= 0:
             try:
-                fcntl.fcntl(self._fd, _WAIT_FOR_LOCK, _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, ticket, 0))
+                fcntl.fcntl(self._fd, _WAIT_FOR_LOCK, _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, number, 0))
             except OSError:
                 self._works = False
             with self._mutex:

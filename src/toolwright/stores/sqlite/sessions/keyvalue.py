@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import apsw
@@ -43,11 +44,12 @@ class SqliteKeyValueStore:
         return await self._changes.change(mark, work)
 
     async def list_keys(self, session: str, prefix: str) -> list[KeyInfo]:
-        query = (
-            "SELECT key, created_at, updated_at FROM key_values"
-            " WHERE session = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key"
-        )
-        rows: list[Any] = await self._changes.read(
-            lambda connection: connection.execute(query, (session, prefix)).fetchall()
-        )
-        return [KeyInfo(key, created, updated) for key, created, updated in rows]
+        query = "SELECT key, created_at, updated_at FROM key_values WHERE session = ? AND key >= ? ORDER BY key"
+
+        def work(connection: apsw.Connection) -> list[KeyInfo]:
+            # Keys of one beginning follow each other. SQLite cannot compare it: its functions end text at U+0000.
+            rows: Any = connection.execute(query, (session, prefix))
+            found = (KeyInfo(key, created, updated) for key, created, updated in rows)
+            return list(itertools.takewhile(lambda each: each.key.startswith(prefix), found))
+
+        return await self._changes.read(work)

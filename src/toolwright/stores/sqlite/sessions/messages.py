@@ -33,14 +33,21 @@ class SqliteMessageStore:
     async def list_messages(
         self, session: str, after: int, limit: int
     ) -> list[tuple[int, Sender, bytes, bytes, float]]:
-        query = (
-            "SELECT number, sender, content, metadata, at FROM messages"
-            " WHERE session = ? AND number > ? ORDER BY number LIMIT ?"
-        )
-        rows: list[Any] = await self._changes.read(
-            lambda connection: connection.execute(query, (session, after, limit)).fetchall()
-        )
-        return rows
+        return await list_messages(self._changes, session, after, limit)
+
+
+async def list_messages(
+    changes: Changes, session: str, after: int, limit: int
+) -> list[tuple[int, Sender, bytes, bytes, float]]:
+    """The messages of a session beyond a number, in order."""
+    query = (
+        "SELECT number, sender, content, metadata, at FROM messages"
+        " WHERE session = ? AND number > ? ORDER BY number LIMIT ?"
+    )
+    rows: list[Any] = await changes.read(
+        lambda connection: connection.execute(query, (session, after, limit)).fetchall()
+    )
+    return rows
 
 
 def put_messages(

@@ -16,6 +16,7 @@ from toolwright.stores.sqlite.sessions.messages import SqliteMessageStore
 from toolwright.stores.sqlite.sessions.resources import SqliteResourceStore
 from toolwright.stores.sqlite.sessions.secrets import SqliteSecretStore
 from toolwright.stores.sqlite.sessions.sessions import SqliteArchiveStore
+from toolwright.stores.sqlite.sessions.turns import SqliteTurnStore
 
 
 class SqliteServiceStores:
@@ -36,6 +37,7 @@ class SqliteServiceStores:
         self.resources = SqliteResourceStore(changes)
         self.schedules = SqliteScheduleStore(changes)
         self.triggers = SqliteTriggerStore(changes)
+        self.turns = SqliteTurnStore(changes, owner, place)
 
     @classmethod
     def in_memory(cls, clock: Clock | None = None) -> SqliteServiceStores:

@@ -1,0 +1,240 @@
+"""Turns in SQLite. Owns their queries: the queue of a session, the state of a turn, its events and its signals."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import apsw
+
+from toolwright import jsonx
+from toolwright.errors import TurnError
+from toolwright.stores.contracts.sessions import NewMessage, Quota
+from toolwright.stores.contracts.turns import (
+    ENDED,
+    EVENT_GAP,
+    Advance,
+    EventChunk,
+    NewTurn,
+    Steering,
+    StoredMessage,
+    TurnRecord,
+    TurnSignals,
+)
+from toolwright.stores.sqlite.core.codec import insert, one
+from toolwright.stores.sqlite.core.idempotent_writes import Changes
+from toolwright.stores.sqlite.core.owners import dead_among
+from toolwright.stores.sqlite.core.store_file import StorePlace
+from toolwright.stores.sqlite.sessions.messages import list_messages, put_messages
+
+_NAMES = TurnRecord.__struct_fields__
+_COLUMNS = ", ".join(_NAMES)
+_HEAD = f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND ended_at IS NULL ORDER BY number LIMIT 1"
+
+
+class SqliteTurnStore:
+    """`TurnStore` in SQLite. `owner` is the sign of life of this process in the file, if it has one."""
+
+    def __init__(self, changes: Changes, owner: str | None = None, place: StorePlace | None = None) -> None:
+        self._changes = changes
+        self._owner = owner or "memory"
+        self._place = place
+
+    async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
+        def work(connection: apsw.Connection) -> TurnRecord:
+            known = _find(connection, new.id)
+            if known is not None:
+                if (known.session, known.message) != (new.session, new.message):
+                    raise TurnError(
+                        f"The id {new.id!r:.200} is that of another turn; give each its own, or the same message",
+                        "conflict",
+                    )
+                return known
+            last = one(connection, "SELECT max(number) FROM turns WHERE session = ?", (new.session,)) or 0
+            turn = TurnRecord(
+                id=new.id,
+                session=new.session,
+                number=last + 1,
+                state="queued",
+                message=new.message,
+                options=new.options,
+                created_at=new.at,
+                owner=None if new.anywhere else self._owner,
+            )
+            connection.execute(insert("turns", _NAMES), [getattr(turn, name) for name in _NAMES])
+            head = _read(connection.execute(_HEAD, (new.session,)).fetchone())
+            if new.anywhere or head is None or head.id != new.id:
+                return turn
+            return self._take(connection, head, new.at, quota)
+
+        return await self._changes.attempt(work)
+
+    async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
+        def work(connection: apsw.Connection) -> TurnRecord | None:
+            head = _read(connection.execute(_HEAD, (session,)).fetchone())
+            if head is None or not self._is_free(connection, head):
+                return None
+            return self._take(connection, head, at, quota)
+
+        return await self._changes.attempt(work)
+
+    async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
+        query = (
+            f"SELECT {_COLUMNS} FROM turns AS head WHERE ended_at IS NULL AND number ="
+            " (SELECT min(number) FROM turns WHERE session = head.session AND ended_at IS NULL)"
+            " AND (owner IS NULL OR owner <> ?) ORDER BY created_at"
+        )
+
+        def work(connection: apsw.Connection) -> builtins.list[str]:
+            heads = [_known(row) for row in connection.execute(query, (self._owner,))]
+            dead = self._dead(connection, {head.owner for head in heads if head.owner is not None})
+            free = [head.session for head in heads if (anywhere if head.owner is None else head.owner in dead)]
+            return free[:limit]
+
+        return await self._changes.read(work)
+
+    def _is_free(self, connection: apsw.Connection, head: TurnRecord) -> bool:
+        return head.owner in (None, self._owner) or bool(self._dead(connection, {head.owner}))
+
+    def _dead(self, connection: apsw.Connection, owners: set[str]) -> set[str]:
+        return set() if self._place is None or not owners else dead_among(owners, connection, self._place)
+
+    def _take(self, connection: apsw.Connection, head: TurnRecord, at: float, quota: Quota) -> TurnRecord:
+        if head.started_at is None:
+            message = NewMessage("user", head.message, jsonx.encode({"turn": head.id}))
+            put_messages(connection, head.session, [message], at, quota)
+        row = connection.execute(
+            "UPDATE turns SET state = 'running', owner = ?, token = token + 1, started_at = coalesce(started_at, ?),"
+            f" events = CASE WHEN started_at IS NULL THEN events ELSE (events / {EVENT_GAP} + 1) * {EVENT_GAP} END"
+            f" WHERE id = ? RETURNING {_COLUMNS}",
+            (self._owner, at, head.id),
+        ).fetchone()
+        assert row is not None
+        return _known(row)
+
+    async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:
+        return await list_messages(self._changes, session, after, limit)
+
+    async def advance(self, advance: Advance, quota: Quota) -> bool:
+        def work(connection: apsw.Connection) -> bool:
+            ended = advance.at if advance.state in ENDED else None
+            connection.execute(
+                "UPDATE turns SET state = ?, progress = ?, answer = ?, outcome = ?, ended_at = ?,"
+                " events = max(events, ?) WHERE id = ? AND token = ? AND owner = ? AND ended_at IS NULL",
+                (
+                    advance.state,
+                    advance.progress,
+                    advance.answer,
+                    advance.outcome,
+                    ended,
+                    0 if advance.events is None else advance.events.last,
+                    advance.id,
+                    advance.token,
+                    self._owner,
+                ),
+            )
+            if not connection.changes():
+                return _is_written(connection, advance)
+            if advance.events is not None:
+                _write_events(connection, advance.id, advance.events)
+            if advance.messages:
+                session = one(connection, "SELECT session FROM turns WHERE id = ?", (advance.id,))
+                put_messages(connection, session, advance.messages, advance.at, quota)
+            return True
+
+        return await self._changes.attempt(work)
+
+    async def log(self, id: str, token: int, events: EventChunk) -> bool:
+        def work(connection: apsw.Connection) -> bool:
+            query = "UPDATE turns SET events = max(events, ?) WHERE id = ? AND token = ? AND owner = ?"
+            connection.execute(query, (events.last, id, token, self._owner))
+            if not connection.changes():
+                return False
+            _write_events(connection, id, events)
+            return True
+
+        return await self._changes.attempt(work)
+
+    async def events(self, id: str, after: int, limit: int = 100) -> builtins.list[EventChunk]:
+        query = "SELECT last, data FROM turn_events WHERE turn = ? AND last > ? ORDER BY last LIMIT ?"
+        rows: builtins.list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (id, after, limit)).fetchall()
+        )
+        return [EventChunk(*row) for row in rows]
+
+    async def signals(self, id: str, after: int) -> TurnSignals:
+        steering = "SELECT number, text FROM turn_steering WHERE turn = ? AND number > ? ORDER BY number"
+
+        def work(connection: apsw.Connection) -> TurnSignals:
+            reason = one(connection, "SELECT cancel_reason FROM turns WHERE id = ?", (id,))
+            return TurnSignals(reason, [Steering(*row) for row in connection.execute(steering, (id, after))])
+
+        return await self._changes.read(work)
+
+    async def cancel(self, id: str, reason: str, at: float, outcome: bytes) -> TurnRecord | None:
+        def work(connection: apsw.Connection) -> TurnRecord | None:
+            connection.execute(
+                "UPDATE turns SET cancel_reason = coalesce(cancel_reason, ?) WHERE id = ? AND ended_at IS NULL",
+                (reason, id),
+            )
+            if not connection.changes():
+                return None
+            connection.execute(
+                "UPDATE turns SET state = 'cancelled', ended_at = ?, outcome = ?"
+                " WHERE id = ? AND started_at IS NULL AND ended_at IS NULL",
+                (at, outcome, id),
+            )
+            return _find(connection, id)
+
+        return await self._changes.attempt(work)
+
+    async def cancelled(self) -> dict[str, str]:
+        query = "SELECT id, cancel_reason FROM turns WHERE ended_at IS NULL AND cancel_reason IS NOT NULL AND owner = ?"
+        rows: builtins.list[Any] = await self._changes.read(
+            lambda connection: connection.execute(query, (self._owner,)).fetchall()
+        )
+        return dict(rows)
+
+    async def steer(self, id: str, text: str, at: float) -> bool:
+        def work(connection: apsw.Connection) -> bool:
+            if one(connection, "SELECT 1 FROM turns WHERE id = ? AND ended_at IS NULL", (id,)) is None:
+                return False
+            last = one(connection, "SELECT max(number) FROM turn_steering WHERE turn = ?", (id,)) or 0
+            connection.execute("INSERT INTO turn_steering VALUES (?, ?, ?, ?)", (id, last + 1, text, at))
+            return True
+
+        return await self._changes.attempt(work)
+
+    async def find(self, id: str) -> TurnRecord | None:
+        return await self._changes.read(lambda connection: _find(connection, id))
+
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnRecord]:
+        where = "session = ?1" if session is not None else "?1 IS NULL"
+        query = (
+            f"SELECT {_COLUMNS} FROM turns WHERE {where} {'AND ended_at IS NULL' if active else ''}"
+            " ORDER BY created_at DESC, number DESC LIMIT ?2"
+        )
+        rows = await self._changes.read(lambda connection: connection.execute(query, (session, limit)).fetchall())
+        return [_known(row) for row in rows]
+
+
+def _find(connection: apsw.Connection, id: str) -> TurnRecord | None:
+    return _read(connection.execute(f"SELECT {_COLUMNS} FROM turns WHERE id = ?", (id,)).fetchone())
+
+
+def _read(row: tuple[Any, ...] | None) -> TurnRecord | None:
+    return None if row is None else _known(row)
+
+
+def _known(row: tuple[Any, ...]) -> TurnRecord:
+    return TurnRecord(**dict(zip(_NAMES, row, strict=True)))
+
+
+def _is_written(connection: apsw.Connection, advance: Advance) -> bool:
+    """True when this very end was written already: its owner repeats it, because it got no answer."""
+    query = "SELECT 1 FROM turns WHERE id = ? AND token = ? AND state = ? AND outcome IS ? AND ended_at IS NOT NULL"
+    return one(connection, query, (advance.id, advance.token, advance.state, advance.outcome)) is not None
+
+
+def _write_events(connection: apsw.Connection, id: str, events: EventChunk) -> None:
+    connection.execute("INSERT OR REPLACE INTO turn_events VALUES (?, ?, ?)", (id, *events))

@@ -1,0 +1,190 @@
+"""The conversation of a session, as a model is given it. Owns how messages of the session's history become a
+conversation, and how an answer and its results are stored: as one unit, so that no provider ever sees half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import ValidationError, convert
+
+from toolwright import jsonx
+from toolwright.stores.contracts.sessions import NewMessage
+from toolwright.tools.call import ToolCall
+from toolwright.tools.model import Answer, Item, ToolResults, UserMessage
+from toolwright.tools.outcome import Image, ToolOutcome
+from toolwright.tools.service_protocols import Message
+
+RESULTS = "results"
+"""The `kind` in the metadata of a message that holds the results of the answer before it."""
+
+
+# --- storing
+
+
+def user_content(text: str, images: Sequence[Image] = ()) -> bytes:
+    """The content of a user's message."""
+    if not images:
+        return jsonx.encode(text)
+    return jsonx.encode({"text": text, "images": [image.to_json() for image in images]})
+
+
+def note(text: str, turn: str) -> NewMessage:
+    """A message of the runtime to the model, such as why its answer does not fit."""
+    return NewMessage("runtime", jsonx.encode(text), jsonx.encode({"turn": turn, "kind": "note"}))
+
+
+def steered(text: str, turn: str) -> NewMessage:
+    """A message that a user sent while the turn ran."""
+    return NewMessage("user", jsonx.encode(text), jsonx.encode({"turn": turn, "kind": "steering"}))
+
+
+def answered(answer: Answer, outcomes: Sequence[ToolOutcome], turn: str, step: int) -> list[NewMessage]:
+    """An answer with the results of all its calls, to be appended together. `step` numbers the answers of a turn."""
+    about: dict[str, Any] = {"turn": turn, "step": step, "model": answer.model, "stop": answer.stop}
+    if answer.native is not None:
+        about["native"] = answer.native
+    if answer.reasoning:
+        about["reasoning"] = answer.reasoning
+    content: Any = answer.text
+    if answer.calls or answer.images:
+        content = {"text": answer.text, "calls": [call.to_json() for call in answer.calls]}
+        if answer.images:
+            content["images"] = [image.to_json() for image in answer.images]
+    unit = [NewMessage("assistant", jsonx.encode(content), jsonx.encode(about))]
+    if answer.calls:
+        results = [_result(outcome) for outcome in outcomes]
+        about = {"turn": turn, "step": step, "kind": RESULTS}
+        unit.append(NewMessage("tool", jsonx.encode({"results": results}), jsonx.encode(about)))
+    return unit
+
+
+def _result(outcome: ToolOutcome) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "call_id": outcome.call_id,
+        "tool": outcome.tool,
+        "status": outcome.status,
+        "text": outcome.text,
+    }
+    if outcome.images:
+        told["images"] = [image.to_json() for image in outcome.images]
+    if outcome.spilled_to is not None:
+        told["spilled_to"] = outcome.spilled_to
+    return told
+
+
+# --- reading
+
+
+def read(messages: Iterable[Message]) -> list[Item]:
+    """The conversation that messages make.
+
+    A message of another shape than an answer with its results is text: what tools and background runs append is told as
+    a note, since a model knows only users, itself and results. An answer whose results do not follow it directly, which
+    no turn writes, is told without its calls.
+    """
+    items: list[Item] = []
+    waiting: Answer | None = None
+    for message in messages:
+        if waiting is not None:
+            outcomes = _outcomes(message, waiting)
+            items += [waiting, ToolResults(outcomes)] if outcomes is not None else _without_calls(waiting)
+            waiting = None
+            if outcomes is not None:
+                continue
+        if message.sender == "assistant":
+            answer = _answer(message)
+            if answer.calls:
+                waiting = answer
+            else:
+                items.append(answer)
+        elif message.sender == "user":
+            text, images = _text_and_images(message.content)
+            items.append(UserMessage(text, images))
+        else:
+            items.append(UserMessage(_note(message)))
+    if waiting is not None:
+        items += _without_calls(waiting)
+    return items
+
+
+def results_of(turn: str, messages: Iterable[Message]) -> list[tuple[int, ToolOutcome]]:
+    """The results of a turn as its history has them, in order, each with the step that it belongs to."""
+    found: list[tuple[int, ToolOutcome]] = []
+    for message in messages:
+        about = message.metadata
+        if message.sender == "tool" and about.get("kind") == RESULTS and about.get("turn") == turn:
+            found += [(about["step"], outcome) for outcome in _read_results(message.content["results"])]
+    return found
+
+
+def _without_calls(answer: Answer) -> list[Item]:
+    return [Answer(text=answer.text, model=answer.model)] if answer.text else []
+
+
+def _answer(message: Message) -> Answer:
+    text, images = _text_and_images(message.content)
+    calls: tuple[ToolCall, ...] = ()
+    if isinstance(message.content, dict) and isinstance(message.content.get("calls"), list):
+        try:
+            calls = tuple(convert(message.content["calls"], list[ToolCall]))
+        except ValidationError:
+            calls = ()
+    about = message.metadata
+    native = about.get("native")
+    return Answer(
+        text=text,
+        calls=calls,
+        images=images,
+        native=native if isinstance(native, dict) else None,
+        model=str(about.get("model") or ""),
+        stop="calls" if calls else "end",
+    )
+
+
+def _outcomes(message: Message, answer: Answer) -> tuple[ToolOutcome, ...] | None:
+    """The results that a message holds, if they are those of the answer's calls, in order."""
+    if message.sender != "tool" or message.metadata.get("kind") != RESULTS or not isinstance(message.content, dict):
+        return None
+    try:
+        outcomes = _read_results(message.content["results"])
+    except (KeyError, TypeError, ValidationError):
+        return None
+    return outcomes if [one.call_id for one in outcomes] == [call.id for call in answer.calls] else None
+
+
+def _read_results(results: Iterable[Any]) -> tuple[ToolOutcome, ...]:
+    return tuple(
+        ToolOutcome(
+            each["call_id"],
+            each["tool"],
+            each["status"],
+            model_text=str(each["text"]),
+            images=_images(each.get("images")),
+            spilled_to=each.get("spilled_to"),
+        )
+        for each in results
+    )
+
+
+def _text_and_images(content: object) -> tuple[str, tuple[Image, ...]]:
+    if isinstance(content, str):
+        return content, ()
+    if isinstance(content, dict) and isinstance(content.get("text"), str):
+        try:
+            return content["text"], _images(content.get("images"))
+        except ValidationError:
+            return content["text"], ()
+    return jsonx.encode(content).decode("utf-8"), ()
+
+
+def _images(given: object) -> tuple[Image, ...]:
+    return tuple(convert(given, list[Image])) if given else ()
+
+
+def _note(message: Message) -> str:
+    content = message.content
+    text = content if isinstance(content, str) else jsonx.encode(content).decode("utf-8")
+    own = message.sender == "runtime" and message.metadata.get("kind") == "note"
+    return text if own else f"[{message.sender}] {text}"

@@ -1,0 +1,129 @@
+"""The events of one turn that this process works on. Owns their numbers, waking its followers, and writing them to the
+store: many events in one row, and a few rows a second however many events there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, TypeAlias
+
+from toolwright import jsonx
+from toolwright.clock import Clock
+from toolwright.events import AnyEvent
+from toolwright.stores.contracts.turns import EventChunk
+from toolwright.tools.turn_protocols import TurnEvent
+
+Source: TypeAlias = Mapping[str, Any] | AnyEvent
+"""The data of an event: a mapping, or the event of a call, whose JSON form is made when it is needed."""
+MOST = 20_000
+"""How many events are remembered here; a store has them all."""
+REMEMBERED = 2_000
+"""How many of those that the store has are remembered here, for followers that lag a little behind."""
+
+
+class TurnLog:
+    """The events of a turn, in order. `stored` says whether there is a store that wants them."""
+
+    def __init__(self, last: int, clock: Clock, *, stored: bool) -> None:
+        self.last = last
+        """The number of the last event."""
+        self.ended = False
+        self.stored = stored
+        self._clock = clock
+        self._events: deque[tuple[int, float, str, Source]] = deque()
+        self._unwritten = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self.followers = 0
+
+    @property
+    def watched(self) -> bool:
+        """True when somebody reads every event: the store, or a follower."""
+        return self.stored or self.followers > 0
+
+    def add(self, kind: str, data: Source) -> None:
+        """Add an event, and wake the followers."""
+        self.last += 1
+        self._events.append((self.last, self._clock.now(), kind, data))
+        if self.stored:
+            self._unwritten += 1
+        if len(self._events) > MOST and len(self._events) > self._unwritten:
+            self._events.popleft()
+        if self._waiters:
+            self._wake()
+
+    def push(self, event: AnyEvent) -> None:
+        """Add the event of a call."""
+        self.add(event.kind, event)
+
+    def end(self) -> None:
+        """No event follows; followers that wait are told."""
+        self.ended = True
+        self._wake()
+
+    def has_after(self, number: int) -> bool:
+        """True when all events beyond a number are remembered here."""
+        return not self._events or self._events[0][0] <= number + 1 or number >= self.last
+
+    def after(self, number: int) -> list[TurnEvent]:
+        """The events beyond a number that are remembered here."""
+        events = self._events
+        skipped = 0
+        for entry in events:
+            if entry[0] > number:
+                break
+            skipped += 1
+        return [TurnEvent(each, at, kind, _data(data)) for each, at, kind, data in islice(events, skipped, None)]
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done when there is another event, or the end."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.ended:
+            waiter.set_result(None)
+        else:
+            self._waiters.append(waiter)
+        return waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- writing
+
+    @property
+    def unwritten(self) -> int:
+        """How many events the store does not have."""
+        return self._unwritten
+
+    def take(self) -> EventChunk | None:
+        """The events that are to be written next, as one row; None if there are none."""
+        if not self._unwritten:
+            return None
+        events = list(islice(self._events, len(self._events) - self._unwritten, None))
+        self._unwritten = 0
+        while len(self._events) > REMEMBERED:
+            self._events.popleft()
+        data = [{"number": each, "at": at, "kind": kind, "data": _data(data)} for each, at, kind, data in events]
+        return EventChunk(self.last, jsonx.encode(data))
+
+
+def _data(data: Source) -> Mapping[str, Any]:
+    if isinstance(data, Mapping):
+        return data
+    told = data.to_json()
+    for name in ("kind", "session", "batch", "at", "scope"):
+        told.pop(name, None)
+    return told
+
+
+def read_chunk(chunk: EventChunk, after: int) -> list[TurnEvent]:
+    """The events of a row that are beyond a number."""
+    return [
+        TurnEvent(each["number"], each["at"], each["kind"], each["data"])
+        for each in jsonx.decode(chunk.data)
+        if each["number"] > after
+    ]

@@ -1,0 +1,172 @@
+"""Turns of a runtime without a file. Owns their queue and their state in this process.
+
+The history of a turn goes to the messages of its session in one write when the turn ends or waits: nothing here
+outlives the process, so that writing it earlier would only cost time.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.errors import TurnError
+from toolwright.stores.contracts.sessions import MessageStore, NewMessage, Quota
+from toolwright.stores.contracts.turns import (
+    ENDED,
+    Advance,
+    EventChunk,
+    NewTurn,
+    Steering,
+    StoredMessage,
+    TurnRecord,
+    TurnSignals,
+)
+
+MOST_ENDED = 10_000
+"""How many turns that have ended are remembered."""
+
+
+class MemoryTurnStore:
+    """`TurnStore` in this process."""
+
+    def __init__(self, messages: Callable[[], MessageStore]) -> None:
+        self._messages = messages
+        self._turns: dict[str, TurnRecord] = {}
+        self._queues: dict[str, builtins.list[str]] = {}
+        self._numbers: dict[str, int] = {}
+        self._unwritten: dict[str, builtins.list[NewMessage]] = {}
+        self._steering: dict[str, builtins.list[Steering]] = {}
+        self._ended: builtins.list[str] = []
+
+    async def add(self, new: NewTurn, quota: Quota) -> TurnRecord:
+        known = self._turns.get(new.id)
+        if known is not None:
+            if (known.session, known.message) != (new.session, new.message):
+                raise TurnError(
+                    f"The id {new.id!r:.200} is that of another turn; give each its own, or the same message",
+                    "conflict",
+                )
+            return known
+        number = self._numbers[new.session] = self._numbers.get(new.session, 0) + 1
+        turn = self._turns[new.id] = TurnRecord(
+            id=new.id,
+            session=new.session,
+            number=number,
+            state="queued",
+            message=new.message,
+            options=new.options,
+            created_at=new.at,
+            owner=None if new.anywhere else "memory",
+        )
+        queue = self._queues.setdefault(new.session, [])
+        queue.append(new.id)
+        return turn if len(queue) > 1 or new.anywhere else self._take(turn, new.at)
+
+    async def claim(self, session: str, at: float, quota: Quota) -> TurnRecord | None:
+        queue = self._queues.get(session)
+        return self._take(self._turns[queue[0]], at) if queue else None
+
+    async def ready(self, *, anywhere: bool, limit: int = 100) -> builtins.list[str]:
+        if not anywhere:
+            return []
+        heads = [self._turns[queue[0]] for queue in self._queues.values() if queue]
+        return [head.session for head in heads if head.owner is None][:limit]
+
+    def _take(self, turn: TurnRecord, at: float) -> TurnRecord:
+        if turn.started_at is None:
+            message = NewMessage("user", turn.message, jsonx.encode({"turn": turn.id}))
+            self._unwritten.setdefault(turn.session, []).append(message)
+        taken = self._turns[turn.id] = replace(
+            turn,
+            state="running",
+            owner="memory",
+            token=turn.token + 1,
+            started_at=at if turn.started_at is None else turn.started_at,
+        )
+        return taken
+
+    async def history(self, session: str, after: int, limit: int) -> builtins.list[StoredMessage]:
+        rows = await self._messages().list_messages(session, after, limit)
+        if len(rows) < limit:
+            last = rows[-1][0] if rows else after
+            unwritten = self._unwritten.get(session, ())
+            rows += [(number, *message, 0.0) for number, message in enumerate(unwritten, last + 1) if number > after]
+        return rows
+
+    async def advance(self, advance: Advance, quota: Quota) -> bool:
+        turn = self._turns.get(advance.id)
+        if turn is None or turn.token != advance.token or turn.ended_at is not None:
+            return False
+        session = turn.session
+        if advance.messages:
+            self._unwritten.setdefault(session, []).extend(advance.messages)
+        ended = advance.state in ENDED
+        if (ended or advance.state == "waiting") and session in self._unwritten:
+            await self._messages().append_messages(session, self._unwritten.pop(session), advance.at, quota, None)
+        self._turns[advance.id] = replace(
+            self._turns[advance.id],
+            state=advance.state,
+            progress=advance.progress,
+            answer=advance.answer,
+            outcome=advance.outcome,
+            ended_at=advance.at if ended else None,
+        )
+        if ended:
+            self._end(advance.id, session)
+        return True
+
+    def _end(self, id: str, session: str) -> None:
+        queue = self._queues[session]
+        queue.remove(id)
+        if not queue:
+            del self._queues[session]
+        self._steering.pop(id, None)
+        self._ended.append(id)
+        if len(self._ended) > MOST_ENDED:
+            del self._turns[self._ended.pop(0)]
+
+    async def log(self, id: str, token: int, events: EventChunk) -> bool:
+        return True  # the log of a turn in this process remembers its events
+
+    async def events(self, id: str, after: int, limit: int = 100) -> builtins.list[EventChunk]:
+        return []
+
+    async def signals(self, id: str, after: int) -> TurnSignals:
+        turn = self._turns.get(id)
+        steering = [each for each in self._steering.get(id, ()) if each.number > after]
+        return TurnSignals(None if turn is None else turn.cancel_reason, steering)
+
+    async def cancel(self, id: str, reason: str, at: float, outcome: bytes) -> TurnRecord | None:
+        turn = self._turns.get(id)
+        if turn is None or turn.ended_at is not None:
+            return None
+        turn = self._turns[id] = replace(turn, cancel_reason=turn.cancel_reason or reason)
+        if turn.started_at is None:
+            turn = self._turns[id] = replace(turn, state="cancelled", ended_at=at, outcome=outcome)
+            self._end(id, turn.session)
+        return turn
+
+    async def cancelled(self) -> dict[str, str]:
+        return {id: turn.cancel_reason for id, turn in self._turns.items() if turn.cancel_reason and not turn.ended_at}
+
+    async def steer(self, id: str, text: str, at: float) -> bool:
+        turn = self._turns.get(id)
+        if turn is None or turn.ended_at is not None:
+            return False
+        sent = self._steering.setdefault(id, [])
+        sent.append(Steering(len(sent) + 1, text))
+        return True
+
+    async def find(self, id: str) -> TurnRecord | None:
+        return self._turns.get(id)
+
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnRecord]:
+        found = [
+            turn
+            for turn in reversed(self._turns.values())
+            if (session is None or turn.session == session) and not (active and turn.ended_at is not None)
+        ]
+        return found[:limit]

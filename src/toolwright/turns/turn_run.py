@@ -1,0 +1,482 @@
+"""One turn that this process works on: model call, batch, model call, until there is an answer. Owns this loop, the
+budget, and writing each step to the store.
+
+A step is written in this order. The answer of the model is recorded before one of its calls runs. The calls are run as
+a batch whose scope is that of the answer, so that the journal gives the outcomes of those that ran before a crash. An
+answer with all its results is one unit: it goes into the history together with the next answer, or with the end of the
+turn. A turn that is continued finds its recorded answer, and the history up to it; nothing else is replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.calls.batch import Batch
+from toolwright.errors import ServiceError, StoreError
+from toolwright.events import AnyEvent
+from toolwright.session.core import SessionCore
+from toolwright.stores.contracts.journal import CallKey
+from toolwright.stores.contracts.sessions import NewMessage
+from toolwright.stores.contracts.turns import TURN_SCOPE, Advance, TurnRecord, TurnStore
+from toolwright.tools.model import Answer, Item, ModelClient, ModelError, ModelRequest, ToolResults, Usage, UserMessage
+from toolwright.tools.outcome import Failure, ToolOutcome
+from toolwright.tools.service_protocols import Message
+from toolwright.tools.turn_protocols import Budget, TurnOutcome, TurnState, TurnStatus, TurnWait
+from toolwright.turns import conversation as stored
+from toolwright.turns.event_log import TurnLog
+from toolwright.turns.model_call import ask, plain_usage, read_answer
+from toolwright.turns.structured import AnswerForm
+
+log = logging.getLogger("toolwright.turns")
+
+MODEL_SECONDS = 600.0
+"""How long one call of a model may take, with its retries."""
+PAGE = 1_000
+"""How many messages of the history are read at once."""
+EMPTY = "The model gave an empty answer"
+StopKind = Literal["cancelled", "seconds", "tool_calls", "model_timeout"]
+
+
+class TurnOptions(Struct, frozen=True, omit_defaults=True):
+    """The options of a turn as they are stored with it."""
+
+    model: str
+    budget: Budget
+    answer_schema: dict[str, Any] | None = None
+
+
+class Progress(Struct, omit_defaults=True):
+    """How far a turn is, as it is stored with it."""
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    usage: dict[str, Usage] = {}
+    seconds: float = 0.0
+    """Seconds of work before this process had it."""
+    steered: int = 0
+    """The number of the last steering message that the model was given."""
+    text: str = ""
+    """What the model said last."""
+
+    @property
+    def total(self) -> Usage:
+        """The tokens of all models together."""
+        return sum(self.usage.values(), Usage())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSetting:
+    """What a turn needs beside its session."""
+
+    store: TurnStore
+    model: ModelClient
+    instructions: Callable[[], str]
+    form: AnswerForm | None = None
+    """The form of the answer that was asked for."""
+    durable: bool = False
+    """True when other processes see the store: they may cancel and steer."""
+
+
+class LostTurn(StoreError):
+    """Another process has claimed the turn since."""
+
+
+class TurnRun:
+    """A claimed turn. `work` runs it until it has ended or waits; it is called again when the wait may be over."""
+
+    def __init__(self, core: SessionCore, record: TurnRecord, setting: TurnSetting, events: TurnLog) -> None:
+        self.id = record.id
+        self._core = core
+        self._record = record
+        self._setting = setting
+        self._log = events
+        self._clock = core.shared.clock
+        self._options = msgspec.json.decode(record.options, type=TurnOptions)
+        self._progress = msgspec.json.decode(record.progress, type=Progress)
+        self._answer = None if record.answer is None else read_answer(record.answer)
+        self._stored_answer = record.answer
+        self._units: list[NewMessage] = []
+        self._outcomes: list[ToolOutcome] = []
+        self._resumed = record.token > 1
+        self._begun = 0.0
+        self._task: asyncio.Task[Any] | None = None
+        self._asking = False
+        self._stopped: tuple[StopKind, str] | None = None
+        self.batch: Batch | None = None
+        """The batch of the recorded answer, while it has unfinished calls."""
+        if record.cancel_reason is not None:
+            self._stopped = "cancelled", record.cancel_reason
+
+    @property
+    def token(self) -> int:
+        """The claim of this process."""
+        return self._record.token
+
+    # --- stopping
+
+    def stop(self, kind: StopKind, reason: str) -> None:
+        """Stop the turn: the model call or the batch that is under way ends, and then the turn."""
+        if self._stopped is None:
+            self._stopped = kind, reason
+            if self._asking and self._task is not None:
+                self._task.cancel()
+            elif self.batch is not None:
+                self.batch.cancel(reason)
+
+    def expire(self) -> None:
+        """The model took too long."""
+        self.stop("model_timeout", f"The model did not answer within {MODEL_SECONDS:.0f} seconds")
+
+    # --- the loop
+
+    async def work(self) -> TurnOutcome:
+        """Run the turn until it has ended or waits for something outside.
+
+        Raises:
+            StoreError: the store failed, or another process has the turn now. It is left as it is.
+        """
+        self._task = asyncio.current_task()
+        self._begun = self._clock.monotonic()
+        budget = self._options.budget
+        timer = None
+        if budget.seconds is not None:
+            left = max(0.0, budget.seconds - self._progress.seconds)
+            timer = self._clock.call_at(self._begun + left, self.stop, "seconds", "The time of the turn is used up")
+        try:
+            return await self._loop()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _loop(self) -> TurnOutcome:
+        if self.batch is None and self._answer is None and self._progress.model_calls == 0 and not self._resumed:
+            self._log.add("turn.started", {"turn": self.id})
+        conversation: list[Item] | None = None
+        while True:
+            if self._answer is None:
+                if conversation is None:
+                    conversation = await self._conversation()
+                ended = await self._ask(conversation)
+                if ended is not None:
+                    return ended
+            answer = self._answer
+            assert answer is not None
+            if answer.calls:
+                outcomes = await self._run_calls(answer)
+                if outcomes is None:
+                    return await self._suspend()
+                self._concluded(answer, outcomes)
+                if conversation is not None:
+                    conversation += [answer, ToolResults(tuple(outcomes))]
+                if self._stopped is not None:
+                    return await self._end_stopped()
+            else:
+                ended = await self._judge(answer)
+                if ended is not None:
+                    return ended
+                conversation = None  # It has what `_judge` added.
+
+    def _concluded(self, answer: Answer, outcomes: Sequence[ToolOutcome]) -> None:
+        """The calls of an answer have their outcomes: the unit is complete."""
+        self._units += stored.answered(answer, outcomes, self.id, self._progress.model_calls)
+        self._outcomes += outcomes
+        if self.batch is not None:
+            self._progress.tool_calls += len(outcomes)
+        self._answer = self._stored_answer = self.batch = None
+
+    async def _conversation(self) -> list[Item]:
+        """The whole history of the session, with the units of this turn that are not written yet."""
+        if self._units:
+            await self._write("running")
+        return stored.read(await history(self._setting.store, self._core.id))
+
+    # --- the model
+
+    async def _ask(self, conversation: list[Item]) -> TurnOutcome | None:
+        """Ask the model, and record its answer; or end the turn, and return how."""
+        progress = self._progress
+        await self._take_signals(conversation)
+        if self._stopped is not None:
+            return await self._end_stopped()
+        limit = self._used_up()
+        if limit is not None:
+            return await self._end("out_of_budget", limit=limit, reason=f"The budget of {limit} is used up")
+        try:
+            answer, written = await self._ask_within_time(conversation)
+        except ModelError as error:
+            return await self._end("failed", code=error.code, reason=str(error))
+        except asyncio.CancelledError:
+            if self._stopped is None:
+                raise
+            assert self._task is not None
+            self._task.uncancel()
+            return await self._end_stopped()
+        progress.model_calls += 1
+        progress.usage[answer.model] = progress.usage.get(answer.model, Usage()) + answer.usage
+        if answer.text:
+            progress.text = answer.text
+        self._log.add(
+            "model.answered",
+            {
+                "text": answer.text,
+                "calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in answer.calls],
+                "stop": answer.stop,
+                "model": answer.model,
+                "usage": plain_usage(answer.usage),
+            },
+        )
+        self._answer = answer
+        if answer.calls:
+            self._stored_answer = written
+            await self._write("running")
+        return None
+
+    async def _ask_within_time(self, conversation: list[Item]) -> tuple[Answer, bytes]:
+        shared, form = self._core.shared, self._setting.form
+        services = self._core.services
+        request = ModelRequest(
+            self._core.id,
+            await self._shown(conversation),
+            turn=self.id,
+            number=sum(1 for item in conversation if type(item) is Answer),
+            instructions=self._setting.instructions(),
+            tools=tuple(await self._core.catalogue(services.kv).offered()),
+            answer_schema=self._options.answer_schema if form is None else form.schema,
+        )
+        deadline = shared.deadlines.bucket(MODEL_SECONDS)
+        deadline.add(self)
+        self._asking = True
+        try:
+            return await ask(self._setting.model, request, self._log.add, self._clock)
+        finally:
+            self._asking = False
+            deadline.discard(self)
+
+    async def _shown(self, conversation: list[Item]) -> tuple[Item, ...]:
+        """The conversation with the content of images that it names by hash."""
+        shown: list[Item] = list(conversation)
+        for place, item in enumerate(conversation):
+            if isinstance(item, ToolResults) and any(image.hash for one in item.outcomes for image in one.images):
+                filled = await self._core.services.attachments.fill_in(item.outcomes)
+                shown[place] = ToolResults(tuple(filled))
+        return tuple(shown)
+
+    async def _take_signals(self, conversation: list[Item]) -> None:
+        """Take the messages that were sent to the turn since the last model call, and a request to stop."""
+        signals = await self._setting.store.signals(self.id, self._progress.steered)
+        for number, text in signals.steering:
+            self._progress.steered = number
+            self._units.append(stored.steered(text, self.id))
+            conversation.append(UserMessage(text))
+            self._log.add("turn.steered", {"text": text})
+        if signals.cancel_reason is not None:
+            self.stop("cancelled", signals.cancel_reason)
+
+    def _used_up(self) -> str | None:
+        """The budget that lets no further model call be made, if one does not."""
+        budget, progress = self._options.budget, self._progress
+        if budget.model_calls is not None and progress.model_calls >= budget.model_calls:
+            return "model_calls"
+        if budget.tokens is None and budget.cost is None:
+            return None
+        usage = progress.total
+        if budget.tokens is not None and usage.tokens >= budget.tokens:
+            return "tokens"
+        if budget.cost is not None and usage.cost is not None and usage.cost >= budget.cost:
+            return "cost"
+        return None
+
+    # --- the calls
+
+    async def _run_calls(self, answer: Answer) -> list[ToolOutcome] | None:
+        """The outcomes of all calls of an answer; None when some of them wait for something outside."""
+        most = self._options.budget.tool_calls
+        if self.batch is None and most is not None and self._progress.tool_calls + len(answer.calls) > most:
+            self.stop("tool_calls", "")
+            return [_not_run(call.id or "", call.name) for call in answer.calls]
+        channel = self._core.environment.channel
+        scope = f"{TURN_SCOPE}{self.id}/{self._progress.model_calls}"
+        push: Callable[[AnyEvent], None] | None = None
+        if self._log.watched:
+            push = partial(_push_of_scope, self._log, scope)
+            channel.tap(push)
+        try:
+            batch = self.batch
+            if batch is None:
+                self.batch = batch = self._core.start_turn_batch(list(answer.calls), scope)
+                if self._stopped is not None:
+                    batch.cancel(self._stopped[1])
+            outcomes = await batch.wait() if batch.done else await batch.quiet()
+        finally:
+            if push is not None:
+                channel.untap(push)
+        if any(outcome.status == "pending" for outcome in outcomes):
+            return None
+        if push is None:
+            for outcome in outcomes:
+                self._log.add("call.finished", _finished(outcome))
+        return outcomes
+
+    async def _suspend(self) -> TurnOutcome:
+        """The turn waits for something outside, and holds nothing but its batch until then."""
+        waits = await self._waits()
+        self._log.add("turn.waiting", {"waits": [wait.to_json() for wait in waits]})
+        await self._write("waiting")
+        return self._outcome("waiting", waits=waits, reason="It waits for something outside")
+
+    async def _waits(self) -> tuple[TurnWait, ...]:
+        assert self.batch is not None
+        calls = {call.call_id: call for call in self.batch.unfinished}
+        open_waits = await self._core.shared.effects.waits.waiting(self._core.id)
+        kinds = {wait.key.call.call_id: wait.key.kind for wait in open_waits if wait.key.call.scope == self.batch.scope}
+        return tuple(TurnWait(id, call.name, str(kinds[id])) for id, call in calls.items() if id in kinds)
+
+    async def still_waits(self) -> bool:
+        """True while one of the calls that the turn waits for has a wait without a resolution."""
+        return self.batch is not None and not self.batch.done and bool(await self._waits())
+
+    # --- the answer
+
+    async def _judge(self, answer: Answer) -> TurnOutcome | None:
+        """End the turn with an answer that has no calls; None where the model is to be asked again."""
+        self._answer = None
+        if answer.text or answer.images or answer.native:
+            self._units += stored.answered(answer, (), self.id, self._progress.model_calls)
+        if answer.stop == "pause":
+            return None
+        if answer.stop == "refusal":
+            return await self._end("failed", code="refused", reason="The model refused to answer")
+        if answer.stop == "context":
+            return await self._end("failed", code="context_overflow", reason="The conversation is too long")
+        if answer.stop == "length":
+            return await self._end("failed", code="truncated", reason="The answer was cut at its longest length")
+        if not answer.text.strip() and not answer.images:
+            return await self._end("failed", code="empty_answer", reason=EMPTY)
+        form = self._setting.form
+        if form is None:
+            return await self._end("answered", images=answer.images)
+        try:
+            value = form.read(answer.text)
+        except ValueError as error:
+            self._units.append(stored.note(f"The answer is not usable: {error}. Answer again.", self.id))
+            self._log.add("answer.refused", {"reason": str(error)})
+            return None
+        return await self._end("answered", value=value)
+
+    # --- the end
+
+    async def _end_stopped(self) -> TurnOutcome:
+        assert self._stopped is not None
+        kind, reason = self._stopped
+        if kind == "cancelled":
+            return await self._end("cancelled", reason=reason)
+        if kind == "model_timeout":
+            return await self._end("failed", code="timeout", reason=reason)
+        return await self._end("out_of_budget", limit=kind, reason=f"The budget of {kind} is used up")
+
+    async def _end(self, status: TurnStatus, **told: Any) -> TurnOutcome:
+        outcome = self._outcome(status, **told)
+        self._log.add("turn.ended", {"status": status, **_told_end(outcome)})
+        try:
+            await self._write(status, outcome)
+        except ServiceError as error:  # such as no room for another message
+            self._units = []
+            outcome = self._outcome("failed", code=error.code, reason=str(error))
+            await self._write("failed", outcome)
+        self._log.end()
+        if self._resumed:
+            outcome = replace(outcome, calls=await outcomes_of(self._core, self._setting.store, self.id))
+        return outcome
+
+    def _outcome(self, status: TurnStatus, **told: Any) -> TurnOutcome:
+        progress = self._progress
+        return TurnOutcome(
+            turn_id=self.id,
+            session=self._core.id,
+            status=status,
+            text=progress.text,
+            usage=progress.total,
+            usage_by_model=dict(progress.usage),
+            model_calls=progress.model_calls,
+            calls=tuple(self._outcomes),
+            **told,
+        )
+
+    async def _write(self, state: TurnState, outcome: TurnOutcome | None = None) -> None:
+        progress = self._progress
+        advance = Advance(
+            id=self.id,
+            token=self._record.token,
+            at=self._clock.now(),
+            state=state,
+            progress=msgspec.json.encode(
+                replace(progress, seconds=progress.seconds + self._clock.monotonic() - self._begun)
+            ),
+            answer=self._stored_answer,
+            messages=self._units,
+            events=self._log.take(),
+            outcome=None if outcome is None else jsonx.encode(replace(outcome, calls=()).to_json()),
+        )
+        if not await self._setting.store.advance(advance, self._core.shared.quotas.messages):
+            raise LostTurn(f"The turn {self.id!r} is worked on by another process now")
+        self._units = []
+
+
+async def history(store: TurnStore, session: str) -> list[Message]:
+    """All messages of a session."""
+    messages: list[Message] = []
+    after = 0
+    while True:
+        rows = await store.history(session, after, PAGE)
+        messages += [
+            Message(number, sender, jsonx.decode(content), jsonx.decode(about), at)
+            for number, sender, content, about, at in rows
+        ]
+        if len(rows) < PAGE:
+            return messages
+        after = messages[-1].number
+
+
+async def outcomes_of(core: SessionCore, store: TurnStore, turn: str) -> tuple[ToolOutcome, ...]:
+    """The outcomes of all calls of a turn, from the journal; those that were pruned there as the model read them."""
+    told = stored.results_of(turn, await history(store, core.id))
+    keys = [CallKey(core.id, f"{TURN_SCOPE}{turn}/{step}", outcome.call_id) for step, outcome in told]
+    entries = await core.shared.effects.journal.begin((), keys) if keys else []
+    return tuple(
+        outcome if entry is None or entry.outcome is None else entry.outcome
+        for (_, outcome), entry in zip(told, entries, strict=True)
+    )
+
+
+def _push_of_scope(log: TurnLog, scope: str, event: AnyEvent) -> None:
+    if event.kind.startswith("call.") and getattr(event, "scope", None) == scope:
+        log.push(event)
+
+
+def _finished(outcome: ToolOutcome) -> dict[str, Any]:
+    return {"call_id": outcome.call_id, "tool": outcome.tool, "status": outcome.status}
+
+
+def _told_end(outcome: TurnOutcome) -> dict[str, Any]:
+    told = {name: getattr(outcome, name) for name in ("text", "limit", "code", "reason")}
+    return {name: value for name, value in told.items() if value} | {"usage": plain_usage(outcome.usage)}
+
+
+def _not_run(call_id: str, tool: str) -> ToolOutcome:
+    failure = Failure(
+        category="resource_limit",
+        code="out_of_budget",
+        message=f"Tool {tool!r} was not run: the turn may not make that many calls of tools",
+        source="runtime",
+    )
+    return ToolOutcome(call_id, tool, "failure", failure=failure)

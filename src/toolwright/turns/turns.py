@@ -1,0 +1,734 @@
+"""The turns of a runtime. Owns the queue of each session in this process, who works on a turn here, its handles, and
+continuing the turns of processes that died.
+
+A session has one `SessionTurns` here while this process works on one of its turns, or has one in its queue. It runs one
+turn at a time, in a task of its own, and has no task while its turn waits for something outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Generator
+from contextvars import copy_context
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from toolwright import jsonx
+from toolwright.argument_checks import require_seconds, require_text
+from toolwright.calls.active_call import CURRENT
+from toolwright.errors import StoreError, ToolwrightError, TurnError
+from toolwright.ids import uuid7
+from toolwright.log_fields import log_fields
+from toolwright.session.core import SessionCore
+from toolwright.session.open_sessions import OpenSessions
+from toolwright.session.parts import SharedParts
+from toolwright.stores.contracts.turns import ENDED, NewTurn, TurnRecord, TurnStore
+from toolwright.tools.model import ModelClient, Usage
+from toolwright.tools.outcome import encodable
+from toolwright.tools.turn_protocols import AskOptions, Budget, Delivery, TurnEvent, TurnInfo, TurnOutcome
+from toolwright.turns.conversation import user_content
+from toolwright.turns.event_log import TurnLog, read_chunk
+from toolwright.turns.model_call import model_spec
+from toolwright.turns.structured import AnswerForm
+from toolwright.turns.turn_run import Progress, TurnOptions, TurnRun, TurnSetting, outcomes_of
+
+log = logging.getLogger("toolwright.turns")
+
+LOOK = 0.2
+"""Seconds between two looks at the store: for a turn of another process, and for what others want of ours."""
+WRITE_EVERY = 0.1
+"""Seconds between two writes of events while a model streams its answer."""
+MOST_LOGS = 1_000
+"""How many logs of turns that have ended are remembered, where no store has them."""
+LONGEST_MESSAGE = 4 * 1024 * 1024
+"""Characters of a message."""
+
+
+class LocalTurn:
+    """A turn that this process queued or works on: its handles wait for it here."""
+
+    __slots__ = ("_waiters", "error", "form", "id", "log", "model", "outcome", "run")
+
+    def __init__(self, id: str, log: TurnLog, form: AnswerForm | None = None, model: ModelClient | None = None) -> None:
+        self.id = id
+        self.log = log
+        self.form = form
+        self.model = model
+        """The model that its caller gave as an object."""
+        self.run: TurnRun | None = None
+        """While it is worked on, or waits."""
+        self.outcome: TurnOutcome | None = None
+        """Its end; or "waiting", while it waits."""
+        self.error: ToolwrightError | None = None
+        """Why it cannot continue here."""
+        self._waiters: builtins.list[asyncio.Future[None]] = []
+
+    @property
+    def ended(self) -> bool:
+        """True when it has its end."""
+        return self.outcome is not None and self.outcome.status != "waiting"
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done when it has an outcome, or begins to wait or to continue."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def tell(self) -> None:
+        """Wake the waiters."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class SessionTurns:
+    """The turns of one session that this process has."""
+
+    def __init__(self, turns: Turns, core: SessionCore) -> None:
+        self._turns = turns
+        self._core = core
+        self._local: dict[str, LocalTurn] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.parked: LocalTurn | None = None
+        """The turn that waits for something outside."""
+        self._waiters: builtins.list[asyncio.Future[None]] = []
+        core.turns = self
+
+    # --- for `wait_for_idle`
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn is worked on here, or is queued behind one that is."""
+        return self._task is not None
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done when that may have changed."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    # --- its turns
+
+    def get(self, id: str) -> LocalTurn | None:
+        """The turn of an id, if this process has it."""
+        return self._local.get(id)
+
+    def enter(self, local: LocalTurn, record: TurnRecord | None = None) -> None:
+        """Take a turn that was queued. With `record`, it is begun already, and is to be worked on."""
+        self._local[local.id] = local
+        self.work(record)
+
+    def work(self, record: TurnRecord | None = None) -> None:
+        """Begin to work, unless a task does already, or the first turn waits."""
+        if self._task is None and self.parked is None:
+            # Not inside the call that asked, if one did: the turn is not part of that call.
+            context = copy_context()
+            context.run(CURRENT.set, None)
+            self._task = asyncio.get_running_loop().create_task(self._serve(record), context=context)
+
+    def stop(self, id: str, reason: str) -> None:
+        """Stop the turn of an id, if it is worked on here or waits."""
+        local = self._local.get(id)
+        if local is not None and local.run is not None:
+            local.run.stop("cancelled", reason)
+            if local is self.parked:
+                self._continue()
+
+    def cancelled(self, record: TurnRecord) -> None:
+        """A turn was cancelled in the store: stop it here, or take its end."""
+        local = self._local.get(record.id)
+        if local is not None and record.state in ENDED:
+            local.outcome = read_outcome(record)
+            del self._local[record.id]
+            local.log.end()
+            local.tell()
+        else:
+            self.stop(record.id, record.cancel_reason or "the turn was cancelled")
+
+    async def close(self) -> None:
+        """Stop working; the turns stay as they are in the store."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _serve(self, record: TurnRecord | None) -> None:
+        """Work on the turns of the session, in order, until there are none, or one waits."""
+        turns = self._turns
+        try:
+            while True:
+                local = self.parked
+                if local is None:
+                    record = record or await turns.store.claim(self._core.id, turns.clock.now(), turns.message_quota)
+                    if record is None:
+                        if not self._local:
+                            return
+                        await turns.clock.sleep(LOOK)  # another process works on an earlier turn
+                        await self._look_at_ended()
+                        continue
+                    local = self._local.get(record.id)
+                    if local is None:
+                        local = self._local[record.id] = LocalTurn(record.id, turns.new_log(record))
+                    local.log.last = max(local.log.last, record.events)
+                    local.run = turns.run(self._core, record, local)
+                record = self.parked = None
+                if not await self._work_on(local):
+                    return
+        except asyncio.CancelledError:
+            raise
+        except StoreError as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception(
+                "The turns of session %r cannot continue here",
+                self._core.id,
+                extra=log_fields("turn.not_continued", session=self._core.id),
+            )
+            self._fail(ToolwrightError(f"The turn cannot continue here: {type(error).__name__}; see the log"))
+        finally:
+            self._task = None
+            if not self._local and self.parked is None:
+                turns.leave(self._core.id)
+                self._core.turns = None
+            self._tell()
+
+    async def _work_on(self, local: LocalTurn) -> bool:
+        """Work on a turn; False when it waits now."""
+        run = local.run
+        assert run is not None
+        outcome = await self._turns.watched(local, run)
+        local.outcome = outcome
+        if outcome.status == "waiting":
+            self.parked = local
+            assert run.batch is not None
+            run.batch.next_change().add_done_callback(self._continue)
+            self._tell()
+            return False
+        del self._local[local.id]
+        local.run = None
+        local.tell()
+        return True
+
+    def _continue(self, change: asyncio.Future[None] | None = None) -> None:
+        """A call that the parked turn waits for has changed: look whether the turn can continue."""
+        local = self.parked
+        if local is not None and self._task is None and not self._core.shared.lifetime.closed:
+            local.outcome = None
+            context = copy_context()
+            context.run(CURRENT.set, None)
+            self._task = asyncio.get_running_loop().create_task(self._serve(None), context=context)
+
+    async def _look_at_ended(self) -> None:
+        """Take the ends of turns that another process worked on, or cancelled."""
+        for local in list(self._local.values()):
+            record = await self._turns.store.find(local.id)
+            if record is not None and record.state in ENDED:
+                local.outcome = read_outcome(record)
+                del self._local[local.id]
+                local.tell()
+
+    def _fail(self, error: ToolwrightError) -> None:
+        """The turns cannot continue here: everybody who waits for them is told. They stay in the store."""
+        log.warning(
+            "The turns of session %r cannot continue here: %s",
+            self._core.id,
+            error,
+            extra=log_fields("turn.not_continued", session=self._core.id),
+        )
+        failed, self._local = self._local, {}
+        for local in failed.values():
+            local.error = error
+            local.run = None
+            local.log.end()
+            local.tell()
+
+    def _tell(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        for local in list(self._local.values()):
+            local.tell()
+
+
+class Turns:
+    """The turns of a runtime: one part of it, which its sessions and its worker use."""
+
+    def __init__(
+        self,
+        shared: SharedParts,
+        sessions: Callable[[], OpenSessions],
+        store: Callable[[], TurnStore],
+        *,
+        budget: Budget,
+        instructions: Callable[[], str],
+        poke_worker: Callable[[], None],
+    ) -> None:
+        self.clock = shared.clock
+        self.shared = shared
+        self.message_quota = shared.quotas.messages
+        self.sessions = sessions
+        self._store = store
+        self._budget = budget
+        self._instructions = instructions
+        self._poke_worker = poke_worker
+        self._active: dict[str, SessionTurns] = {}
+        self._logs: OrderedDict[str, TurnLog] = OrderedDict()
+        self._watcher: asyncio.Task[None] | None = None
+        self._models: dict[str, ModelClient] = {}
+        self._made: TurnStore | None = None
+
+    @property
+    def store(self) -> TurnStore:
+        """The turns, in the store of the runtime."""
+        if self._made is None:
+            self._made = self._store()
+        return self._made
+
+    # --- starting
+
+    async def start(self, core: SessionCore, message: str, options: AskOptions, *, background: bool = False) -> Turn:
+        """Queue a turn, and begin it if it is the first of its session."""
+        self.shared.lifetime.require_open()
+        unknown = set(options) - set(AskOptions.__annotations__)
+        if unknown:
+            raise TypeError(
+                f"A turn has no option {sorted(unknown)[0]!r}; it has {', '.join(AskOptions.__annotations__)}"
+            )
+        if not isinstance(message, str) or not message.strip():
+            raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
+        if len(message) > LONGEST_MESSAGE:
+            raise TurnError(f"The message has {len(message)} characters; {LONGEST_MESSAGE} are possible", "too_long")
+        given, budget, kind = options.get("model"), options.get("budget"), options.get("answer")
+        model = self.model(given)
+        form = None if kind is None else AnswerForm.of(kind)
+        if budget is not None and not isinstance(budget, Budget):
+            raise TurnError(f"budget={budget!r:.200} is not usable; use Budget(...)")
+        budget = budget or self._budget
+        if budget.cost is not None and getattr(model, "price", None) is None:
+            raise TurnError(f"The budget has a cost, and the model {model_spec(model)} has no price; give it one")
+        id = options.get("id")
+        id = f"turn_{uuid7()}" if id is None else require_text("id of a turn", id)
+        stored = TurnOptions(model_spec(model), budget, None if form is None else form.schema)
+        new = NewTurn(
+            id=id,
+            session=core.id,
+            message=user_content(encodable(message), options.get("images") or ()),
+            options=msgspec.json.encode(stored),
+            at=self.clock.now(),
+            anywhere=background,
+        )
+        record = await self.store.add(new, self.message_quota)
+        if record.state in ENDED:
+            return Turn(self, record.id, core.id)
+        active = self._of(core)
+        local = active.get(id)
+        if local is None:
+            if record.owner is None or background:
+                self._poke_worker()
+                return Turn(self, id, core.id)
+            own = None if given is None or isinstance(given, str) else given
+            local = LocalTurn(id, self.new_log(record), form, own)
+            active.enter(local, record if record.state == "running" else None)
+        return Turn(self, id, core.id, local)
+
+    async def ask(self, core: SessionCore, message: str, options: AskOptions) -> TurnOutcome:
+        """Run a turn, and return its outcome once it has ended or waits. Cancelling the caller cancels the turn."""
+        turn = await self.start(core, message, options)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            await asyncio.shield(turn.cancel("its caller was cancelled"))
+            raise
+
+    def model(self, given: object) -> ModelClient:
+        """The model of a name, or the one that is given, or the app's.
+
+        Raises:
+            TurnError: there is none.
+        """
+        if given is None:
+            if self.shared.model is None:
+                raise TurnError(
+                    "There is no model to ask; give one: App(model=...), or ask(..., model=...)", "no_model"
+                )
+            return self.shared.model
+        if isinstance(given, str):
+            if self.shared.model is not None and model_spec(self.shared.model) == given:
+                return self.shared.model
+            if given not in self._models:
+                from toolwright.providers import open_model
+
+                self._models[given] = open_model(given)
+            return self._models[given]
+        if not callable(getattr(given, "complete", None)):
+            raise TurnError(f"model={given!r:.200} is not usable; use a name such as 'openai:gpt-5', or a Model")
+        model: ModelClient = given  # type: ignore[assignment]
+        return model
+
+    # --- working
+
+    def run(self, core: SessionCore, record: TurnRecord, local: LocalTurn) -> TurnRun:
+        """The work on a claimed turn."""
+        options = msgspec.json.decode(record.options, type=TurnOptions)
+        form = local.form
+        if form is None and options.answer_schema is not None:
+            form = AnswerForm(options.answer_schema)
+        setting = TurnSetting(
+            store=self.store,
+            model=local.model or self.model(options.model),
+            instructions=self._instructions,
+            form=form,
+            durable=self.shared.durable,
+        )
+        return TurnRun(core, record, setting, local.log)
+
+    async def watched(self, local: LocalTurn, run: TurnRun) -> TurnOutcome:
+        """Let a turn work, while its events are written and what others want of it is looked for."""
+        if self.shared.durable and self._watcher is None:
+            self._watcher = asyncio.ensure_future(self._watch())
+        return await run.work()
+
+    async def _watch(self) -> None:
+        """Write the events of all running turns, and stop those that another process cancelled."""
+        looked = self.clock.monotonic()
+        while self._active:
+            await self.clock.sleep(WRITE_EVERY)
+            try:
+                for local in self._running():
+                    await self._write_events(local)
+                if self.clock.monotonic() - looked >= LOOK:
+                    looked = self.clock.monotonic()
+                    for id, reason in (await self.store.cancelled()).items():
+                        for active in list(self._active.values()):
+                            active.stop(id, reason)
+            except StoreError as error:
+                log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
+        self._watcher = None
+
+    def _running(self) -> builtins.list[LocalTurn]:
+        return [local for active in self._active.values() for local in active._local.values() if local.run is not None]
+
+    async def _write_events(self, local: LocalTurn) -> None:
+        run, chunk = local.run, local.log.take()
+        if run is not None and chunk is not None:
+            await self.store.log(local.id, run.token, chunk)
+
+    def new_log(self, record: TurnRecord) -> TurnLog:
+        """The log of a turn that this process works on, or will."""
+        found = self._logs.get(record.id)
+        if found is None:
+            found = TurnLog(record.events, self.clock, stored=self.shared.durable)
+            if not self.shared.durable:
+                self._logs[record.id] = found
+                if len(self._logs) > MOST_LOGS:
+                    self._drop_log()
+        return found
+
+    def _drop_log(self) -> None:
+        for id, each in self._logs.items():
+            if each.ended:
+                del self._logs[id]
+                return
+
+    def log_of(self, id: str, session: str) -> TurnLog | None:
+        """The log of a turn, if this process has it."""
+        active = self._active.get(session)
+        local = None if active is None else active.get(id)
+        return self._logs.get(id) if local is None else local.log
+
+    def _of(self, core: SessionCore) -> SessionTurns:
+        active = self._active.get(core.id)
+        if active is None:
+            active = self._active[core.id] = SessionTurns(self, core)
+        return active
+
+    def active(self, session: str) -> SessionTurns | None:
+        """The turns of a session that this process has."""
+        return self._active.get(session)
+
+    def leave(self, session: str) -> None:
+        """A session has no more turns here."""
+        self._active.pop(session, None)
+
+    # --- after a crash, and for workers
+
+    async def recover(self, session: str | None = None) -> int:
+        """Continue the turns that a crash cut off, of one session or of all; return how many sessions have some."""
+        ready = await self.store.ready(anywhere=False, limit=1_000_000)
+        wanted = [each for each in ready if session is None or each == session]
+        for each in wanted:
+            self._of(self.sessions().open(each)).work()
+        return len(wanted)
+
+    async def take_free(self, at: float) -> bool:
+        """The duty of a worker: continue turns that nobody works on, up to as many as it may; True if it took some."""
+        most = self.shared.policy.background_per_worker - len(self._active)
+        if most <= 0 or self.shared.model is None:
+            return False
+        ready = await self.store.ready(anywhere=True, limit=most)
+        for each in ready:
+            self._of(self.sessions().core(each)).work()
+        return bool(ready)
+
+    async def close(self) -> None:
+        """Stop working. Unfinished turns stay in the store, and are continued by the next process."""
+        for active in list(self._active.values()):
+            await active.close()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait({self._watcher})
+
+    # --- looking
+
+    async def get(self, id: str, session: str | None = None) -> Turn:
+        """The handle of a turn.
+
+        Raises:
+            TurnError: there is none, or it is another session's.
+        """
+        record = await self.store.find(id)
+        if record is None or session not in (None, record.session):
+            raise TurnError(f"There is no turn {id!r:.200} here; `turns()` lists them", "not_found")
+        active = self._active.get(record.session)
+        return Turn(self, record.id, record.session, None if active is None else active.get(id))
+
+    async def list(self, session: str | None, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
+        """Turns, the newest first."""
+        return [info_of(record) for record in await self.store.list(session, active=active, limit=limit)]
+
+
+class Turn:
+    """The handle of a turn: await it, follow it, steer it, cancel it."""
+
+    __slots__ = ("_local", "_turns", "id", "session_id")
+
+    def __init__(self, turns: Turns, id: str, session_id: str, local: LocalTurn | None = None) -> None:
+        self._turns = turns
+        self._local = local
+        self.id = id
+        self.session_id = session_id
+
+    def __repr__(self) -> str:
+        return f"<Turn {self.id!r} of session {self.session_id!r}>"
+
+    def __await__(self) -> Generator[Any, None, TurnOutcome]:
+        """The outcome, once the turn has ended or waits for something outside; then it has the status "waiting"."""
+        return self._rest(to_the_end=False).__await__()
+
+    async def wait(self, timeout: float | None = None) -> TurnOutcome | None:
+        """The outcome once the turn has ended, also if it waits before; None if it has not after `timeout` seconds."""
+        if timeout is None:
+            return await self._rest(to_the_end=True)
+        require_seconds("timeout", timeout)
+        rest = asyncio.ensure_future(self._rest(to_the_end=True))
+        late = asyncio.ensure_future(self._turns.clock.sleep(timeout))
+        try:
+            await asyncio.wait({rest, late}, return_when=asyncio.FIRST_COMPLETED)
+            return await rest if rest.done() else None
+        finally:
+            for task in (rest, late):
+                task.cancel()
+
+    async def _rest(self, to_the_end: bool) -> TurnOutcome:
+        turns = self._turns
+        while True:
+            turns.shared.lifetime.require_open()
+            local = self._local
+            if local is None:
+                record = await self._record()
+                if record.state in ENDED:
+                    core = turns.sessions().core(self.session_id)
+                    return replace(read_outcome(record), calls=await outcomes_of(core, turns.store, self.id))
+                if record.state == "waiting" and not to_the_end:
+                    return waiting_outcome(record)
+                await turns.clock.sleep(LOOK)
+                continue
+            if local.error is not None:
+                raise local.error
+            if local.outcome is not None and local.ended:
+                return local.outcome
+            active = turns.active(self.session_id)
+            parked = None if active is None else active.parked
+            if not to_the_end and parked is not None and parked.outcome is not None and parked.run is not None:
+                change = local.changed()
+                if await parked.run.still_waits() and parked.outcome is not None:
+                    change.cancel()
+                    if parked is local:
+                        return parked.outcome
+                    return TurnOutcome(
+                        turn_id=self.id,
+                        session=self.session_id,
+                        status="waiting",
+                        reason=f"An earlier turn of the session, {parked.id!r}, waits for something outside",
+                        waits=parked.outcome.waits,
+                    )
+                if active is not None and active.parked is parked and not active.busy:
+                    await change  # its calls are about to continue
+                else:
+                    change.cancel()
+                continue
+            await local.changed()
+
+    async def follow(self, after: int = 0) -> AsyncIterator[TurnEvent]:
+        """The events beyond a number, in order, until the turn has ended; from any process, from any event on.
+
+        The text of a model call that is asked again, after a fault or a crash, comes again: "model.retrying" or
+        "turn.continued" comes before.
+        """
+        turns, number = self._turns, after
+        while True:
+            events = turns.log_of(self.id, self.session_id)
+            if events is not None and events.has_after(number):
+                async for event in _follow_here(events, number):
+                    number = event.number
+                    yield event
+                if events.ended:
+                    return
+                continue
+            ended = (await self._record()).state in ENDED
+            chunks = await turns.store.events(self.id, number)
+            for chunk in chunks:
+                for event in read_chunk(chunk, number):
+                    number = event.number
+                    yield event
+            if not chunks:
+                if ended:
+                    return
+                await turns.clock.sleep(LOOK)
+
+    async def steer(self, message: str, *, when: Delivery = "next_model_call") -> None:
+        """Send a message while the turn runs: it reaches the model at its next call, or as the next turn.
+
+        Raises:
+            TurnError: the turn has ended, or something is not usable.
+        """
+        if not isinstance(message, str) or not message.strip() or len(message) > LONGEST_MESSAGE:
+            raise TurnError(f"The message {message!r:.200} is not usable; use text that is not empty")
+        if when == "next_turn":
+            await self._turns.start(self._turns.sessions().open(self.session_id), message, {})
+        elif when == "next_model_call":
+            if not await self._turns.store.steer(self.id, encodable(message), self._turns.clock.now()):
+                raise TurnError(f"The turn {self.id!r} has ended; ask the session instead", "ended")
+        else:
+            raise TurnError(f"when={when!r:.200} is not usable; use 'next_model_call' or 'next_turn'")
+
+    async def cancel(self, reason: str = "the turn was cancelled") -> bool:
+        """Stop the turn, in whichever process it is; False when it has ended already."""
+        turns = self._turns
+        reason = encodable(require_text("reason", reason))
+        outcome = TurnOutcome(turn_id=self.id, session=self.session_id, status="cancelled", reason=reason)
+        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome.to_json()))
+        if record is None:
+            return False
+        active = turns.active(self.session_id)
+        if active is not None:
+            active.cancelled(record)
+        return True
+
+    async def info(self) -> TurnInfo:
+        """The turn as it is in the store now."""
+        return info_of(await self._record())
+
+    async def _record(self) -> TurnRecord:
+        record = await self._turns.store.find(self.id)
+        if record is None:
+            raise TurnError(f"The turn {self.id!r:.200} is no longer there", "not_found")
+        return record
+
+
+async def _follow_here(events: TurnLog, after: int) -> AsyncIterator[TurnEvent]:
+    number = after
+    events.followers += 1
+    try:
+        while events.has_after(number):
+            change = events.changed()
+            for event in events.after(number):
+                number = event.number
+                yield event
+            if events.ended and number >= events.last:
+                return
+            await change
+    finally:
+        events.followers -= 1
+
+
+class SessionTurnsClient:
+    """`TurnsClient` of one session."""
+
+    __slots__ = ("_core", "_turns")
+
+    def __init__(self, turns: Turns, core: SessionCore) -> None:
+        self._turns = turns
+        self._core = core
+
+    async def ask(self, message: str, options: AskOptions) -> TurnOutcome:
+        """Run a turn, and return its outcome."""
+        return await self._turns.ask(self._core, message, options)
+
+    async def start(self, message: str, options: AskOptions, *, background: bool = False) -> Turn:
+        """Queue a turn, and return its handle."""
+        return await self._turns.start(self._core, message, options, background=background)
+
+    async def list(self, *, active: bool = False, limit: int = 100) -> builtins.list[TurnInfo]:
+        """The turns of the session, the newest first."""
+        return await self._turns.list(self._core.id, active=active, limit=limit)
+
+    async def get(self, id: str) -> Turn:
+        """The handle of a turn of the session."""
+        return await self._turns.get(id, self._core.id)
+
+
+# --- records, as others see them
+
+
+def read_outcome(record: TurnRecord) -> TurnOutcome:
+    """The outcome that is stored with a turn; without the outcomes of its calls."""
+    assert record.outcome is not None
+    return msgspec.convert(jsonx.decode(record.outcome), TurnOutcome)
+
+
+def waiting_outcome(record: TurnRecord) -> TurnOutcome:
+    """The outcome of a turn that waits in another process."""
+    progress = msgspec.json.decode(record.progress, type=Progress)
+    return TurnOutcome(
+        turn_id=record.id,
+        session=record.session,
+        status="waiting",
+        text=progress.text,
+        usage=progress.total,
+        usage_by_model=dict(progress.usage),
+        model_calls=progress.model_calls,
+        reason="It waits for something outside",
+    )
+
+
+def info_of(record: TurnRecord) -> TurnInfo:
+    """A turn as a list shows it."""
+    options = msgspec.json.decode(record.options, type=TurnOptions)
+    progress = msgspec.json.decode(record.progress, type=Progress)
+    message: Any = jsonx.decode(record.message)
+    outcome = None if record.outcome is None else read_outcome(record)
+    return TurnInfo(
+        id=record.id,
+        session=record.session,
+        number=record.number,
+        state=record.state,
+        message=message if isinstance(message, str) else message["text"],
+        model=options.model,
+        model_calls=progress.model_calls,
+        tool_calls=progress.tool_calls,
+        usage=sum(progress.usage.values(), Usage()),
+        created_at=record.created_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        text=progress.text if outcome is None else outcome.text,
+        reason=None if outcome is None else outcome.reason,
+        cancel_reason=record.cancel_reason,
+    )

@@ -1,0 +1,98 @@
+"""Our own stores of session services pass the suite that ships with the package."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.databases import BesideCalls, InFile
+from tests.support import fail_after
+from toolwright.testing.conformance import (
+    ARCHIVES,
+    ATTACHMENTS,
+    CONNECTIONS,
+    FILES,
+    KEY_VALUES,
+    MESSAGES,
+    RESOURCES,
+    SECRETS,
+    SERVICE_CASES,
+    SERVICES_AND_CALLS,
+    Case,
+    Database,
+    InMemory,
+)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def services(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    return BesideCalls() if request.param == "memory" else InFile(tmp_path)
+
+
+async def check(case: Case, database: Database) -> None:
+    async with fail_after(20):
+        await case.run(database)
+
+
+@pytest.mark.promise("EFF-09", "SES-02", "SES-06")
+@pytest.mark.parametrize("case", FILES, ids=str)
+async def test_every_store_keeps_files(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-03", "SES-06")
+@pytest.mark.parametrize("case", KEY_VALUES, ids=str)
+async def test_every_store_keeps_key_values(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-01", "SES-06")
+@pytest.mark.parametrize("case", MESSAGES, ids=str)
+async def test_every_store_keeps_messages(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-03", "SES-06")
+@pytest.mark.parametrize("case", SECRETS, ids=str)
+async def test_every_store_keeps_sealed_secrets(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-04", "SES-06")
+@pytest.mark.parametrize("case", ATTACHMENTS, ids=str)
+async def test_every_store_keeps_attachments(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-05", "SES-06")
+@pytest.mark.parametrize("case", RESOURCES, ids=str)
+async def test_every_store_keeps_resources(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-07", "SES-06")
+@pytest.mark.parametrize("case", CONNECTIONS, ids=str)
+async def test_every_store_keeps_connections(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "SES-10", "SES-06")
+@pytest.mark.parametrize("case", ARCHIVES, ids=str)
+async def test_every_store_reads_and_fills_whole_sessions(case, services):
+    await check(case, services)
+
+
+@pytest.mark.promise("EFF-09", "EFF-12", "SES-06")
+@pytest.mark.parametrize("case", SERVICES_AND_CALLS, ids=str)
+async def test_a_store_of_calls_and_services_lets_only_the_owner_of_a_call_change_anything_for_it(case, tmp_path):
+    await check(case, InFile(tmp_path))
+
+
+@pytest.mark.promise("EFF-09")
+async def test_a_store_that_keeps_calls_only_is_told_that_the_cases_are_not_for_it():
+    with pytest.raises(AssertionError, match="keeps calls only"):
+        await FILES[0].run(InMemory())
+
+
+def test_the_cases_have_names_of_their_own():
+    every = [*SERVICE_CASES, *SERVICES_AND_CALLS]
+    assert len({case.name for case in every}) == len(every) >= 60

@@ -1,0 +1,452 @@
+"""Turns: the loop of model calls and batches, budgets, the queue, waiting, steering, cancelling and following."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests.support import fail_after
+from toolwright import Budget, Runtime, ToolCall, ToolContext, TurnError, tool
+from toolwright.testing import FakeClock, FunctionModel, ScriptedModel
+from toolwright.tools.model import Answer, ModelError, ToolResults, Usage, UserMessage
+
+
+@tool(readonly=True)
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def call(id: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(id=id, name=name, arguments=arguments)
+
+
+@pytest.mark.promise("TURN-01", "TURN-05")
+async def test_a_turn_calls_tools_until_the_model_answers(place, open_runtime):
+    model = ScriptedModel([[call("1", "add", a=1, b=2), call("2", "add", a=3, b=4)], "It is 3 and 7."])
+    runtime = await open_runtime(place, add, model=model, instructions="Be brief.")
+    outcome = await runtime.session("s").ask("What are 1 + 2 and 3 + 4?")
+    assert (outcome.status, outcome.text, outcome.ok) == ("answered", "It is 3 and 7.", True)
+    assert [(each.call_id, each.value) for each in outcome.calls] == [("1", 3), ("2", 7)]
+    assert outcome.model_calls == 2
+    first, second = model.requests
+    assert first.instructions == "Be brief."
+    assert [each.name for each in first.tools] == ["add"]
+    assert first.messages == (UserMessage("What are 1 + 2 and 3 + 4?"),)
+    _, asked, results = second.messages
+    assert [each.id for each in asked.calls] == ["1", "2"]
+    assert isinstance(results, ToolResults)
+    assert [each.text for each in results.outcomes] == ["3", "7"]
+
+
+@pytest.mark.promise("TURN-05")
+async def test_usage_is_counted_by_model_and_in_sum(open_runtime):
+    answers = [
+        Answer(calls=(call("1", "add", a=1, b=2),), usage=Usage(10, 2), model="one:a"),
+        Answer(text="3", usage=Usage(20, 3, cache_read=5), model="two:b"),
+    ]
+    runtime = await open_runtime(add, model=ScriptedModel(answers))
+    outcome = await runtime.session("s").ask("?")
+    assert outcome.usage == Usage(30, 5, cache_read=5)
+    assert outcome.usage_by_model == {"one:a": Usage(10, 2), "two:b": Usage(20, 3, cache_read=5)}
+    assert outcome.to_json()["usage"]["input"] == 30
+
+
+@pytest.mark.promise("TURN-01")
+@pytest.mark.parametrize(
+    ("budget", "limit", "ran"),
+    [
+        (Budget(model_calls=2), "model_calls", 2),
+        (Budget(tool_calls=3), "tool_calls", 3),
+        (Budget(tokens=25), "tokens", 3),
+        (Budget(model_calls=0), "model_calls", 0),
+        (Budget(tool_calls=0), "tool_calls", 0),
+    ],
+)
+async def test_a_budget_that_is_used_up_ends_the_turn_and_is_named(place, open_runtime, budget, limit, ran):
+    def endless(request: Any) -> Answer:
+        return Answer(calls=(call("c", "add", a=1, b=request.number),), usage=Usage(6, 4))
+
+    runtime = await open_runtime(place, add, model=FunctionModel(endless))
+    session = runtime.session("s")
+    outcome = await session.ask("?", budget=budget)
+    assert (outcome.status, outcome.limit) == ("out_of_budget", limit)
+    assert sum(each.ok for each in outcome.calls) == ran
+    # The history is whole: the next turn continues it.
+    assert (await session.ask("And now?", model=ScriptedModel(["Fine."] * 9))).text == "Fine."
+
+
+@pytest.mark.promise("TURN-01")
+async def test_a_budget_that_is_met_exactly_is_not_exceeded(open_runtime):
+    runtime = await open_runtime(add, model=ScriptedModel([[call("1", "add", a=1, b=1)], "Two."]))
+    outcome = await runtime.session("s").ask("?", budget=Budget(model_calls=2, tool_calls=1))
+    assert outcome.status == "answered"
+
+
+@pytest.mark.promise("TURN-01")
+async def test_time_is_a_budget_that_stops_the_model_and_the_tools(open_runtime):
+    clock, begun = FakeClock(), asyncio.Event()
+
+    async def silent(request: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    runtime = await open_runtime(add, model=FunctionModel(silent), clock=clock)
+    turn = await runtime.session("s").start_turn("?", budget=Budget(seconds=5))
+    async with fail_after(5):
+        await begun.wait()
+        await clock.advance(5)
+        outcome = await turn
+    assert (outcome.status, outcome.limit) == ("out_of_budget", "seconds")
+
+
+@pytest.mark.promise("TURN-01")
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("", "empty_answer"),
+        ("   \n", "empty_answer"),
+        ([], "empty_answer"),
+        (Answer(text="I will not.", stop="refusal"), "refused"),
+        (Answer(text="It is th", stop="length"), "truncated"),
+        (Answer(stop="context"), "context_overflow"),
+        (Answer(calls=tuple(call(str(n), "add") for n in range(200)), stop="calls"), "bad_answer"),
+        (Answer(text="x" * 5_000_000), "bad_answer"),
+    ],
+)
+async def test_an_answer_that_is_none_fails_the_turn_with_a_code(place, open_runtime, answer, code):
+    runtime = await open_runtime(place, add, model=ScriptedModel([answer]))
+    session = runtime.session("s")
+    outcome = await session.ask("?")
+    assert (outcome.status, outcome.code) == ("failed", code)
+    assert outcome.reason
+    assert (await session.ask("Again.", model=ScriptedModel(["Yes."] * 9))).text == "Yes."
+
+
+@pytest.mark.promise("TURN-01")
+async def test_unknown_tools_and_calls_of_a_cut_answer_are_results_that_the_model_reads(open_runtime):
+    ran = []
+
+    @tool
+    async def note(text: str) -> str:
+        """Note."""
+        ran.append(text)
+        return text
+
+    cut = ToolCall(id="2", name="note", arguments={"text": "hal"}, cut_off="length")
+    model = ScriptedModel([[call("1", "nothing")], Answer(calls=(cut,), stop="length"), "Sorry."])
+    runtime = await open_runtime(note, model=model)
+    outcome = await runtime.session("s").ask("?")
+    assert (outcome.status, ran) == ("answered", [])
+    assert [each.status for each in outcome.calls] == ["failure", "failure"]
+
+
+@pytest.mark.promise("TURN-01")
+async def test_thirty_calls_of_one_answer_are_one_batch_with_its_claims(open_runtime):
+    running, most = 0, 0
+
+    @tool(writes="path")
+    async def write(path: str) -> int:
+        """Write."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return most
+
+    calls = [call(str(n), "write", path="/same") for n in range(30)]
+    runtime = await open_runtime(write, model=ScriptedModel([calls, "Done."]))
+    outcome = await runtime.session("s").ask("?")
+    assert (outcome.status, len(outcome.calls), most) == ("answered", 30, 1)
+
+
+@pytest.mark.promise("TURN-01")
+async def test_missing_and_repeated_call_ids_get_ids_of_their_own(open_runtime):
+    calls = [ToolCall(name="add", arguments={"a": n, "b": 0}, id=id) for n, id in enumerate(["x", "x", None])]
+    model = ScriptedModel([Answer(calls=tuple(calls), native={"format": "f", "items": []}), "Done."])
+    runtime = await open_runtime(add, model=model)
+    outcome = await runtime.session("s").ask("?")
+    assert [each.value for each in outcome.calls] == [0, 1, 2]
+    assert len({each.call_id for each in outcome.calls}) == 3
+    assert model.requests[1].messages[1].native is None
+
+
+@pytest.mark.promise("TURN-02")
+async def test_a_fault_of_the_model_is_retried_with_backoff_and_then_fails_the_turn(open_runtime):
+    clock, asked = FakeClock(), []
+
+    async def busy(request: Any) -> str:
+        asked.append(clock.monotonic())
+        if len(asked) < 3:
+            raise ModelError("Busy.", "rate_limited", retry=True, after=7.0 if len(asked) == 2 else None)
+        return "At last."
+
+    runtime = await open_runtime(model=FunctionModel(busy), clock=clock)
+    turn = await runtime.session("s").start_turn("?")
+    async with fail_after(5):
+        while (await turn.info()).ended_at is None:
+            await clock.advance(0.25)
+    assert (await turn).text == "At last."
+    assert 0.25 <= asked[1] - asked[0] <= 1.0
+    assert 7.0 <= asked[2] - asked[1] <= 7.5
+
+
+@pytest.mark.promise("TURN-02")
+async def test_an_error_that_is_no_fault_of_the_moment_is_not_retried(open_runtime, caplog):
+    asked = 0
+
+    async def broken(request: Any) -> str:
+        nonlocal asked
+        asked += 1
+        raise RuntimeError("the key sk-123 is wrong")
+
+    runtime = await open_runtime(model=FunctionModel(broken))
+    outcome = await runtime.session("s").ask("?")
+    assert (outcome.status, outcome.code, asked) == ("failed", "model_failed", 1)
+    assert "sk-123" not in str(outcome.to_json())
+
+
+@pytest.mark.promise("TURN-06")
+async def test_the_history_is_the_sessions_and_goes_on_in_the_next_turn(place, open_runtime):
+    model = ScriptedModel([[call("1", "add", a=1, b=1)], "Two.", "As I said: two."])
+    runtime = await open_runtime(place, add, model=model)
+    session = runtime.session("s")
+    await session.ask("1 + 1?")
+    await session.messages.append("A note of the host.", sender="user")
+    await session.ask("What was it?")
+    senders = [message.sender for message in await session.messages.list()]
+    assert senders == ["user", "assistant", "tool", "assistant", "user", "user", "assistant"]
+    texts = [each.text for each in model.requests[-1].messages if isinstance(each, UserMessage | Answer)]
+    assert texts == ["1 + 1?", "", "Two.", "A note of the host.", "What was it?"]
+
+
+class Place(BaseModel):
+    city: str
+    people: int
+
+
+@pytest.mark.promise("TURN-05")
+async def test_an_answer_in_a_form_is_validated_and_asked_for_again_with_the_error(place, open_runtime):
+    model = ScriptedModel(
+        ["Bonn", '```json\n{"city": "Bonn", "people": "many"}\n```', '{"city": "Bonn", "people": 330}']
+    )
+    runtime = await open_runtime(place, model=model)
+    outcome = await runtime.session("s").ask("Where?", answer=Place)
+    assert outcome.value == Place(city="Bonn", people=330)
+    assert outcome.model_calls == 3
+    assert "people" in model.requests[2].messages[-1].text
+    schema = model.requests[0].answer_schema
+    assert schema is not None
+    assert schema["properties"].keys() == {"city", "people"}
+    short = await runtime.session("t").ask("Where?", answer=Place, budget=Budget(model_calls=1))
+    assert (short.status, short.limit, short.value) == ("out_of_budget", "model_calls", None)
+
+
+@pytest.mark.promise("TURN-03")
+async def test_messages_that_come_meanwhile_are_queued_in_their_order(place, open_runtime):
+    begun, go, order = asyncio.Event(), asyncio.Event(), []
+
+    async def slow(request: Any) -> str:
+        begun.set()
+        order.append(request.messages[-1].text)
+        await go.wait()
+        return f"Re: {request.messages[-1].text}"
+
+    runtime = await open_runtime(place, model=FunctionModel(slow))
+    session = runtime.session("s")
+    turns = [await session.start_turn(text) for text in ("one", "two", "three")]
+    async with fail_after(5):
+        await begun.wait()
+        assert [info.state for info in await session.turns()] == ["queued", "queued", "running"]
+        go.set()
+        outcomes = [await turn for turn in turns]
+        assert await session.wait_for_idle()
+    assert order == ["one", "two", "three"]
+    assert [outcome.text for outcome in outcomes] == ["Re: one", "Re: two", "Re: three"]
+
+
+@pytest.mark.promise("TURN-03")
+async def test_a_turn_of_the_same_id_is_the_same_turn(place, open_runtime):
+    runtime = await open_runtime(place, model=ScriptedModel(["Once.", "Twice."]))
+    session = runtime.session("s")
+    first = await session.ask("?", id="t")
+    assert (await session.ask("?", id="t")).text == first.text == "Once."
+    with pytest.raises(TurnError, match="another turn"):
+        await session.ask("Something else?", id="t")
+    assert len(await session.turns()) == 1
+
+
+@pytest.mark.promise("TURN-08")
+async def test_a_call_that_waits_suspends_its_turn_which_goes_on_after_the_decision(place, open_runtime):
+    @tool(approval="required")
+    async def wipe(path: str) -> str:
+        """Wipe."""
+        return f"wiped {path}"
+
+    runtime = await open_runtime(place, wipe, model=ScriptedModel([[call("w", "wipe", path="/x")], "Gone."]))
+    session = runtime.session("s")
+    async with fail_after(5):
+        outcome = await session.ask("Wipe /x.")
+        assert outcome.status == "waiting"
+        assert [(wait.call_id, wait.tool, wait.what) for wait in outcome.waits] == [("w", "wipe", "approval")]
+        assert await session.wait_for_idle()
+        assert not [task for task in asyncio.all_tasks() if "SessionTurns" in repr(task.get_coro())]
+        queued = await session.ask("And then?", model=ScriptedModel(["Then?"] * 9))
+        assert (queued.status, [wait.call_id for wait in queued.waits]) == ("waiting", ["w"])
+        (approval,) = await runtime.approvals("s")
+        await runtime.approve(approval.key)
+        turn = await session.turn(outcome.turn_id)
+        ended = await turn
+        assert (ended.status, ended.text, [each.value for each in ended.calls]) == ("answered", "Gone.", ["wiped /x"])
+        assert (await (await session.turn(queued.turn_id))).text == "Then?"
+
+
+@pytest.mark.promise("TURN-08")
+async def test_a_turn_that_waits_goes_on_in_the_next_process(file, open_runtime):
+    @tool(approval="required")
+    async def wipe(path: str) -> str:
+        """Wipe."""
+        return f"wiped {path}"
+
+    answers: list[Any] = [[call("w", "wipe", path="/x")], "Gone."]
+    first = await Runtime.open(file, tools=[wipe], model=ScriptedModel(answers))
+    outcome = await first.session("s").ask("Wipe /x.")
+    assert outcome.status == "waiting"
+    await first.close()
+    second = await open_runtime(file, wipe, model=ScriptedModel(answers))
+    async with fail_after(5):
+        await second.recover()
+        session = second.session("s")
+        await session.wait_for_idle()
+        (approval,) = await second.approvals("s")
+        await second.approve(approval.key)
+        ended = await (await session.turn(outcome.turn_id))
+    assert (ended.text, [each.value for each in ended.calls]) == ("Gone.", ["wiped /x"])
+
+
+@pytest.mark.promise("TURN-11")
+async def test_a_running_turn_is_steered_at_its_next_model_call_or_the_next_turn(place, open_runtime):
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @tool(readonly=True)
+    async def think() -> str:
+        """Think."""
+        begun.set()
+        await go.wait()
+        return "thought"
+
+    model = ScriptedModel([[call("t", "think")], "In French, then.", "Next."])
+    runtime = await open_runtime(place, think, model=model)
+    session = runtime.session("s")
+    turn = await session.start_turn("Think.")
+    async with fail_after(5):
+        await begun.wait()
+        await turn.steer("Answer in French.")
+        await turn.steer("What else?", when="next_turn")
+        go.set()
+        assert (await turn).text == "In French, then."
+        await session.wait_for_idle()
+    assert model.requests[1].messages[-1] == UserMessage("Answer in French.")
+    assert [info.message for info in await session.turns()] == ["What else?", "Think."]
+    with pytest.raises(TurnError, match="has ended"):
+        await turn.steer("Too late.")
+
+
+@pytest.mark.promise("TURN-05")
+async def test_a_turn_is_cancelled_in_its_model_call_in_its_tools_and_in_the_queue(place, open_runtime):
+    begun, tool_begun = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        tool_begun.set()
+        await asyncio.Event().wait()
+
+    async def model(request: Any) -> Any:
+        if request.messages[-1].text == "model":
+            begun.set()
+            await asyncio.Event().wait()
+        return [call("h", "hang")]
+
+    runtime = await open_runtime(place, hang, model=FunctionModel(model))
+    session = runtime.session("s")
+    async with fail_after(5):
+        first, second, third = [await session.start_turn(text) for text in ("model", "tool", "queue")]
+        await begun.wait()
+        assert await third.cancel("not needed")
+        assert (await third).status == "cancelled"
+        assert await first.cancel("enough")
+        outcome = await first
+        assert (outcome.status, outcome.reason) == ("cancelled", "enough")
+        await tool_begun.wait()
+        await second.cancel("stop")
+        outcome = await second
+        assert (outcome.status, [each.status for each in outcome.calls]) == ("cancelled", ["cancelled"])
+        assert not await first.cancel()
+    senders = [message.sender for message in await session.messages.list()]
+    assert senders == ["user", "user", "assistant", "tool"]
+
+
+@pytest.mark.promise("TURN-07")
+async def test_a_turn_is_followed_in_order_and_from_any_event_on(place, open_runtime):
+    @tool
+    async def work(ctx: ToolContext) -> str:
+        """Work."""
+        await ctx.progress(1, total=2)
+        return "worked"
+
+    runtime = await open_runtime(place, work, model=ScriptedModel([[call("w", "work")], "All is done now."]))
+    turn = await runtime.session("s").start_turn("Work.")
+    async with fail_after(5):
+        events = [event async for event in turn.follow()]
+        kinds = [event.kind for event in events]
+        assert kinds[0] == "turn.started"
+        assert kinds[-1] == "turn.ended"
+        assert kinds.index("call.progress") < kinds.index("call.finished") < kinds.index("text")
+        assert "".join(event.text for event in events if event.kind == "text") == "All is done now."
+        numbers = [event.number for event in events]
+        assert numbers == sorted(set(numbers))
+        rest = [event.number async for event in turn.follow(after=numbers[3])]
+        assert rest == numbers[4:]
+        later = await runtime.turn(turn.id)
+        assert [event.number async for event in later.follow()] == numbers
+
+
+@pytest.mark.promise("TURN-07")
+async def test_another_process_follows_and_cancels_a_turn(file, open_runtime):
+    begun = asyncio.Event()
+
+    async def slow(request: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    here = await open_runtime(file, model=FunctionModel(slow))
+    there = await open_runtime(file, model=ScriptedModel([]))
+    turn = await here.session("s").start_turn("Go.")
+    async with fail_after(10):
+        await begun.wait()
+        far = await there.turn(turn.id)
+        assert await far.cancel("from elsewhere")
+        assert (await turn).reason == "from elsewhere"
+        assert [event.kind async for event in far.follow()][-1] == "turn.ended"
+        assert (await far).status == "cancelled"
+
+
+async def test_what_cannot_be_asked_is_refused_with_the_reason(open_runtime):
+    runtime = await open_runtime()
+    session = runtime.session("s")
+    for message, options, told in [
+        ("Hi", {}, "no model"),
+        ("", {"model": ScriptedModel(["x"])}, "not usable"),
+        (5, {"model": ScriptedModel(["x"])}, "not usable"),
+        ("Hi", {"model": 5}, "not usable"),
+        ("Hi", {"model": ScriptedModel(["x"]), "budget": 5}, "use Budget"),
+        ("Hi", {"model": ScriptedModel(["x"]), "budget": Budget(cost=1)}, "no price"),
+    ]:
+        with pytest.raises(TurnError, match=told):
+            await session.ask(message, **options)
+    assert await session.turns() == []
