@@ -16,6 +16,7 @@ from toolwright.background.checks import (
     options_of,
     provenance_of,
     require_arguments,
+    require_no_secret,
     title_of,
 )
 from toolwright.background.handle import Run
@@ -91,10 +92,10 @@ class Runs:
         found = backgroundable(session, tool, origin.policy)
         name, hides = found.definition.name, None if session.environment.redactor is None else session.hides
         registration = Registration(
-            id=new_run_id() if id is None else require_run_id(id),
+            id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), hides),
             session=session.id,
             tool=name,
-            arguments=require_arguments(args, hides),
+            arguments=require_arguments(args, hides, origin.policy),
             title=title_of(found, title, hides),
             options=options_of(timeout, signal_on_completion, disposition),
             at=background.shared.clock.now(),
@@ -143,10 +144,10 @@ class Runs:
         background, session, origin = self._background, self._session, self._origin
         found, options = tracked_tool(name), options_of(None, signal_on_completion, "resume")
         registration = Registration(
-            id=new_run_id() if id is None else require_run_id(id),
+            id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), session.hides),
             session=session.id,
-            tool=found.name,
-            arguments=require_arguments(input, session.hides),
+            tool=require_no_secret("name", found.name, session.hides),
+            arguments=require_arguments(input, session.hides, origin.policy),
             title=title_of(found, title, session.hides),
             options=replace(options, tracked=True),
             at=background.shared.clock.now(),

@@ -61,6 +61,7 @@ class AnswerReader(Protocol):
 
         Raises:
             ModelError: the stream has ended before it was complete.
+            ConversionError: a part of it is of another kind.
         """
         ...
 
@@ -116,7 +117,7 @@ class ProviderModel(ABC):
         self.settings = dict(settings or {})
         self.timeout = float(timeout)
         self.max_answer_bytes = max_answer_bytes
-        self._api_key = api_key
+        self._given_key = None if api_key is None else _Key(api_key)
         self._base_url = base_url
         self._client_given = client
         self._held: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
@@ -158,7 +159,7 @@ class ProviderModel(ABC):
         reader, body = self._reader(request), self._written(request, False)
         async with self._asked(body, False) as received:
             reader.whole(self._json(await received.content()))
-        return self._priced(reader.answer())
+        return self._answer(reader)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | Answer]:
         """The answer in pieces as they come; the last item is the whole answer."""
@@ -178,10 +179,21 @@ class ProviderModel(ABC):
                         break
                 else:
                     await received.drain()
-        yield self._priced(reader.answer())
+        yield self._answer(reader)
 
-    def _priced(self, answer: Answer) -> Answer:
-        return answer if self.price is None else replace(answer, usage=self.price.applied(answer.usage))
+    def _answer(self, reader: AnswerReader) -> Answer:
+        """The answer that was read, with its cost.
+
+        Raises:
+            ModelError: it is not complete, or not one of the protocol.
+        """
+        try:
+            answer = reader.answer()
+        except ConversionError as error:
+            problem = ModelError(f"{self.spec} gave an answer that is not one of its protocol ({error})", "bad_answer")
+        else:
+            return answer if self.price is None else replace(answer, usage=self.price.applied(answer.usage))
+        raise problem
 
     def _written(self, request: ModelRequest, stream: bool) -> dict[str, Any]:
         try:
@@ -303,8 +315,8 @@ class ProviderModel(ABC):
 
     def _key(self) -> str | None:
         """The key to send: the one given, or that of the environment, unless the address is not the environment's."""
-        if self._api_key is not None:
-            return self._api_key
+        if self._given_key is not None:
+            return self._given_key.value
         if self._base_url is not None:
             return None
         return next((key for name in self.key_variables if (key := os.environ.get(name))), None)
@@ -379,6 +391,18 @@ class _Received:
             async with asyncio.timeout(_PATIENCE):
                 while await self.chunk() is not None:
                     pass
+
+
+class _Key:
+    """A key that no `repr` shows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "[key]"
 
 
 class _Held:

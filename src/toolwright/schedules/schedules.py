@@ -223,10 +223,11 @@ class Schedules:
             RunError: the tool cannot run in the background, or its arguments are not usable.
         """
         shared, session, origin = self._background.shared, self._session, self._origin
+        await session.know_secrets()
         found, now = backgroundable(session, tool, origin.policy), shared.clock.now()
         with in_words_of_a_program():
             timing = read_form(cron=cron, at=at, timezone=timezone)
-        arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides)))
+        arguments = jsonx.decode(require_fitting(found, require_arguments(args, session.hides, origin.policy)))
         options, named = options_of(timeout, signal_on_completion, "resume"), title_of(found, title, session.hides)
         policies = read_misfire(misfire), read_overlap(overlap)
         own_id = () if id is None else (require_schedule_id(id),)

@@ -20,7 +20,7 @@ from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import CallEnvironment, SaveEvent
 from toolwright.calls.hooks import Hooks, Projector
 from toolwright.calls.policy import Policy, PolicySettings
-from toolwright.calls.redact import learn_secrets
+from toolwright.calls.redact import learn_secrets, off_loop
 from toolwright.calls.redactor import Redactor
 from toolwright.calls.schedule.admission import Admission, Limit
 from toolwright.calls.suspend.connection_wait import provider_of
@@ -579,11 +579,11 @@ class SessionCore:
         redactor = self.environment.redactor
         return redactor is not None and redactor.json(data) != data
 
-    async def redacted(self, text: str) -> str:
-        """A text that somebody outside wrote about the session, without its secrets."""
+    async def redacted(self, text: str, what: str = "reason") -> str:
+        """A text that somebody outside wrote about the session, without its secrets; `what` names it in an error."""
         await self.know_secrets()
-        redactor, text = self.environment.redactor, encodable(require_text("reason", text))
-        return text if redactor is None else redactor.text(text)
+        redactor, text = self.environment.redactor, encodable(require_text(what, text))
+        return text if redactor is None else await off_loop(len(text), redactor.text, text)
 
     async def redactor(self) -> Redactor | None:
         """Removes the secrets of the session from values; None where it has none."""

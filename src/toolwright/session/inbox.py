@@ -158,7 +158,7 @@ class Inbox:
         if named.kind not in kinds:
             verbs = {"signal": "runtime.signal", "approval": "runtime.approve", "crash": "runtime.approve"}
             verb = verbs.get(named.kind, "runtime.resolve")
-            raise KeyRefused(f"The key is that of a {named.kind}; use {verb}", "kind")
+            raise KeyRefused(f"The key is for another kind of wait ({named.kind}); use {verb}", "kind")
         return named
 
 

@@ -26,7 +26,6 @@ from toolwright.tools.model import (
     ModelRequest,
     ReasoningDelta,
     TextDelta,
-    Usage,
     to_answer,
 )
 from toolwright.tools.outcome import encodable
@@ -170,8 +169,3 @@ def _with_own_ids(answer: Answer) -> Answer:
 def read_answer(stored: bytes) -> Answer:
     """The answer that `checked` stored."""
     return msgspec.json.decode(stored, type=Answer)
-
-
-def plain_usage(usage: Usage) -> dict[str, Any]:
-    """The numbers that are not 0, for an event."""
-    return {name: value for name, value in usage.to_json().items() if value}

@@ -140,6 +140,15 @@ class SessionTurns:
             if local is self.parked:
                 self._continue()
 
+    def signalled(self, id: str, reason: str | None) -> None:
+        """Somebody wants the turn of an id to stop, or has steered it."""
+        if reason is not None:
+            self.stop(id, reason)
+            return
+        local = self._local.get(id)
+        if local is not None and local.run is not None:
+            local.run.signalled = True
+
     def cancelled(self, record: TurnRecord) -> None:
         """A turn was cancelled in the store: stop it here, or take its end."""
         local = self._local.get(record.id)
@@ -405,9 +414,9 @@ class Turns:
                     await self._write_events(local)
                 if self.clock.monotonic() - looked >= LOOK:
                     looked = self.clock.monotonic()
-                    for id, reason in (await self.store.cancelled()).items():
+                    for id, reason in (await self.store.signalled()).items():
                         for active in list(self._active.values()):
-                            active.stop(id, reason)
+                            active.signalled(id, reason)
             except StoreError as error:
                 log.warning("Events of turns cannot be written: %s", error, extra=log_fields("turn.not_logged"))
         self._watcher = None
@@ -616,6 +625,9 @@ class Turn:
         elif when == "next_model_call":
             if not await self._turns.store.steer(self.id, encodable(message), self._turns.clock.now()):
                 raise TurnError(f"The turn {self.id!r} has ended; ask the session instead", "ended")
+            active = self._turns.active(self.session_id)
+            if active is not None:
+                active.signalled(self.id, None)
         else:
             raise TurnError(f"when={when!r:.200} is not usable; use 'next_model_call' or 'next_turn'")
 
@@ -624,7 +636,7 @@ class Turn:
         turns = self._turns
         reason = encodable(require_text("reason", reason))
         outcome = TurnOutcome(turn_id=self.id, session=self.session_id, status="cancelled", reason=reason)
-        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome.to_json()))
+        record = await turns.store.cancel(self.id, reason, turns.clock.now(), jsonx.encode(outcome))
         if record is None:
             return False
         active = turns.active(self.session_id)

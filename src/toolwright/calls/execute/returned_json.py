@@ -40,8 +40,7 @@ def encode_result(result: object, encode: Callable[[Any], bytes] = jsonx.encode)
     try:
         payload = encode(value)
         if MARK in payload:
-            shown, images, attachments = take_media(value)
-            payload = payload if shown is value else encode(shown)
+            payload, images, attachments = take_media(value, payload)
     except TooLong:
         raise
     except BaseException as error:  # a value may have code of its own for its JSON form

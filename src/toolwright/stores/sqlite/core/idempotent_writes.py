@@ -133,12 +133,34 @@ class Changes:
         """Do `work` in one transaction; a `ToolwrightError` of it is raised here, and undoes all of it."""
         return await self.change(None, work)
 
+    def submit(self, work: Callable[[apsw.Connection], T], *, synced: bool = True) -> Awaitable[T]:
+        """The same as `attempt`, but it is in the queue of the writer when this returns: before all that is asked for
+        later. Without `synced`, a power cut may lose it.
+        """
+
+        def job(connection: apsw.Connection) -> T | ToolwrightError:
+            try:
+                with connection:
+                    result = work(connection)
+            except ToolwrightError as refusal:
+                return refusal
+            return result
+
+        return _unless_refused(self._writer.do(job, synced=synced))
+
     async def close(self) -> None:
         """Close the connections it opened, and a store in memory."""
         if self._reader is not None:
             await self._reader.close()
         if self._open_reader is None:
             await self._writer.close()
+
+
+async def _unless_refused(pending: Awaitable[T | ToolwrightError]) -> T:
+    result = await pending
+    if isinstance(result, ToolwrightError):
+        raise result
+    return result
 
 
 def require_quota(connection: apsw.Connection, session: str, service: str, quota: Quota) -> None:
