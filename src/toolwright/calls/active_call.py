@@ -148,6 +148,9 @@ class Past:
         self.waited: list[Waited] = []
 
 
+_NO_CONNECTIONS: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
+
+
 class Suspension:
     """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
     writes it."""
@@ -165,7 +168,7 @@ class Suspension:
         self.slot: asyncio.Future[None] | None = None
         self.watch: Watch | None = None
         # By provider, how often it waited for a connection, and the instant of the one that it was last run with.
-        self.connecting: dict[str, tuple[int, float | None]] = {}
+        self.connecting: Mapping[str, tuple[int, float | None]] = _NO_CONNECTIONS
 
 
 class Reports:
@@ -191,8 +194,8 @@ class ActiveCall(PreparedCall):
         "attempt",
         "call_id",
         "cancel_reason",
-        "decided_by",
         "deadline",
+        "decided_by",
         "decision",
         "env",
         "handed_over",
