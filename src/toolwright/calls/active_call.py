@@ -14,6 +14,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from msgspec import Struct, field
+
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.policy import Policy
@@ -130,57 +132,47 @@ class Waited(NamedTuple):
     request: Wait | None = None
 
 
-class Past:
+class Past(Struct):
     """What the journal knew of a call that came before and goes on here. `journal/` alone makes and writes it."""
 
-    __slots__ = ("before", "crashes", "pending", "recovered", "started_at", "waited")
-
-    def __init__(self, recovered: Recovery) -> None:
-        self.recovered = recovered
-        # When the execution that was cut off had started, if it had; and whether its code had ended and its
-        # completion was to come.
-        self.started_at: float | None = None
-        self.pending = False
-        self.crashes = 0
-        # The outcome that is taken back while the call is run again for it.
-        self.before: ToolOutcome | None = None
-        # The waits that it must go through again, the first one first.
-        self.waited: list[Waited] = []
+    recovered: Recovery
+    started_at: float | None = None
+    """When the execution that was cut off had started, if it had."""
+    pending: bool = False
+    """True when its code had ended then, and its completion was to come."""
+    crashes: int = 0
+    before: ToolOutcome | None = None
+    """The outcome that is taken back while the call is run again for it."""
+    waited: list[Waited] = field(default_factory=list)
+    """The waits that it must go through again, the first one first."""
 
 
-_NO_CONNECTIONS: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
-
-
-class Suspension:
+class Suspension(Struct):
     """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
     writes it."""
 
-    __slots__ = ("connecting", "effects", "key", "key_taken", "slot", "waiting", "waits", "watch")
+    key: CallKey
+    effects: CallEffects | None = None
+    key_taken: bool = False
+    """True once its completion key was handed out, until its completion has come."""
+    waiting: bool = False
+    """True while its batch counts it among the waiting calls."""
+    waits: int = 0
+    """How many waits its code is in."""
+    slot: asyncio.Future[None] | None = None
+    """Done when it has its slots again."""
+    watch: Watch | None = None
+    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
+    """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
 
-    def __init__(self, key: CallKey) -> None:
-        self.key = key
-        self.effects: CallEffects | None = None
-        # True once its completion key was handed out, until its completion has come.
-        self.key_taken = False
-        # True while the batch counts it among its waiting calls; how many waits its code is in; the slot to come.
-        self.waiting = False
-        self.waits = 0
-        self.slot: asyncio.Future[None] | None = None
-        self.watch: Watch | None = None
-        # By provider, how often it waited for a connection, and the instant of the one that it was last run with.
-        self.connecting: Mapping[str, tuple[int, float | None]] = _NO_CONNECTIONS
 
-
-class Reports:
+class Reports(Struct):
     """What a call told while it runs: its live output, where secrets are taken out of it; how many events without a
     key; whether a report that cannot be shown was logged."""
 
-    __slots__ = ("emitted", "streams", "warned")
-
-    def __init__(self) -> None:
-        self.streams: dict[str, Stream] = {}
-        self.emitted = 0
-        self.warned = False
+    streams: dict[str, Stream] = field(default_factory=dict)
+    emitted: int = 0
+    warned: bool = False
 
 
 class ActiveCall(PreparedCall):

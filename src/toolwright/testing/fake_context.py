@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from toolwright import jsonx
 from toolwright.calls.environment import NO_LIFESPAN
-from toolwright.calls.execute.exception_failures import failure_told_by
-from toolwright.calls.execute.failures import internal, raised
+from toolwright.calls.exception_failures import failure_told_by
+from toolwright.calls.failures import internal, raised
 from toolwright.calls.suspend.context_services import check_event, idempotency_key
 from toolwright.effects.effect import Effect, require_same_input
 from toolwright.effects.wait_keys import expired

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
+import itertools
 import json
+import operator
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,16 +19,15 @@ from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
 from toolwright.stores.sqlite.calls.intent_bundles import (
     INTENT_COLUMNS,
+    OF_INTENT,
     Bundle,
-    Bundles,
     Row,
-    intent_rows,
     is_mine,
     remove,
     untie,
 )
 from toolwright.stores.sqlite.calls.waits import completion_came
-from toolwright.stores.sqlite.core.codec import KEY, columns_of, insert, one, packed, packed_all, unpacker
+from toolwright.stores.sqlite.core.codec import KEY, columns_of, encode, insert, one, packed, unpacker
 from toolwright.stores.sqlite.core.owners import dead_among
 from toolwright.stores.sqlite.core.store_file import StorePlace
 from toolwright.stores.sqlite.core.writer import Writer
@@ -92,6 +94,11 @@ NOBODY = ""
 """The owner of an unfinished call that was released."""
 _outcome = unpacker(ToolOutcome)
 _failure = unpacker(Failure)
+
+
+_of_intent = operator.attrgetter(*OF_INTENT)
+Bundled = tuple[Row, Bundle]
+"""An intent and its bundle."""
 
 
 class SqliteJournalStore:
@@ -260,7 +267,8 @@ class SqliteJournalStore:
             connection.executemany(_CLOSE_WAITS, [end.key for end in ended if end.waited])
 
         job = self._writer.do(work)
-        self._bundles.end(taken, job)
+        if any(taken):
+            self._bundles.end(taken, job)
         return job
 
     def _require_finished(self, connection: apsw.Connection, ends: Iterable[Row]) -> None:
@@ -354,6 +362,78 @@ class SqliteJournalStore:
         return self._writer.do(work)
 
 
+# --- intents, and the bundles that hold many of them
+
+
+def intent_rows(intents: Iterable[Intent], owner: str) -> list[Row]:
+    """The values of `INTENT_COLUMNS` for the calls of an owner."""
+    return [(*intent.key, *_of_intent(intent), owner) for intent in intents]
+
+
+class Bundles:
+    """The bundles of this process, and which calls are in them: everything here may be forgotten without harm.
+
+    A call that is found here is written with its outcome at once. For any other, its bundle is untied first, if it is
+    in one: its bundle could not be written, or an outcome could not, or its caller did not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[CallKey, Bundled] = {}
+        self._over: list[Bundle] = []
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def begin(self, bundle: Bundle, keys: Sequence[CallKey], job: asyncio.Future[Any]) -> None:
+        """Take in a bundle that `job` writes, unless it finds that it must not."""
+        self._of.update(zip(keys, zip(bundle.rows, itertools.repeat(bundle)), strict=True))
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job) or not bundle.tied:
+                for key in keys:
+                    if key in self._of and self._of[key][1] is bundle:
+                        del self._of[key]
+
+        job.add_done_callback(done)
+
+    def take(self, keys: Iterable[CallKey]) -> list[Bundled | None]:
+        """Let calls go that somebody is about to write about; the intent of each that was here, with its bundle."""
+        return [self._of.pop(key, None) for key in keys]
+
+    def end(self, taken: Sequence[Bundled | None], job: asyncio.Future[None]) -> None:
+        """Count the calls that were taken as ended, when `job` has written their outcomes."""
+
+        def done(job: asyncio.Future[None]) -> None:
+            if _succeeded(job):
+                for _, bundle in filter(None, taken):
+                    bundle.left -= 1
+                    if not bundle.left:
+                        self._over.append(bundle)
+
+        job.add_done_callback(done)
+
+    def over(self) -> list[Bundle]:
+        """The bundles whose calls have all ended, each once."""
+        over, self._over = self._over, []
+        return over
+
+    def put_back(self, over: list[Bundle], job: asyncio.Future[Any]) -> None:
+        """Give them out once more, if `job` fails to remove them."""
+
+        def done(job: asyncio.Future[Any]) -> None:
+            if not _succeeded(job):
+                self._over += over
+
+        job.add_done_callback(done)
+
+
+def _succeeded(job: asyncio.Future[Any]) -> bool:
+    return not job.cancelled() and job.exception() is None
+
+
+# --- rows
+
+
 def _change(key: CallKey, statement: str, values: tuple[Any, ...], connection: apsw.Connection) -> bool:
     """Change a call of this process; False when it is not there."""
     untie(connection, key.session, key.scope)
@@ -367,7 +447,11 @@ def _places(keys: Iterable[CallKey]) -> set[tuple[str, str]]:
 
 
 def _packed(outcomes: Iterable[ToolOutcome]) -> list[bytes]:
-    return packed_all([one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes])
+    plain = [one if one.cached_value is UNSET else replace(one, cached_value=UNSET) for one in outcomes]
+    try:
+        return list(map(encode, plain))
+    except (UnicodeEncodeError, OverflowError):
+        return list(map(packed, plain))
 
 
 def _find(connection: apsw.Connection, keys: list[CallKey], among: str = "calls") -> dict[CallKey, Entry]:
