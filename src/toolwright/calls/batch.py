@@ -104,7 +104,8 @@ class Batch:
         if type(given) is not list and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
             raise unusable("batch", given, "a list of calls")
         for position, each in enumerate(given):
-            call = ActiveCall(env, self, position)
+            call = ActiveCall()
+            call.fill(env, self, position)
             prepare(call, each, snapshot, seen, most, unchecked)
             raw, tool, given_secret = call.raw, call.tool, False
             if tool is not None:
@@ -179,8 +180,9 @@ class Batch:
             call.suspension.waiting = False
         self._outcomes[call.position] = outcome
         recorder, ticket = self.context.recorder, call.ticket
-        waited_for = () if ticket is None else ticket.waited_for
-        recorder.call_concluded(call.record, outcome, finished, call.attempt, waited_for)
+        if ticket is not None and ticket.waited_for:
+            call.record.waited_for = ticket.waited_for
+        recorder.call_concluded(call.record, outcome, finished, call.attempt)
         if outcome.status != "success":
             self._all_well = False
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:
