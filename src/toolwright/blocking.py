@@ -28,8 +28,7 @@ from toolwright.session.services.messages import Messages
 from toolwright.session.services.resources import Resources
 from toolwright.session.session import Session
 from toolwright.session.tool_catalogue import SessionCatalogue
-from toolwright.tools.registry import ToolRegistry
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, ToolRegistry
 from toolwright.turns.turns import Turn
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
-from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy, PolicySettings
 from toolwright.calls.record import MemoryCallLog
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.events import AnyEvent
 from toolwright.session.archive.format import Exported, Imported
 from toolwright.session.children import Calls
@@ -29,8 +29,7 @@ from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.model import ModelClient
 from toolwright.tools.outcome import Failure, Image, ToolOutcome
-from toolwright.tools.registry import ToolRegistry, ToolSource
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, ToolRegistry, ToolSource
 from toolwright.tools.service_protocols import (
     AttachmentInfo,
     Connection,

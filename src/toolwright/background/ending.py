@@ -130,7 +130,6 @@ def make_ending(
     `files` and `tell` say whether its artifacts and its message are part of it, where they are requested at all.
     """
     status, message = _status(outcome, gone)
-    summary = _cut(_summary(outcome) or message)
     files, tell = files and run.options.artifacts, tell and run.options.signal_on_completion
     evidence = b""
     if status == "abandoned":
@@ -145,6 +144,7 @@ def make_ending(
             (paths["log_path"], log_text.encode("utf-8", "replace")),
             (paths["result_path"], text.encode("utf-8", "replace")),
         ]
+    summary = _cut(_summary(outcome) or message)
     return Ending(
         id=run.id,
         token=run.token,

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.argument_checks import require_text
-from toolwright.background.event_collector import STREAM, WORDS
 from toolwright.background.output import Gathered, LogText, live_tail
-from toolwright.calls.finalise.media import MARK, take_media
+from toolwright.background.run_reports import STREAM, WORDS
 from toolwright.calls.finalise.truncate import bound
 from toolwright.calls.redact import off_loop, redact_outcome, weight
 from toolwright.calls.redactor import Redactor
+from toolwright.calls.returned_media import MARK, take_media
 from toolwright.errors import RunError, ServiceError, ToolDefinitionError
 from toolwright.large_json import MOST_CONTAINERS, MOST_ITEMS, TooLong, encode_in_pieces, has_few_parts, is_small
 from toolwright.session.services.quotas import to_json

@@ -14,6 +14,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from msgspec import Struct, field
+
 from toolwright.calls.context import BatchContext, ToolPlan
 from toolwright.calls.environment import CallEnvironment
 from toolwright.calls.policy import Policy
@@ -130,54 +132,47 @@ class Waited(NamedTuple):
     request: Wait | None = None
 
 
-class Past:
+class Past(Struct):
     """What the journal knew of a call that came before and goes on here. `journal/` alone makes and writes it."""
 
-    __slots__ = ("before", "crashes", "pending", "recovered", "started_at", "waited")
-
-    def __init__(self, recovered: Recovery) -> None:
-        self.recovered = recovered
-        # When the execution that was cut off had started, if it had; and whether its code had ended and its
-        # completion was to come.
-        self.started_at: float | None = None
-        self.pending = False
-        self.crashes = 0
-        # The outcome that is taken back while the call is run again for it.
-        self.before: ToolOutcome | None = None
-        # The waits that it must go through again, the first one first.
-        self.waited: list[Waited] = []
+    recovered: Recovery
+    started_at: float | None = None
+    """When the execution that was cut off had started, if it had."""
+    pending: bool = False
+    """True when its code had ended then, and its completion was to come."""
+    crashes: int = 0
+    before: ToolOutcome | None = None
+    """The outcome that is taken back while the call is run again for it."""
+    waited: list[Waited] = field(default_factory=list)
+    """The waits that it must go through again, the first one first."""
 
 
-class Suspension:
+class Suspension(Struct):
     """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
     writes it."""
 
-    __slots__ = ("connecting", "effects", "key", "key_taken", "slot", "waiting", "waits", "watch")
+    key: CallKey
+    effects: CallEffects | None = None
+    key_taken: bool = False
+    """True once its completion key was handed out, until its completion has come."""
+    waiting: bool = False
+    """True while its batch counts it among the waiting calls."""
+    waits: int = 0
+    """How many waits its code is in."""
+    slot: asyncio.Future[None] | None = None
+    """Done when it has its slots again."""
+    watch: Watch | None = None
+    connecting: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
 
-    def __init__(self, key: CallKey) -> None:
-        self.key = key
-        self.effects: CallEffects | None = None
-        # True once its completion key was handed out, until its completion has come.
-        self.key_taken = False
-        # True while the batch counts it among its waiting calls; how many waits its code is in; the slot to come.
-        self.waiting = False
-        self.waits = 0
-        self.slot: asyncio.Future[None] | None = None
-        self.watch: Watch | None = None
-        # By provider, how often it waited for a connection, and the instant of the one that it was last run with.
-        self.connecting: dict[str, tuple[int, float | None]] = {}
 
-
-class Reports:
+class Reports(Struct):
     """What a call told while it runs: its live output, where secrets are taken out of it; how many events without a
     key; whether a report that cannot be shown was logged."""
 
-    __slots__ = ("emitted", "streams", "warned")
-
-    def __init__(self) -> None:
-        self.streams: dict[str, Stream] = {}
-        self.emitted = 0
-        self.warned = False
+    streams: dict[str, Stream] = field(default_factory=dict)
+    emitted: int = 0
+    warned: bool = False
 
 
 class ActiveCall(PreparedCall):
@@ -195,6 +190,7 @@ class ActiveCall(PreparedCall):
         "named",
         "outcome",
         "owner",
+        "past",
         "phase",
         "plan",
         "position",
@@ -202,8 +198,10 @@ class ActiveCall(PreparedCall):
         "raw",
         "record",
         "remembered",
+        "reports",
         "source",
         "started",
+        "suspension",
         "task",
         "ticket",
         "tool",
@@ -221,7 +219,7 @@ class ActiveCall(PreparedCall):
     shares: ActiveCall | None = None
     sharers: tuple[ActiveCall, ...] = ()
     refused: Intent | None = None
-    past: Past | None = None
+    past: Past | None
     # --- authorise/: the task that asks a person about it; True once a person approved it.
     asking: asyncio.Task[None] | None = None
     asked = False
@@ -236,8 +234,8 @@ class ActiveCall(PreparedCall):
     # Why nothing that it does can be recorded any more.
     fault: Exception | None = None
     # --- suspend/
-    suspension: Suspension | None = None
-    reports: Reports | None = None
+    suspension: Suspension | None
+    reports: Reports | None
     # --- nesting: how many calls are above it, of which each made the next; the ids of the calls that it made; the
     # sessions that it opened.
     depth = 0
@@ -252,6 +250,7 @@ class ActiveCall(PreparedCall):
         self.raw = EMPTY
         self.source = "model"
         self.tool = self.arguments = self.outcome = self.ticket = self.key = None
+        self.past = self.suspension = self.reports = None
         self.attempt = 0
         self.named = self.ran = self.remembered = self.handed_over = False
         self.started: float | None = None

@@ -18,7 +18,7 @@ from toolwright.calls.context import BatchContext
 from toolwright.calls.environment import MOST_BATCHES_BEFORE_YIELD
 from toolwright.calls.execute.cancel import cancel
 from toolwright.calls.launch import Launch
-from toolwright.calls.prepare.nesting import child_id, nested_too_deeply
+from toolwright.calls.nesting import child_id, nested_too_deeply
 from toolwright.calls.prepare.prepare import prepare, read_call
 from toolwright.calls.record import CallRecord
 from toolwright.calls.redact import NOT_SHOWN, learn_secret, shown_arguments, shown_later, written_arguments

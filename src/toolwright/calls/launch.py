@@ -15,17 +15,17 @@ from typing import Any
 from toolwright.calls.active_call import NEW, QUEUED, STARTED, UNRECORDED, ActiveCall, OwnerBatch, about
 from toolwright.calls.authorise.authorise import authorise
 from toolwright.calls.authorise.loop_detection import find_loops
-from toolwright.calls.authorise.wait_before_run import wait_again, wait_for_approval
 from toolwright.calls.conclude import end_now
 from toolwright.calls.execute.cancel import cancel, start_time
-from toolwright.calls.execute.failures import deadlocked, lacks_secrets
 from toolwright.calls.execute.task_reuse import Lane
 from toolwright.calls.execute.timeout import end_queue_time, limit_queue, timeout_of
+from toolwright.calls.failures import deadlocked, lacks_secrets
+from toolwright.calls.nesting import nearest_running, not_held
 from toolwright.calls.prepare.before_hooks import broken, run_before_hooks
-from toolwright.calls.prepare.nesting import nearest_running, not_held
 from toolwright.calls.redact import publish, show_arguments, shown_later
 from toolwright.calls.schedule.admission import Limit, Ticket
 from toolwright.calls.schedule.claim_index import ClaimIndex
+from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
 from toolwright.calls.suspend.suspend import rejoined
 from toolwright.errors import StoreError
 from toolwright.events import CallWarning
@@ -272,7 +272,7 @@ class Launch:
                     end_now(call, call.outcome)
                     continue
                 if verdict is not None and batch.stop_reason is None:
-                    wait_for_approval(call, verdict, self._launch)
+                    wait_for_approval(call, verdict.rule, verdict.reason, self._launch)
                     continue
             elif plan.allowed_by:
                 call.decided_by = plan.allowed_by

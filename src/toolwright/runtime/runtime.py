@@ -23,10 +23,10 @@ from toolwright.background.triggers import occur
 from toolwright.background.worker import Worker
 from toolwright.blocking import open_blocking
 from toolwright.blocking_types import BlockingRuntime
-from toolwright.calls.authorise.approvals import Approval
 from toolwright.calls.environment import NO_LIFESPAN
 from toolwright.calls.hooks import Projector
 from toolwright.calls.policy import Policy
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.clock import Clock, SystemClock
 from toolwright.event_bus import Subscription
 from toolwright.event_file import EventFile

@@ -15,9 +15,9 @@ from toolwright.background.background import Background
 from toolwright.background.checks import limits_of
 from toolwright.background.spawn import Runs
 from toolwright.background.triggers import Triggers
-from toolwright.calls.execute.process_pool import ProcessPool
-from toolwright.calls.execute.thread_pool import ThreadPool
 from toolwright.calls.policy import Policy
+from toolwright.calls.pools.process_pool import ProcessPool
+from toolwright.calls.pools.thread_pool import ThreadPool
 from toolwright.calls.record import MemoryCallLog
 from toolwright.calls.schedule.admission import Limit
 from toolwright.clock import Clock, Deadlines

@@ -48,8 +48,7 @@ from toolwright.tools.call import ToolCall
 from toolwright.tools.capability import Capability
 from toolwright.tools.definition import ToolDefinition
 from toolwright.tools.outcome import ToolOutcome, encodable
-from toolwright.tools.registry import Snapshot, ToolSource, find
-from toolwright.tools.scopes import ScopedRegistry
+from toolwright.tools.registry import ScopedRegistry, Snapshot, ToolSource, find
 from toolwright.tools.tool import Tool
 from toolwright.tools.turn_protocols import TurnsClient
 

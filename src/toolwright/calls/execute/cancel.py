@@ -27,8 +27,8 @@ from toolwright.calls.active_call import (
     call_fields,
 )
 from toolwright.calls.conclude import cancelled, end_now, give
-from toolwright.calls.execute.failures import Cancelled, NotBegun, raised
 from toolwright.calls.execute.timeout import time_is_up
+from toolwright.calls.failures import Cancelled, NotBegun, raised
 from toolwright.calls.finalise.finalise import settle
 from toolwright.calls.suspend.suspend import stop_watching
 from toolwright.tools.outcome import Failure

@@ -14,8 +14,8 @@ from toolwright.calls.active_call import CONCLUDED, CURRENT, FINISHING, OVER, RU
 from toolwright.calls.conclude import cancelled, end_now, give
 from toolwright.calls.execute.cancel import meaning, released, start_time
 from toolwright.calls.execute.executors import ChildProcessExecutor, ThreadExecutor
-from toolwright.calls.execute.failures import internal
 from toolwright.calls.execute.retry import before_another
+from toolwright.calls.failures import internal
 from toolwright.calls.finalise.finalise import finish, settle
 from toolwright.calls.suspend.context_services import make_context
 from toolwright.calls.suspend.suspend import park

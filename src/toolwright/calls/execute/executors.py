@@ -10,9 +10,9 @@ from typing import Any
 
 from toolwright.calls.active_call import ActiveCall
 from toolwright.calls.execute.cancel import start_time
-from toolwright.calls.execute.failures import NotBegun
-from toolwright.calls.execute.process_messages import Key, Progress, Report, Status
-from toolwright.calls.execute.process_pool import Child
+from toolwright.calls.failures import NotBegun
+from toolwright.calls.pools.process_messages import Key, Progress, Report, Status
+from toolwright.calls.pools.process_pool import Child
 from toolwright.calls.suspend.context_services import ActiveCallServices, describe, make_context
 from toolwright.calls.suspend.suspend import enter
 from toolwright.crash_seams import crash_seams

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, Past, Waited, call_fields
-from toolwright.calls.authorise.approvals import interrupted
-from toolwright.calls.execute.failures import internal
+from toolwright.calls.conclude import give_up
+from toolwright.calls.failures import internal, interrupted
 from toolwright.calls.hooks import Answer, invoke
 from toolwright.calls.prepare.before_hooks import ANSWERS
 from toolwright.calls.suspend.connection_wait import restore_connections
@@ -96,8 +96,3 @@ def _give_up_for_good(call: ActiveCall, past: Past) -> None:
         source="runtime",
     )
     give_up(call, failure)
-
-
-def give_up(call: ActiveCall, failure: Failure) -> None:
-    """Let a call that had begun end by this failure: it was tried once, and may have run."""
-    call.attempt, call.ran, call.answer = 1, True, failure

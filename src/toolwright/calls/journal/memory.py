@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwright.calls.active_call import ActiveCall, Past
-from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.replay import require_same
+from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.effects.memory import MemoryStore
 from toolwright.errors import ReplayMismatch
 from toolwright.stores.contracts.journal import CallKey
@@ -86,8 +86,7 @@ class MemoryJournal:
             if isinstance(before, ActiveCall) or before.status != "connection_required":
                 self._replay(call, known)  # another batch was faster
             else:
-                known.end, call.remembered, call.past = call, True, Past("again")
-                call.past.before = before
+                known.end, call.remembered, call.past = call, True, Past("again", before=before)
 
     def _forget(self, call: ActiveCall) -> None:
         """A call did not run: the next one with its id finds the same state as this one."""

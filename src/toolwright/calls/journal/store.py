@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from toolwright.calls.active_call import OVER, ActiveCall, Past, identity
-from toolwright.calls.journal.contract import Concluded, Started
 from toolwright.calls.journal.crash_policy import recover
 from toolwright.calls.journal.replay import require_same
+from toolwright.calls.journal_contract import Concluded, Started
 from toolwright.calls.redact import written_arguments
 from toolwright.calls.suspend.connection_wait import restore_connections
 from toolwright.clock import Clock, Timer
@@ -96,8 +96,7 @@ class StoreJournal:
             other.sharers = (*other.sharers, call)
             return
         # Before the store answers: another run of this call in the meantime shares it.
-        call.key, call.past, self._live[key] = key, Past("again"), call
-        call.past.before = before
+        call.key, call.past, self._live[key] = key, Past("again", before=before), call
         if await self._store.reopen(key):
             restore_connections(call, await self._store.effects(key))
             return
@@ -183,8 +182,7 @@ class StoreJournal:
         else:
             call.key = key
             self._live[key] = call
-            call.past = past = Past("left")
-            past.started_at, past.crashes, past.pending = entry.started_at, entry.crashes, entry.pending
+            call.past = Past("left", entry.started_at, entry.pending, entry.crashes)
 
     def _drop(self, call: ActiveCall, _: object = None) -> None:
         if call.key is not None and self._live.get(call.key) is call:
@@ -204,9 +202,8 @@ class StoreJournal:
         # was cut off before may be the one that ends the process: its crashes are counted by its starts.
         if call.key is None or (call.plan.rerun and call.past is None):
             return True
-        self._when_done(
-            call, self._store.start(call.key, (call.started or 0.0) + call.record.offset), functools.partial(then, call)
-        )
+        job = asyncio.ensure_future(self._store.start(call.key, (call.started or 0.0) + call.record.offset))
+        job.add_done_callback(lambda job: then(call, _fault_of(call, job)))
         return False
 
     def concluded(self, call: ActiveCall, outcome: ToolOutcome, then: Concluded[ActiveCall]) -> bool:
@@ -285,20 +282,20 @@ class StoreJournal:
         self._unreleased.close()
 
     def _when_done(self, call: ActiveCall, job: Awaitable[bool], then: Callable[[Exception | None], None]) -> None:
-        def done(task: asyncio.Future[bool]) -> None:
-            fault: BaseException | None
-            if task.cancelled():
-                fault = StoreError(f"The journal was closed before it could write about call {call.call_id!r}")
-            else:
-                fault = task.exception()
-                if fault is None and not task.result():
-                    fault = StoreError(
-                        f"The call {call.call_id!r} was taken over by another process, which believes that this one "
-                        "is gone: it stood still for longer than its lease, or a file beside the store was removed"
-                    )
-            then(fault)  # type: ignore[arg-type]
+        asyncio.ensure_future(job).add_done_callback(lambda job: then(_fault_of(call, job)))
 
-        asyncio.ensure_future(job).add_done_callback(done)
+
+def _fault_of(call: ActiveCall, job: asyncio.Future[bool]) -> Exception | None:
+    """Why something about a call could not be written; None when it is."""
+    if job.cancelled():
+        return StoreError(f"The journal was closed before it could write about call {call.call_id!r}")
+    fault: Exception | None = job.exception()  # type: ignore[assignment]
+    if fault is None and not job.result():
+        fault = StoreError(
+            f"The call {call.call_id!r} was taken over by another process, which believes that this one "
+            "is gone: it stood still for longer than its lease, or a file beside the store was removed"
+        )
+    return fault
 
 
 def _intent(call: ActiveCall, key: CallKey, batch: str, now: float, under: bytes | None = None) -> Intent:

@@ -102,9 +102,9 @@ class Admission:
 
     def __init__(self, runtime: RuntimeOrder) -> None:
         self._runtime = runtime
-        self._index = ClaimIndex()
+        self._index, nested = ClaimIndex(), Presence()
         self.running: set[Ticket] = set()
-        self.gate = Gate(runtime, self.running)
+        self.gate = Gate(runtime, self.running, nested)
         self._number = runtime.add(self)
 
     def close(self) -> None:
@@ -338,15 +338,16 @@ def order_of(ticket: Claimant) -> int:
 
 
 class Gate:
-    """The gate of one session's schedule. `running` are the calls that run and are not nested."""
+    """The gate of one session's schedule. `running` are the calls that run and are not nested, `nested` those that
+    are."""
 
     __slots__ = ("_running", "_runtime", "nested", "waiting")
 
-    def __init__(self, runtime: RuntimeOrder, running: set[Ticket]) -> None:
+    def __init__(self, runtime: RuntimeOrder, running: set[Ticket], nested: Presence) -> None:
         self._runtime = runtime
         self._running = running
-        # Nested calls that run; and calls that wait here, or did and have not started, by their index.
-        self.nested = Presence()
+        self.nested = nested
+        # Calls that wait here, or did and have not started, by their index.
         self.waiting: dict[ClaimIndex, set[Ticket]] = {}
 
     def lets_pass(self, ticket: Ticket, courtesy: bool) -> bool:

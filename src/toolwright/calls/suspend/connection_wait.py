@@ -51,7 +51,7 @@ async def wait_for_connection(call: ActiveCall, provider: str, opened: Callable[
             env.hold_task(look[0])
 
         try:
-            resolution = await env.effects.enter(suspension.key, fresh=True).wait(wait, waits)
+            resolution = await env.effects.wait(wait, waits)
         finally:
             for task in look:
                 task.cancel()

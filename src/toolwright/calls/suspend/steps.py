@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from toolwright import jsonx
 from toolwright.calls.active_call import ActiveCall, call_fields, identity
-from toolwright.calls.authorise.approvals import Question, put_question, why_not
 from toolwright.calls.conclude import lose
-from toolwright.calls.execute.failures import raised
+from toolwright.calls.failures import raised
 from toolwright.calls.hooks import invoke
 from toolwright.calls.redact import off_loop, redact_failure, sealed, unsealed
+from toolwright.calls.suspend.approvals import Question, put_question, why_not
 from toolwright.calls.suspend.suspend import enter, step_in, step_out
 from toolwright.effects.controller import AskPerson, CallEffects, EffectFailed, Opened, StepPolicy
 from toolwright.effects.effect import Effect
-from toolwright.effects.journal_controller import interrupted
+from toolwright.effects.step_replay import interrupted
 from toolwright.effects.wait_keys import expired, failure_of
 from toolwright.errors import MachineError, SecretsError, StoreError, ToolwrightError
 from toolwright.large_json import (

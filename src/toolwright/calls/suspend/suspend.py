@@ -22,7 +22,7 @@ def enter(call: ActiveCall) -> Suspension:
     """The suspension of a call. Where it has none so far, the journal gets to know that the call uses effects."""
     suspension = call.suspension
     if suspension is None:
-        suspension = call.suspension = Suspension(identity(call))
+        suspension = call.suspension = Suspension(call.key or identity(call))
         call.env.journal.uses_effects(suspension.key)
     return suspension
 
@@ -42,7 +42,7 @@ def park(call: ActiveCall, seconds: float | None) -> None:
 
 def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) -> None:
     """Tell the world that the call waits for something outside."""
-    call.owner.call_waits(call, True)
+    event = CallWaiting(*about(call), what, name, deadline)
     if what in _FOR_A_PERSON:
         log.info(
             "Call %r of tool %r waits for %s; `toolwright approvals` and runtime.approvals() list the waiting calls",
@@ -51,7 +51,8 @@ def say_waiting(call: ActiveCall, what: str, name: str, deadline: float | None) 
             _FOR_A_PERSON[what],
             extra=call_fields(call, "call.waiting", waits_for=what),
         )
-    publish(call.env, call, CallWaiting(*about(call), what, name, deadline))
+    publish(call.env, call, event)
+    call.owner.call_waits(call, True)
 
 
 def complete(call: ActiveCall, news: Resolution | Exception) -> None:

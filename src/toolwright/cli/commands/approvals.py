@@ -15,7 +15,7 @@ from rich.text import Text
 
 from toolwright import jsonx
 from toolwright.app import App
-from toolwright.calls.authorise.approvals import Approval, require_fitting
+from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
 from toolwright.cli.display.styles import Name, new_table, place, plain
 from toolwright.cli.display.time_format import moment, until
@@ -26,7 +26,7 @@ from toolwright.cli.input.arguments import read_object
 from toolwright.cli.input.pick_approval import Chosen, choose
 from toolwright.cli.input.stores import opened, require_store
 from toolwright.errors import KeyRefused
-from toolwright.session.inbox import Resolved
+from toolwright.session.inbox import Resolved, require_fitting
 from toolwright.tools.registry import Catalogue
 
 Verb = Literal["approve", "deny"]

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwright import jsonx
-from toolwright.calls.finalise.media import MARK, take_media
+from toolwright.calls.returned_media import MARK, take_media
 from toolwright.errors import ToolwrightError
 from toolwright.large_json import TooLong
 from toolwright.tools.outcome import Attachment, Failure, Image, Success, bounded_json, encodable, told
