@@ -178,11 +178,17 @@ class Reports(Struct):
 class ActiveCall(PreparedCall):
     """One call from its submission to its outcome. It has exactly one outcome, whatever happens."""
 
-    # What most calls write.
+    # What every call is asked for: to find the default of a class takes ten times as long as to read one of these.
     __slots__ = (
+        "answer",
         "arguments",
+        "asked",
         "attempt",
         "call_id",
+        "cancel_reason",
+        "deadline",
+        "decided_by",
+        "decision",
         "env",
         "handed_over",
         "key",
@@ -190,15 +196,21 @@ class ActiveCall(PreparedCall):
         "named",
         "outcome",
         "owner",
+        "parent_id",
         "past",
         "phase",
         "plan",
         "position",
+        "queue_deadline",
         "ran",
         "raw",
         "record",
+        "refused",
         "remembered",
+        "repeated",
         "reports",
+        "sharers",
+        "shares",
         "source",
         "started",
         "suspension",
@@ -216,18 +228,18 @@ class ActiveCall(PreparedCall):
     # together with its outcome; what was known of it before.
     key: CallKey | None
     remembered: bool
-    shares: ActiveCall | None = None
-    sharers: tuple[ActiveCall, ...] = ()
-    refused: Intent | None = None
+    shares: ActiveCall | None
+    sharers: tuple[ActiveCall, ...]
+    refused: Intent | None
     past: Past | None
     # --- authorise/: the task that asks a person about it; True once a person approved it.
     asking: asyncio.Task[None] | None = None
-    asked = False
+    asked: bool
     # --- execute/: why it stops, its time, and where its code runs.
     expired = False
-    cancel_reason: str | None = None
-    deadline: Expiring | None = None
-    queue_deadline: Expiring | None = None
+    cancel_reason: str | None
+    deadline: Expiring | None
+    queue_deadline: Expiring | None
     executor: Executor | None = None
     late: asyncio.Task[None] | None = None
     reruns = 0
@@ -249,10 +261,12 @@ class ActiveCall(PreparedCall):
         self.phase = NEW
         self.raw = EMPTY
         self.source = "model"
-        self.tool = self.arguments = self.outcome = self.ticket = self.key = None
-        self.past = self.suspension = self.reports = None
+        self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
+        self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
+        self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
+        self.sharers = ()
         self.attempt = 0
-        self.named = self.ran = self.remembered = self.handed_over = False
+        self.named = self.repeated = self.asked = self.ran = self.remembered = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
 

@@ -40,22 +40,20 @@ class MemoryJournal:
 
     def admit(self, calls: Sequence[ActiveCall]) -> Coroutine[Any, Any, None] | None:
         remembered = self._scopes.setdefault(calls[0].owner.scope, {})
-        admitted: list[ActiveCall] = []
         lacked_connection: list[ActiveCall] = []
         try:
             for call in calls:
                 if not call.named or call.repeated:
                     continue
-                known = remembered.get(call.call_id)
+                call_id, tool = call.call_id, call.tool
+                known = remembered.get(call_id)
                 if known is None:
-                    tool_id = "" if call.tool is None else call.tool.definition.id
-                    remembered[call.call_id] = _Remembered(tool_id, call.raw, call)
+                    remembered[call_id] = _Remembered("" if tool is None else tool.definition.id, call.raw, call)
                     call.remembered = True
                 elif self._replay(call, known):
                     lacked_connection.append(call)
-                admitted.append(call)
         except ReplayMismatch:
-            for call in admitted:
+            for call in calls:  # also those that were not yet remembered: there is nothing to forget of them
                 self._forget(call)
             raise
         return self._run_again(lacked_connection) if lacked_connection else None
