@@ -33,7 +33,7 @@ from toolwright.stores.contracts.background_run import (
     require_run_id,
 )
 from toolwright.stores.contracts.journal import RUN_SCOPE
-from toolwright.stores.contracts.run_store import RunStore
+from toolwright.stores.contracts.run_store import Limits, RunStore
 from toolwright.stores.contracts.sessions import Mark
 from toolwright.tools.outcome import encodable
 
@@ -91,8 +91,8 @@ class Runs:
         background, session, origin = self._background, self._session, self._origin
         found = backgroundable(session, tool, origin.policy)
         name, hides = found.definition.name, None if session.environment.redactor is None else session.hides
+        limits = limits_of(origin.policy, background.shared.quotas.resources)
         registration = Registration(
-            id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), hides),
             session=session.id,
             tool=name,
             arguments=require_arguments(args, hides, origin.policy),
@@ -101,6 +101,7 @@ class Runs:
             at=background.shared.clock.now(),
             parent=self._parent,
             provenance=provenance_of(origin, session.id),
+            id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), hides),
             authority=session.written_authority(origin),
         )
         try:
@@ -110,7 +111,7 @@ class Runs:
         mark = self._marker.mark(
             "runs.spawn", name, registration.arguments.decode(), registration.title, timeout, disposition, id
         )
-        run = await self._register(registration, mark)
+        run = await self._register(registration, limits, mark)
         if background.shared.alone and not run.over:
             session.enter(run.call)
         background.poke()
@@ -143,6 +144,7 @@ class Runs:
         """
         background, session, origin = self._background, self._session, self._origin
         found, options = tracked_tool(name), options_of(None, signal_on_completion, "resume")
+        limits = limits_of(origin.policy, background.shared.quotas.resources)
         registration = Registration(
             id=new_run_id() if id is None else require_no_secret("id", require_run_id(id), session.hides),
             session=session.id,
@@ -157,10 +159,9 @@ class Runs:
         )
         require_allowed(origin, session.id, found, registration.arguments, id=registration.id, outright=True)
         mark = self._marker.mark("runs.track", name, registration.arguments.decode(), registration.title, id)
-        return self._handle(await self._register(registration, mark))
+        return self._handle(await self._register(registration, limits, mark))
 
-    async def _register(self, registration: Registration, mark: Mark | None) -> BackgroundRun:
-        limits = limits_of(self._origin.policy, self._background.shared.quotas.resources)
+    async def _register(self, registration: Registration, limits: Limits, mark: Mark | None) -> BackgroundRun:
         try:
             (started,) = await self._store.register([registration], limits, mark)
         except RunError as refused:

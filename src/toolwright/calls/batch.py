@@ -538,7 +538,7 @@ class Launch:
                 continue
             plan = call.plan = plans.get(tool) or context.plan(tool, timeout_of(tool.definition, policy))
             if timeout is not None:
-                plan = call.plan = plan.with_timeout(context.env.deadlines.bucket(timeout))
+                plan = call.plan = plan.with_timeout(context.env.deadlines, timeout)
             if plan.allowed_by is None:
                 verdict = authorise(call, context.judge, approved=call.asked)
                 if call.outcome is not None:

@@ -23,7 +23,8 @@ def enter(call: ActiveCall) -> Suspension:
     suspension = call.suspension
     if suspension is None:
         suspension = call.suspension = Suspension(call.key or identity(call))
-        call.env.journal.uses_effects(suspension.key)
+        if call.key is None:  # else the store has the intent of the call, and that is enough
+            call.env.journal.uses_effects(suspension.key)
     return suspension
 
 
