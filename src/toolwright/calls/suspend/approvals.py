@@ -154,6 +154,7 @@ async def _asked(
     except Exception as fault:  # the journal's: a call that could not be asked about must not run
         _stop_for(call, fault)
         return
+    _stop_asking(call)
     if kind == "approval":
         call.asked = True
     if failure is not None and kind == "crash":
@@ -203,12 +204,9 @@ async def ask_approval(call: ActiveCall, question: Question) -> Failure | None:
             call.decided_by = f"{remembered.effect} always"
             verdict: Verdict = "approved" if remembered.effect == "allow" else "denied"
             call.decision = Decision(verdict, remembered.at, remembered.by, remembered.reason, always=True)
-            _stop_asking(call)
             return None if remembered.effect == "allow" else _denied(call, question, remembered.reason)
     opened = functools.partial(say_waiting, call, question.kind, question.rule)
-    resolution = await put_question(call, question, opened)
-    _stop_asking(call)
-    return _answer(call, question, resolution)
+    return _answer(call, question, await put_question(call, question, opened))
 
 
 async def put_question(call: ActiveCall, question: Question, opened: Opened) -> Resolution:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +17,7 @@ from toolwright import jsonx
 from toolwright.app import App
 from toolwright.calls.suspend.approvals import Approval
 from toolwright.cli.display.output import Screen, data_of, echo, print_json
-from toolwright.cli.display.styles import Name, place, plain
+from toolwright.cli.display.styles import Name, new_table, place, plain
 from toolwright.cli.display.time_format import moment, until
 from toolwright.cli.exits import BAD_INPUT, OUTRUN, SUCCEEDED, BadInput, complain, reported
 from toolwright.cli.input import options
@@ -242,7 +241,7 @@ def _told(one: Chosen, stands: Resolved) -> str:
 
 def approval_table(requests: Sequence[Approval], now: float) -> Table:
     """A numbered line for each request, with its arguments below."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)
     table.add_column("session", no_wrap=True)
@@ -280,7 +279,7 @@ def _subject(request: Approval) -> list[str]:
 
 def decision_table(requests: Sequence[Approval]) -> Table:
     """A line for each decision, with the arguments that were asked about, and those that a person gave instead."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True, header_style="bold")
+    table = new_table(expand=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("call", no_wrap=True)
     table.add_column("session", no_wrap=True)
