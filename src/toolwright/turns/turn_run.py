@@ -110,6 +110,7 @@ class TurnRun:
         self._units: list[NewMessage] = []
         self.signalled = record.started_at != record.created_at
         """True when there may be messages for it, or a request to stop, in the store."""
+        self._used_ids: set[str] = set()
         self._pictures = False
         self._offered: tuple[ToolDefinition, ...] = ()
         self._offered_of: Snapshot | None = None
@@ -202,6 +203,7 @@ class TurnRun:
         """The calls of an answer have their outcomes: the unit is complete."""
         self._units += stored.answered(answer, outcomes, self.id, self._progress.model_calls)
         self._outcomes += outcomes
+        self._used_ids.update([outcome.call_id for outcome in outcomes])
         self._pictures = self._pictures or _has_images(outcomes)
         if self.batch is not None:
             self._progress.tool_calls += len(outcomes)
@@ -212,7 +214,9 @@ class TurnRun:
         if self._units:
             await self._write("running")
         items = stored.read(await history(self._setting.store, self._core.id))
-        self._pictures = any(isinstance(item, ToolResults) and _has_images(item.outcomes) for item in items)
+        results = [outcome for item in items if isinstance(item, ToolResults) for outcome in item.outcomes]
+        self._used_ids = {outcome.call_id for outcome in results}
+        self._pictures = _has_images(results)
         return items
 
     # --- the model
@@ -261,7 +265,7 @@ class TurnRun:
         deadline.add(self)
         self._asking = True
         try:
-            return await ask(self._setting.model, request, self._log.add, self._clock)
+            return await ask(self._setting.model, request, self._used_ids, self._log.add, self._clock)
         finally:
             self._asking = False
             deadline.discard(self)

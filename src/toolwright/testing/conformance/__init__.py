@@ -20,6 +20,7 @@ from toolwright.testing.conformance.connections import CONNECTIONS
 from toolwright.testing.conformance.controllers import ControllerCase, Controllers, OverStore
 from toolwright.testing.conformance.effects import EFFECTS
 from toolwright.testing.conformance.endings import ENDINGS
+from toolwright.testing.conformance.fair_shares import SHARES
 from toolwright.testing.conformance.files import FILES
 from toolwright.testing.conformance.firings import FIRINGS
 from toolwright.testing.conformance.key_values import KEY_VALUES
@@ -50,6 +51,7 @@ BACKGROUND_CASES: tuple[Case, ...] = (
     *RUNS,
     *LIMITS,
     *LEASES,
+    *SHARES,
     *RUN_EVENTS,
     *ENDINGS,
     *TAKEOVERS,
@@ -102,6 +104,7 @@ __all__ = [
     "SERVICES_AND_CALLS",
     "SERVICE_CASES",
     "SESSION_WIDE",
+    "SHARES",
     "SIGNALS",
     "TAKEOVERS",
     "TEXT",
