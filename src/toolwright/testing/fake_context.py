@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 GREP_TIMEOUT = 10.0
 """Seconds that a search in `ctx.files` may take."""
-_IN_RUNTIME = ("runs", "schedules", "triggers", "catalogue", "limited_children", "open_child")
+_IN_RUNTIME = ("runs", "schedules", "triggers", "catalogue", "limited_children", "open_child", "ask_agent")
 
 
 class Progress(NamedTuple):
@@ -360,6 +360,9 @@ class _FakeServices:
     def open_child(self, name: str) -> object:
         return self._double("open_child")(name)
 
+    async def ask_agent(self, app: object, message: str, options: dict[str, Any]) -> Any:
+        return await self._double("ask_agent")(app, message, **options)
+
     def _double(self, name: str) -> Any:
         if name not in self.doubles:
             raise ToolwrightError(
@@ -420,7 +423,7 @@ class _FakeServices:
         self._recorded.steps += [] if name in self.finished else [name]
         return await self._step(name, function, inputs)
 
-    async def _step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    async def _step(self, name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> object:
         self._take("step", name)
         effect = Effect(self._call, "step", name, _canonical(name, inputs))
         kept = self.finished.get(name)
@@ -555,7 +558,7 @@ def _recorded_step(name: str, value: object, given: bytes = b"") -> Kept:
         return Kept(f"step:{name}", given, 0.0, True, b"null", Failure(code="unserialisable_result", message=message))
 
 
-def _answer(given: object) -> Any:
+def _answer(given: object) -> object:
     if isinstance(given, Failure):
         error = ToolError(given.message)
         error.failure = given

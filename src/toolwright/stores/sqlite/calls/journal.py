@@ -15,6 +15,7 @@ import apsw
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from toolwright import jsonx
 from toolwright.errors import StoreError
 from toolwright.stores.contracts.journal import NOT_ALL, RUN_SCOPE, CallKey, Ended, Entry, Intent, Kept
 from toolwright.stores.sqlite.calls.intent_bundles import (
@@ -90,6 +91,8 @@ _HELD = (
     "SELECT 1 FROM processes JOIN workers ON workers.name = processes.worker"
     " WHERE processes.id = ? AND state IN ('running', 'waiting') AND workers.owner = ?"
 )
+MOST_GIVEN_UP = 10_000
+"""How many calls that it forgot or released an owner remembers."""
 NOBODY = ""
 """The owner of an unfinished call that was released."""
 _outcome = unpacker(ToolOutcome)
@@ -109,6 +112,7 @@ class SqliteJournalStore:
         self._place = place
         self.owner = owner
         self._bundles = Bundles()
+        self._given_up: dict[CallKey, None] = {}  # used by the thread of the writer alone
 
     @property
     def bundled(self) -> int:
@@ -130,6 +134,9 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> list[Entry | None]:
             remove(connection, over)
+            if self._given_up:
+                for intent in intents:
+                    self._given_up.pop(intent.key, None)
             for session, scope in {bundle.place} if bundle is not None else _places(intent.key for intent in intents):
                 untie(connection, session, scope)
             if bundle is not None and bundle.tie(connection):
@@ -289,7 +296,8 @@ class SqliteJournalStore:
 
         def work(connection: apsw.Connection) -> bool:
             if not _change(key, _FORGET, (*key, self.owner), connection):
-                return one(connection, _IS_KNOWN, key) is None
+                return key in self._given_up and one(connection, _IS_KNOWN, key) is None
+            self._give_up(key)
             for table in ("effects", "crashes", "waits", "signals"):
                 # A run may be sent signals before its call begins: they are not forgotten with the call.
                 if table != "signals" or not key.scope.startswith(RUN_SCOPE):
@@ -315,10 +323,18 @@ class SqliteJournalStore:
         self._bundles.take([key])
 
         def work(connection: apsw.Connection) -> bool:
-            released = _change(key, _RELEASE, (NOBODY, *key, self.owner), connection)
-            return released or one(connection, _IS_RELEASED, key) is not None
+            if not _change(key, _RELEASE, (NOBODY, *key, self.owner), connection):
+                return key in self._given_up and one(connection, _IS_RELEASED, key) is not None
+            self._give_up(key)
+            return True
 
         return self._writer.do(work)
+
+    def _give_up(self, key: CallKey) -> None:
+        """Note that this owner forgot or released a call: where it repeats that, it is told the same."""
+        self._given_up[key] = None
+        if len(self._given_up) > MOST_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
 
     async def unfinished(self, session: str | None = None) -> list[Entry]:
         # The plus prevents SQLite from reading all calls of the session, most of which are finished.
@@ -484,12 +500,25 @@ _WAITING = (
     " WHERE signals.session = waits.session AND signals.scope = waits.scope AND signals.call_id = waits.call_id"
     " AND signals.name = waits.name))"
 )
+_AGENT_WAITING = "SELECT 1 FROM turns WHERE caller = ? AND state = 'waiting'"
+_AGENT_STEPS = (
+    "SELECT coalesce(sum(json_extract(CAST(progress AS TEXT), '$.model_calls')), 0) FROM turns WHERE caller = ?"
+)
 _SLEEPING = f"SELECT 1 FROM effects WHERE {KEY} AND label LIKE 'sleep:%' AND CAST(payload AS REAL) > ?"
 
 
 def _is_waiting(connection: apsw.Connection, key: CallKey, now: float) -> bool:
     """True when the code of a call was waiting for something outside, and not running."""
-    return one(connection, _WAITING, key) is not None or one(connection, _SLEEPING, (*key, now)) is not None
+    return (
+        one(connection, _WAITING, key) is not None
+        or one(connection, _SLEEPING, (*key, now)) is not None
+        or one(connection, _AGENT_WAITING, (_caller(key),)) is not None
+    )
+
+
+def _caller(key: CallKey) -> str:
+    """A call as the turns of its sub-agents name it."""
+    return jsonx.encode(list(key)).decode()
 
 
 def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_rerun: bool, now: float) -> int:
@@ -502,6 +531,7 @@ def count_crash(connection: apsw.Connection, entry: Entry, crashed: bool, may_re
     if not crashed or not ran or _is_waiting(connection, key, now):
         return int(count)
     done: int = one(connection, f"SELECT count(*) FROM effects WHERE {KEY} AND done", key)
+    done += one(connection, _AGENT_STEPS, (_caller(key),))
     count = count + 1 if done <= steps else 1
     connection.execute(_CRASHED, (*key, count, started_at, done))
     return count
