@@ -133,7 +133,8 @@ class Waited(NamedTuple):
 
 
 class Past(Struct):
-    """What the journal knew of a call that came before and goes on here. `journal/` alone makes and writes it."""
+    """What the journal knew of a call that came before and goes on here. `journal/` makes and writes it; a wait that
+    begins again is taken from `waited`."""
 
     recovered: Recovery
     started_at: float | None = None
@@ -147,9 +148,21 @@ class Past(Struct):
     """The waits that it must go through again, the first one first."""
 
 
+class Remembered(Struct, gc=False):
+    """A call that was given an id, as it was given: a hook may replace its arguments later. `journal/memory.py` alone
+    makes and writes it.
+
+    `end` is the call until it has an outcome. The garbage collector never sees it, so the end must come.
+    """
+
+    tool_id: str
+    arguments: bytes
+    end: ActiveCall | ToolOutcome
+
+
 class Suspension(Struct):
-    """What a call does durably, and what it waits for outside. Made at its first step, wait or key; `suspend/` alone
-    writes it."""
+    """What a call does durably, and what it waits for outside. `suspend/` makes it at the first step, wait or key, and
+    writes it; its batch writes `waiting`, and the end of the call takes the key back."""
 
     key: CallKey
     effects: CallEffects | None = None
@@ -162,7 +175,7 @@ class Suspension(Struct):
     slot: asyncio.Future[None] | None = None
     """Done when it has its slots again."""
     watch: Watch | None = None
-    connecting: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    connecting: Mapping[str, tuple[int, float | None]] = MappingProxyType({})
     """By provider, how often it waited for a connection, and the instant of the one that it was last run with."""
 
 
@@ -223,11 +236,11 @@ class ActiveCall(PreparedCall):
     plan: ToolPlan
     ticket: Ticket | None
     phase: Phase
-    # --- journal/: its identity in a store; True where the memory of this process has it; the call whose execution it
+    # --- journal/: its identity in a store; its entry in the memory of this process; the call whose execution it
     # shares, and those that share its own; the intent of a call that was refused before it could run, to be written
     # together with its outcome; what was known of it before.
     key: CallKey | None
-    remembered: bool
+    remembered: Remembered | None
     shares: ActiveCall | None
     sharers: tuple[ActiveCall, ...]
     refused: Intent | None
@@ -252,9 +265,12 @@ class ActiveCall(PreparedCall):
     # sessions that it opened.
     depth = 0
     made: dict[str, int] | None = None
+    # How often it asked sub-agents, by attempt and question.
+    asked_agents: dict[str, int] | None = None
     opened: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
+    def fill(self, env: CallEnvironment[ActiveCall], owner: OwnerBatch, position: int) -> None:
+        """Fill in a new call. A constructor with arguments would take longer."""
         self.env = env
         self.owner = owner
         self.position = position
@@ -264,9 +280,10 @@ class ActiveCall(PreparedCall):
         self.tool = self.arguments = self.outcome = self.answer = self.parent_id = None
         self.decided_by = self.decision = self.ticket = self.key = self.shares = self.past = None
         self.refused = self.cancel_reason = self.deadline = self.queue_deadline = self.suspension = self.reports = None
+        self.remembered = None
         self.sharers = ()
         self.attempt = 0
-        self.named = self.repeated = self.asked = self.ran = self.remembered = self.handed_over = False
+        self.named = self.repeated = self.asked = self.ran = self.handed_over = False
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
 

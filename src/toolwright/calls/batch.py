@@ -44,7 +44,7 @@ from toolwright.calls.schedule.claim_index import ClaimIndex
 from toolwright.calls.suspend.approvals import wait_again, wait_for_approval
 from toolwright.errors import BatchFailed, StoreError
 from toolwright.events import CallWarning
-from toolwright.tools.call import ToolCall
+from toolwright.tools.call import CallSource, ToolCall
 from toolwright.tools.outcome import ToolOutcome, encodable
 from toolwright.tools.registry import Snapshot
 
@@ -87,6 +87,7 @@ class Batch:
         parent: ActiveCall | None = None,
         started_by: str | None = None,
         timeout: float | None = None,
+        nested_source: CallSource = "tool",
         ended: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self.context = context
@@ -107,13 +108,15 @@ class Batch:
         self._watchers: Watchers | None = None
         self._all_well = True
         self._prepares = False
-        self._calls = self._prepare(calls, snapshot)
+        self._calls = self._prepare(calls, snapshot, nested_source)
         self._left = left = len(self._calls)
         self._outcomes: list[ToolOutcome | None] = [None] * left
 
     # --- the way of the calls
 
-    def _prepare(self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot) -> list[ActiveCall]:
+    def _prepare(
+        self, given: Iterable[ToolCall | Mapping[str, Any]], snapshot: Snapshot, nested_source: CallSource
+    ) -> list[ActiveCall]:
         env, parent, most = self.env, self.parent, self.policy.max_argument_bytes
         unchecked, started_by = min(most, jsonx.SHALLOW), self.started_by
         calls: list[ActiveCall] = []
@@ -124,7 +127,8 @@ class Batch:
         if type(given) is not list and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
             raise unusable("batch", given, "a list of calls")
         for position, each in enumerate(given):
-            call = ActiveCall(env, self, position)
+            call = ActiveCall()
+            call.fill(env, self, position)
             prepare(call, each, snapshot, seen, most, unchecked)
             raw, tool, given_secret = call.raw, call.tool, False
             if tool is not None:
@@ -134,7 +138,7 @@ class Batch:
                     given_secret = True
                     learn_secret(call, at_once=at_once)
             if parent is not None:
-                call.parent_id, call.source, call.depth = parent.call_id, "tool", parent.depth + 1
+                call.parent_id, call.source, call.depth = parent.call_id, nested_source, parent.depth + 1
                 if call.depth > self.policy.max_nesting and call.outcome is None:
                     call.fail(nested_too_deeply(call.name, self.policy.max_nesting))
                 raw = written_arguments(call)
@@ -199,8 +203,9 @@ class Batch:
             call.suspension.waiting = False
         self._outcomes[call.position] = outcome
         recorder, ticket = self.context.recorder, call.ticket
-        waited_for = () if ticket is None else ticket.waited_for
-        recorder.call_concluded(call.record, outcome, finished, call.attempt, waited_for)
+        if ticket is not None and ticket.waited_for:
+            call.record.waited_for = ticket.waited_for
+        recorder.call_concluded(call.record, outcome, finished, call.attempt)
         if outcome.status != "success":
             self._all_well = False
             if outcome.failure is not None and not self.policy.continue_on_failure and self.stop_reason is None:

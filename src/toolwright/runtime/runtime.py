@@ -47,6 +47,7 @@ from toolwright.session.tool_catalogue import Offer
 from toolwright.stores.contracts.archives import SessionInfo
 from toolwright.stores.contracts.store import Store
 from toolwright.tools.capability import Capability
+from toolwright.tools.model import HoldsConnections
 from toolwright.tools.registry import Snapshot, ToolRegistry, ToolSource
 from toolwright.tools.turn_protocols import TurnClient, TurnInfo
 
@@ -390,7 +391,7 @@ class Runtime:
     def prompt(self) -> str:
         """The prompt of the active capabilities, for the model."""
         parts = self._parts
-        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared)
+        return prompt_of(parts.arranged, parts.late_capabilities, parts.shared.tools)
 
     def subscribe(self, *, limit: int = 10_000) -> Subscription:
         """Watch the events of every session; close the subscription when done."""
@@ -462,6 +463,7 @@ async def _close(parts: Parts) -> None:
     try:
         await _stop(parts)
     finally:
+        await parts.agents.close()
         if parts.lifespan is not None:
             await parts.lifespan.exit()
 
@@ -482,6 +484,8 @@ async def _stop(parts: Parts) -> None:
     finally:
         await parts.shared.close()
         parts.sessions.close()
+        if isinstance(parts.shared.model, HoldsConnections):
+            await parts.shared.model.release()
     for file in parts.event_files:
         await file.close()
     await parts.storage.close()

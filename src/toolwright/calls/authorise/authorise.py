@@ -96,7 +96,9 @@ class Judge:
         if type(settled) is Verdict:
             return settled
         tests, otherwise = settled  # type: ignore[misc]
-        request = self._request(prepared, tool)
+        # As by `_request`: a call of a method would cost as much as the tests of most rules.
+        arguments = MappingProxyType(prepared.arguments or {})
+        request = Request(self._session, prepared.call_id, tool, arguments, prepared.source, prepared.parent_id)
         verdict = ALLOWED
         try:
             # Sorted by level, then severity: the first rule that matches decides.
