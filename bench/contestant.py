@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from bench.pairing import Subject
-from bench.workload import FUNCTIONS, requests
-from toolwright import Policy, Rule, Runtime, Tool, ToolCall, ToolOutcome, tool
+from bench.workload import FUNCTIONS, TURN_ANSWER, TURN_CALLS, TURN_QUESTION, TURN_STEPS, requests, turn_requests
+from toolwright import Budget, Policy, Rule, Runtime, Tool, ToolCall, ToolOutcome, TurnOutcome, tool
+from toolwright.tools.model import ModelRequest
 
 POLICY = Policy(
     timeout=30,
@@ -22,6 +23,9 @@ POLICY = Policy(
     ),
 )
 TOOLS = [tool(readonly=True)(function) for function in FUNCTIONS.values()]
+
+# One more model call than the steps of a turn: it ends the turn.
+BUDGET = Budget(model_calls=TURN_STEPS + 1)
 
 # Room for every event of the largest sample: a dropped event would be work that was not done.
 EVENTS_HELD = 200_000
@@ -33,6 +37,25 @@ ToolwrightSubject = Subject[list[ToolCall], Sequence[ToolOutcome]]
 def workload_calls(size: int, start: int) -> list[ToolCall]:
     """The shared workload from number `start` on, as a provider would hand it over."""
     return [ToolCall(id=call_id, name=name, arguments=given) for call_id, name, given in requests(size, start)]
+
+
+class TurnModel:
+    """The model of a turn: it calls tools in one step after the other, and then answers with text."""
+
+    provider, name = "bench", "script"
+
+    def __init__(self, steps: int = TURN_STEPS, calls: int = TURN_CALLS) -> None:
+        self._answers: list[list[ToolCall] | str] = [
+            *[
+                [ToolCall(id=id, name=name, arguments=given) for id, name, given in step]
+                for step in turn_requests(steps, calls)
+            ],
+            TURN_ANSWER,
+        ]
+
+    async def complete(self, request: ModelRequest) -> list[ToolCall] | str:
+        """The answer that follows those of the conversation."""
+        return self._answers[request.number]
 
 
 class Watcher:
@@ -49,9 +72,9 @@ class Watcher:
             if event.kind == "batch.finished":
                 self._finished += 1
 
-    def expect_batch(self) -> None:
-        """Count a batch whose events `settle` will wait for."""
-        self._expected += 1
+    def expect_batches(self, count: int = 1) -> None:
+        """Count batches whose events `settle` will wait for."""
+        self._expected += count
 
     async def settle(self) -> None:
         """Return once every event of every expected batch was taken."""
@@ -65,9 +88,11 @@ class Contestant:
     """An open runtime that gives subjects to measure."""
 
     def __init__(self, runtime: Runtime, watcher: Watcher) -> None:
+        self._runtime = runtime
         self._session = runtime.session("bench")
         self._watcher = watcher
         self._next_call = 0
+        self._next_turn = 0
 
     def subject(self, size: int, make_calls: MakeCalls = workload_calls) -> ToolwrightSubject:
         """Run batches of `size` calls, made by `make_calls(size, start)`."""
@@ -79,8 +104,25 @@ class Contestant:
 
         return Subject(calls=size, prepare=prepare, run=self._run, count=_successes, settle=self._watcher.settle)
 
+    def turn_subject(self) -> Subject[str, TurnOutcome]:
+        """Run turns, each in a session of its own, so that each begins with an empty conversation."""
+
+        def prepare() -> str:
+            self._next_turn += 1
+            return f"turn {self._next_turn}"
+
+        async def run(session: str) -> TurnOutcome:
+            self._watcher.expect_batches(TURN_STEPS)
+            return await self._runtime.session(session).ask(TURN_QUESTION, budget=BUDGET)
+
+        def count(outcome: TurnOutcome) -> int:
+            return _successes(outcome.calls) if outcome.text == TURN_ANSWER else 0
+
+        calls = TURN_STEPS * TURN_CALLS
+        return Subject(calls=calls, prepare=prepare, run=run, count=count, settle=self._watcher.settle)
+
     async def _run(self, calls: list[ToolCall]) -> Sequence[ToolOutcome]:
-        self._watcher.expect_batch()
+        self._watcher.expect_batches()
         return await self._session.run_batch(calls)
 
 
@@ -89,7 +131,7 @@ async def open_contestant(
     tools: Iterable[Tool] = TOOLS, store: str | Path = ":memory:", sync: Literal["full", "normal"] = "full"
 ) -> AsyncIterator[Contestant]:
     """A runtime with these tools, the policy, and its watcher; in memory unless a file is named."""
-    async with Runtime.open(store, tools=[*tools], policy=POLICY, sync=sync) as runtime:
+    async with Runtime.open(store, tools=[*tools], policy=POLICY, sync=sync, model=TurnModel()) as runtime:
         watcher = Watcher(runtime)
         watching = asyncio.create_task(watcher.watch())
         try:

@@ -9,28 +9,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A library that runs tools: its environment is named `key`, its probe is `bench.peers.<key>`."""
+    """A library that runs tools: its probe is `bench.peers.<key>`, and its environment has this name too, unless it
+    shares the `environment` of another one with the same requirements."""
 
     key: str
     title: str
     requirements: tuple[str, ...]
+    shares: str = ""
+
+    @property
+    def environment(self) -> str:
+        return self.shares or self.key
 
     @property
     def probe(self) -> str:
         return f"bench.peers.{self.key}"
 
 
+_PYDANTIC_AI = ("pydantic-ai-slim==2.66.0",)
+_OPENAI_AGENTS = ("openai-agents==0.24.0",)
 # The newest langchain-core whose own requirements could all be had when this was pinned.
 _LANGGRAPH = ("langgraph==1.2.20", "langgraph-prebuilt==1.1.1", "langchain-core==1.7.2")
 
 PEERS = (
-    Peer("pydantic_ai", "pydantic-ai ToolManager", ("pydantic-ai-slim==2.66.0",)),
+    Peer("pydantic_ai", "pydantic-ai ToolManager", _PYDANTIC_AI),
     Peer(
         "langgraph",
         "LangGraph ToolNode",
         _LANGGRAPH,
     ),
-    Peer("openai_agents", "openai-agents function tool", ("openai-agents==0.24.0",)),
+    Peer("openai_agents", "openai-agents function tool", _OPENAI_AGENTS),
     Peer("mcp", "MCP SDK server call", ("mcp==2.3.0",)),
 )
 
@@ -46,3 +54,10 @@ DURABLE_PEERS = (
 
 NOT_DURABLE = PEERS[0]
 """The one whose calls in memory should still cost more than durable ones here."""
+
+TURN_PEERS = (
+    Peer("pydantic_ai_agent", "pydantic-ai Agent", _PYDANTIC_AI, shares="pydantic_ai"),
+    Peer("langgraph_agent", "LangGraph agent", _LANGGRAPH, shares="langgraph"),
+    Peer("openai_agents_runner", "openai-agents Runner", _OPENAI_AGENTS, shares="openai_agents"),
+)
+"""Those that have a loop of model calls and tools."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.peers import DURABLE_PEERS, PEERS, Peer
+from bench.peers import DURABLE_PEERS, PEERS, TURN_PEERS, Peer
 from bench.probe import ROOT
 
 ENVIRONMENTS = ROOT / ".bench"
@@ -26,7 +26,7 @@ def environment_python(peer: Peer) -> Path:
     Raises:
         InstallError: the environment could not be made.
     """
-    folder = ENVIRONMENTS / peer.key
+    folder = ENVIRONMENTS / peer.environment
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     stamp = folder / "requirements.txt"
     pins = _pins(peer)
@@ -71,7 +71,7 @@ def _run(*command: str) -> None:
 def main() -> int:
     """Make every environment; the exit code is the number that failed."""
     failures = 0
-    for peer in (*PEERS, *DURABLE_PEERS):
+    for peer in (*PEERS, *DURABLE_PEERS, *TURN_PEERS):
         try:
             environment_python(peer)
             print(f"{peer.title}: ready ({', '.join(peer.requirements)})")

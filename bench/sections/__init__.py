@@ -17,6 +17,8 @@ from bench.sections import (
     replay,
     runs,
     scaling,
+    turn_peers,
+    turns,
     waiting,
 )
 
@@ -38,7 +40,9 @@ SECTIONS: dict[str, Section] = {
     "redaction": redaction.section,
     "runs": runs.section,
     "bash": bash.section,
+    "turns": turns.section,
+    "turn-peers": turn_peers.section,
 }
 
-PEER_SECTIONS = ("peers", "durable-peers")
+PEER_SECTIONS = ("peers", "durable-peers", "turn-peers")
 """Those that install other libraries."""
