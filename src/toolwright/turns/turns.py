@@ -457,6 +457,7 @@ class Turns:
             store=self.store,
             model=local.model or self.model(options.model, core.shared.model),
             instructions=core.shared.turn_defaults.instructions,
+            context=core.shared.turn_defaults.context,
             form=form,
             durable=self.shared.durable,
         )
