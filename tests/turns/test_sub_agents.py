@@ -548,3 +548,50 @@ def test_sub_agents_side_by_side_survive_several_kills_at_random_instants(zygote
     with CrashKit(tmp_path, zygote=zygote) as kit:
         killed = sum(kit.kill_after(chance.uniform(0.05, 0.25), STORY, **given).killed for _ in range(3))
         check(kit, killed, **given)
+
+
+WAITING = """
+from toolwright import App
+from toolwright.testing import ScriptedModel
+
+@tool(approval="required")
+async def wipe(path: str) -> str:
+    return f"wiped {path}"
+
+def script(*answers):
+    return ScriptedModel(list(answers))
+
+async def main():
+    wiping = [ToolCall(id="w", name="wipe", arguments={"path": "/x"})]
+    agent = App(tools=[wipe], model=script(wiping, "Gone.")).as_tool("cleaner")
+    asking = [ToolCall(id="1", name="cleaner", arguments={"message": "Wipe /x."})]
+    async with App(tools=[agent], model=script(asking, "All clean.")).open(store, recover=True) as runtime:
+        session = runtime.session("s")
+        outcome = await session.ask("Clean up.", id="t")
+        assert outcome.status == "waiting", outcome
+        if dies:
+            die()
+        (approval,) = await runtime.approvals()
+        await runtime.approve(approval.key)
+        outcome = await (await session.turn("t"))
+        say([outcome.status, outcome.text, [each.text for each in outcome.calls], outcome.model_calls])
+"""
+
+
+@pytest.mark.promise("TURN-08", "TURN-12")
+def test_a_sub_agent_that_waits_is_not_given_up_however_often_its_process_is_killed(zygote, tmp_path):
+    with CrashKit(tmp_path, zygote=zygote) as kit:
+        for _ in range(5):
+            assert kit.start(WAITING, dies=True).wait().killed
+        (told,) = kit.run(WAITING, dies=False).said
+    assert told == ["answered", "All clean.", ["Gone."], 4]
+
+
+@pytest.mark.promise("TURN-03", "TURN-12")
+def test_a_sub_agent_that_gets_further_each_time_is_not_given_up_however_often_its_process_is_killed(zygote, tmp_path):
+    story = STORY.replace("calls(1, 2), calls(3)", ", ".join(f"calls({n})" for n in range(7)))
+    with CrashKit(tmp_path, zygote=zygote) as kit:
+        for nth in (1, 2, 2, 2, 2, 2):  # each time it records one more answer, and dies at the next
+            kit.kill_at("child answers", story, nth=nth, names=["a"])
+        (told,) = kit.run(story, names=["a"]).said
+    assert told[:4] == ["answered", "All is done.", ["All three."], 10]
