@@ -287,6 +287,26 @@ async def test_a_sub_agent_that_waits_for_approval_lets_its_call_and_the_turn_ab
 
 
 @pytest.mark.promise("TURN-08", "TURN-12")
+async def test_a_turn_whose_sub_agent_waits_is_cancelled_with_it(place, open_runtime):
+    @tool(approval="required")
+    async def wipe(path: str) -> str:
+        """Wipe."""
+        return f"wiped {path}"
+
+    agent = App(tools=[wipe], model=ScriptedModel([[call("w", "wipe", path="/x")], "Gone."])).as_tool("cleaner")
+    script = ScriptedModel([[call("1", "cleaner", message="Wipe /x.")], "All clean."])
+    runtime = await open_runtime(place, agent, model=script)
+    session = runtime.session("s")
+    async with fail_after(5):
+        outcome = await session.ask("Clean up.")
+        turn = await session.turn(outcome.turn_id)
+        await turn.cancel("never mind")
+        assert (await turn).status == "cancelled"
+    assert [info.state for info in await runtime.turns()] == ["cancelled", "cancelled"]
+    assert await runtime.approvals() == []
+
+
+@pytest.mark.promise("TURN-08", "TURN-12")
 async def test_a_waiting_sub_agent_continues_in_the_next_process_however_often_that_changes(file, open_runtime):
     @tool(approval="required")
     async def wipe(path: str) -> str:

@@ -403,7 +403,7 @@ class Turns:
                     return outcome
                 async with outside(call, "agent", core.id) as opened:
                     opened(None)
-                    await turn.continues()
+                    await turn._continues()
         except RuntimeClosed:
             await asyncio.Event().wait()  # The call is about to be cut off: it has no outcome by that.
             raise
@@ -618,7 +618,7 @@ class Turn:
             for task in (rest, late):
                 task.cancel()
 
-    async def continues(self) -> None:
+    async def _continues(self) -> None:
         """Wait until the turn, which waits for something outside, has continued or ended."""
         local = self._local
         while local is not None and local.error is None and local.outcome is not None and not local.ended:
