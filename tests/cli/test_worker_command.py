@@ -200,6 +200,22 @@ def test_what_is_taken_over_is_counted(run: Run, spawn: Spawn, workers: Workers)
     assert 'toolwright_runs_ended_total{status="cancelled"} 1.0' in lines
 
 
+@pytest.mark.promise("TURN-03")
+def test_a_worker_runs_turns_of_an_app_without_background_tools(run: Run, project: Path, workers: Workers) -> None:
+    write_agent(project)
+
+    async def start() -> str:
+        async with App(model=FunctionModel(str)).open("agent.db", worker=False) as runtime:
+            return (await runtime.session("s1").start_turn("Good morning", background=True)).id
+
+    turn = asyncio.run(start())
+    assert run("turns", *DB, "--json").json[0]["state"] == "queued"
+    working = workers.start_command("worker", *APP, *DB)
+    followed = run("turns", "follow", turn, *DB)
+    assert (followed.code, followed.out) == (0, "You said: Good morning\n")
+    assert working.end(signal.SIGTERM) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

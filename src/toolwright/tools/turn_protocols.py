@@ -155,6 +155,9 @@ class TurnInfo(Struct, frozen=True, kw_only=True):
     text: str = ""
     reason: str | None = None
     cancel_reason: str | None = None
+    """Why it is to stop, or was stopped."""
+    cut_off: bool = False
+    """True when the process that worked on it is gone, and no other has taken it yet; `recover` continues it."""
 
     def to_json(self) -> dict[str, Any]:
         """The turn as plain data."""

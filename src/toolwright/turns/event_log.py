@@ -64,8 +64,8 @@ class TurnLog:
         self._wake()
 
     def has_after(self, number: int) -> bool:
-        """True when all events beyond a number are remembered here."""
-        return not self._events or self._events[0][0] <= number + 1 or number >= self.last
+        """True when all events beyond a number are remembered here; those of an earlier process never are."""
+        return number >= self.last or (bool(self._events) and self._events[0][0] <= number + 1)
 
     def after(self, number: int) -> list[TurnEvent]:
         """The events beyond a number that are remembered here."""
